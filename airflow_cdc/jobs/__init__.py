@@ -1,0 +1,1 @@
+"""spark-submit entry points: arguments, pipeline, report; no logic."""

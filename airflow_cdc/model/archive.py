@@ -1,0 +1,108 @@
+"""Archived files: which names are data, and what a name says about its records.
+
+Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
+``…/<topic>/partition=<n>/<topic>+<n>+<offset>.json[.gz]`` with or without folders by time, and companions
+``.keys.json`` / ``.headers.json`` whose lines run beside the values'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.files import FileSystem
+
+_SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z.]+$")
+_COMPANION_NAME = re.compile(r"^(?P<stem>.+)\.(?P<companion>keys|headers)(?P<ending>\.json(?:\.[a-z0-9]+)?)$")
+_ENDING = re.compile(r"(\.(json|jsonl|ndjson|txt|log))?(\.gz)?$", re.IGNORECASE)
+_OTHER_ENDINGS = re.compile(r"\.(crc|tmp|part|inprogress|pending|md|sql|csv|parquet|avro|orc|xml|yaml|yml|zip|tar)(\.gz)?$", re.IGNORECASE)
+_FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
+
+
+@dataclass(frozen=True, order=True)
+class ArchivedFile:
+    """One archived data file."""
+
+    path: str
+    """Path below the archive's root."""
+    size: int
+    """Bytes as they lie in the archive."""
+    topic: str
+    """Topic by the file's name or folder; the records' own topic, where they carry one, goes first."""
+    partition: int | None = None
+    """Kafka partition by the name, where it tells."""
+    start_offset: int | None = None
+    """Kafka offset of the first record by the name, where it tells."""
+    keys_path: str | None = None
+    """Companion whose lines are the keys of this file's lines."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file as plain JSON values."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ArchivedFile:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**document)
+
+
+@dataclass(frozen=True)
+class ArchiveListing:
+    """What lies under an archive's root."""
+
+    files: tuple[ArchivedFile, ...]
+    """Data files, ordered by path."""
+    ignored: tuple[str, ...]
+    """Paths that are neither data nor a companion: reported, so that no archived event is missed in silence."""
+
+
+def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
+    """List the data files of an archive.
+
+    :param root: the archive's root as the file system names it (no protocol).
+    :raises ArchiveNotFoundError: when there is no such folder.
+    """
+    if not fs.exists(root):
+        raise ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
+    prefix = root.rstrip("/") + "/"
+    found: dict[str, Any] = fs.find(root, detail=True)
+    return classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+
+
+def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
+    """Sort (path below the root, size) pairs into data files with their companions, and the rest."""
+    sizes = dict(paths)
+    keys_of: dict[str, str] = {}
+    for path in sizes:
+        companion = _COMPANION_NAME.match(path)
+        if companion and companion["companion"] == "keys":
+            keys_of[companion["stem"] + companion["ending"]] = path
+    files, ignored = [], []
+    for path in sorted(sizes):
+        if _is_hidden(path) or _COMPANION_NAME.match(path):
+            continue
+        if _OTHER_ENDINGS.search(path):
+            ignored.append(path)
+        else:
+            files.append(_describe(path, sizes[path], keys_of.get(path)))
+    return ArchiveListing(tuple(files), tuple(ignored))
+
+
+def _is_hidden(path: str) -> bool:
+    # Spark's own readers skip these names too. A folder of a topic may start with "__" (heartbeats), so only the file's name counts.
+    return path.rsplit("/", 1)[-1].startswith((".", "_SUCCESS", "_committed_", "_started_"))
+
+
+def _describe(path: str, size: int, keys_path: str | None) -> ArchivedFile:
+    *folders, name = path.split("/")
+    sink = _SINK_NAME.match(name)
+    if sink:
+        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path)
+    partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
+    named = [part for part in folders if not _FOLDER_VALUE.match(part)]
+    in_topic_folder = named and len(named) < len(folders)
+    topic = named[-1] if in_topic_folder else _ENDING.sub("", name, count=1)
+    return ArchivedFile(path, size, topic or name, partition, None, keys_path)

@@ -1,0 +1,37 @@
+"""Every column name this package owns: one prefix, one list."""
+
+from __future__ import annotations
+
+PREFIX = "__cdc_"
+"""Reserved: a source column that starts with it is refused."""
+
+POSITION = "__cdc_position"
+"""Target: struct<commit decimal(38,0), change decimal(38,0), serial bigint> of the event that last wrote the row."""
+OP = "__cdc_op"
+"""Target: code of the operation that last wrote the row."""
+COMMITTED_AT = "__cdc_committed_at"
+"""Target: timestamp, when the source committed that event (``source.ts_ms``)."""
+MICROBATCH = "__cdc_microbatch"
+"""Target: bigint, number of the microbatch that last wrote the row."""
+
+TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH)
+"""Our own columns of a target table, in the order in which they follow the source's columns."""
+
+# Columns of the frames on their way; none of them reaches a target table.
+ROW = "__cdc_row"
+KIND = "__cdc_kind"
+PARTITION = "__cdc_partition"
+ORDINAL = "__cdc_ordinal"
+FILE = "__cdc_file"
+OFFSET = "__cdc_offset"
+LINE = "__cdc_line"
+RAW = "__cdc_raw"
+RAW_KEY = "__cdc_raw_key"
+REJECT = "__cdc_reject"
+EVENT = "__cdc_event"
+RANK = "__cdc_rank"
+
+
+def is_reserved(name: str) -> bool:
+    """Tell whether a source column would collide with ours (Delta compares names without case)."""
+    return name.lower().startswith(PREFIX)

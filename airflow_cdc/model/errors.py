@@ -1,0 +1,98 @@
+"""What can go wrong: terminal or transient by type, and the reasons for which one record is set aside.
+
+An error carries the facts it was built from; its text says what, where, seen against expected, and the next step.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+
+class CdcError(Exception):
+    """Root of every error this package raises on purpose.
+
+    :param message: what went wrong, where, and what was seen against what was expected.
+    :param next_step: what the user does about it.
+    :param facts: the values behind the message, for logs and reports.
+    """
+
+    transient = False
+
+    def __init__(self, message: str, *, next_step: str, **facts: Any) -> None:
+        super().__init__(f"{message} Next step: {next_step}")
+        self.message = message
+        self.next_step = next_step
+        self.facts = facts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error as the report carries it."""
+        return {
+            "type": type(self).__name__,
+            "message": self.message,
+            "next_step": self.next_step,
+            "transient": self.transient,
+        }
+
+
+class TerminalError(CdcError):
+    """Raised when trying again cannot help: the configuration or the data must change first."""
+
+
+class TransientError(CdcError):
+    """Raised when the same run may succeed later without anybody changing anything."""
+
+    transient = True
+
+
+class ConfigurationError(TerminalError):
+    """Raised when a setting is missing, unknown or impossible."""
+
+
+class ArchiveNotFoundError(TerminalError):
+    """Raised when the archive root does not exist."""
+
+
+class ArchivedFileMissingError(TerminalError):
+    """Raised when a file that a microbatch owns is no longer in the archive."""
+
+
+class KeysUnknownError(TerminalError):
+    """Raised when neither the events nor the flow say which columns identify a row."""
+
+
+class UnsupportedConnectorError(TerminalError):
+    """Raised when a topic holds events of a connector that has no dialect here."""
+
+
+class SchemaChangeError(TerminalError):
+    """Raised when events no longer fit the target table and no lossless change of the table would make them."""
+
+
+class ConcurrentRunError(TransientError):
+    """Raised when another run of the same flow committed first; nothing was lost."""
+
+
+class StateUnreadableError(TerminalError):
+    """Raised when a state file in the lake cannot be read as what it should be."""
+
+
+class RejectReason(str, Enum):
+    """Why one archived record was set aside in the quarantine instead of being merged."""
+
+    MALFORMED_JSON = "malformed_json"
+    """The line is not one JSON object, or a member has the wrong shape."""
+    NOT_A_CHANGE_EVENT = "not_a_change_event"
+    """The value has neither a known ``op`` nor the shape of a control event."""
+    MISSING_KEY = "missing_key"
+    """A key column is null or absent."""
+    MISSING_POSITION = "missing_position"
+    """The source block lacks the fields that order the event."""
+    MISSING_IMAGE = "missing_image"
+    """A create, read or update carries no ``after``."""
+    VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
+    """A value cannot be read as its column's type."""
+    UNKNOWN_COLUMN = "unknown_column"
+    """The image holds a column that neither schema nor table knows."""
+    AMBIGUOUS_POSITION = "ambiguous_position"
+    """Two different events share key, position and archive ordinal."""

@@ -1,0 +1,115 @@
+"""The few file system calls that state and planning need, in fsspec's words.
+
+The Airflow side passes ``ObjectStoragePath(...).fs``, the pipeline ``fsspec.core.url_to_fs(...)``: one code serves both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from typing import Any, Protocol
+
+from airflow_cdc.model.errors import StateUnreadableError
+
+
+class FileSystem(Protocol):
+    """The part of ``fsspec.AbstractFileSystem`` that is used here."""
+
+    protocol: Any
+
+    def exists(self, path: str) -> bool: ...
+    def find(self, path: str, *, detail: bool) -> Any: ...
+    def cat_file(self, path: str) -> bytes: ...
+    def pipe_file(self, path: str, value: bytes, **kwargs: Any) -> None: ...
+    def makedirs(self, path: str, exist_ok: bool = False) -> None: ...
+    def mv(self, path1: str, path2: str) -> None: ...
+    def ls(self, path: str, detail: bool) -> list[Any]: ...
+
+
+def _is_local(fs: FileSystem) -> bool:
+    return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
+
+
+def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
+    """Return the JSON object in a file, or None where there is no such file.
+
+    :raises StateUnreadableError: when the file holds anything else.
+    """
+    try:
+        text = fs.cat_file(path)
+    except FileNotFoundError:
+        return None
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise StateUnreadableError(
+            f"State file {path} is not JSON: {error}.", next_step="Restore it, or remove it if it is a checkpoint."
+        ) from error
+    if not isinstance(document, dict):
+        raise StateUnreadableError(f"State file {path} holds no JSON object.", next_step="Restore it from a backup.")
+    return document
+
+
+def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
+    """Write a JSON object; a reader sees the old or the new one, never a part."""
+    data = _encode(document)
+    fs.makedirs(_parent(path), exist_ok=True)
+    if not _is_local(fs):
+        fs.pipe_file(path, data)
+        return
+    scratch = _scratch(path)
+    _write_durably(scratch, data)
+    os.replace(scratch, path)
+
+
+def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
+    """Write a JSON object unless the file exists; exactly one of several writers gets True."""
+    data = _encode(document)
+    fs.makedirs(_parent(path), exist_ok=True)
+    if _is_local(fs):
+        # A link appears whole or not at all, and refuses to replace; opening with "x" could leave half a file after a crash.
+        scratch = _scratch(path)
+        _write_durably(scratch, data)
+        try:
+            os.link(scratch, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(scratch)
+        return True
+    try:
+        fs.pipe_file(path, data, mode="create")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write_durably(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def short_hash(text: str) -> str:
+    """Return a stable name of 12 hexadecimal digits for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def name_digest(name: str) -> int:
+    """Return 64 bits of a name; sums of them compare sets of names without keeping them."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, ensure_ascii=False).encode()
+
+
+def _parent(path: str) -> str:
+    return path.rsplit("/", 1)[0]
+
+
+def _scratch(path: str) -> str:
+    return f"{_parent(path)}/.{uuid.uuid4().hex}.tmp"

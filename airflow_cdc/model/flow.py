@@ -1,0 +1,124 @@
+"""CdcFlow: one source table's archived topic becomes one target table, and the policies for it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.errors import ConfigurationError
+
+DEFAULT_MICROBATCH_BYTES = 1024**3
+
+
+class OnTruncate(str, Enum):
+    """What a TRUNCATE in the source does to the target."""
+
+    APPLY = "apply"
+    """Remove every row that was written before the truncate's position."""
+    IGNORE = "ignore"
+    """Keep the rows; count the event as control."""
+    FAIL = "fail"
+    """Stop the flow and leave the decision to a person."""
+
+
+@dataclass(frozen=True)
+class CdcFlow:
+    """One topic, one target table. Checked once, here; later code trusts it."""
+
+    topic: str
+    """Kafka topic whose archived events are applied; also the flow's name."""
+    table: str | None = None
+    """Target table: a path below the lake, or a URI of its own; the topic's name where None."""
+    keys: tuple[str, ...] = ()
+    """Columns that identify a row; empty: those of the events' own keys."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Spark SQL types by column; they overrule what the events say or what their values suggest."""
+    on_truncate: OnTruncate = OnTruncate.APPLY
+    """What a TRUNCATE in the source does to the target."""
+    max_microbatch_bytes: int = DEFAULT_MICROBATCH_BYTES
+    """Most archived bytes (as they lie in the archive) that one microbatch takes."""
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
+        if self.max_microbatch_bytes < 1:
+            raise ConfigurationError(
+                f"Flow {self.topic}: max_microbatch_bytes is {self.max_microbatch_bytes}, expected a positive number.",
+                next_step="Set it to the archived bytes that one microbatch may take.",
+            )
+        reserved = [name for name in (*self.keys, *self.columns) if is_reserved(name)]
+        if reserved:
+            raise ConfigurationError(
+                f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
+                next_step="Rename them in the flows file.",
+            )
+
+    @property
+    def name(self) -> str:
+        """The flow's name: its topic."""
+        return self.topic
+
+    def table_path(self, lake: str) -> str:
+        """Return the URI of the target table."""
+        table = self.table or self.topic
+        return table if "://" in table or table.startswith("/") else f"{lake.rstrip('/')}/{table}"
+
+    @classmethod
+    def from_mapping(cls, entry: Mapping[str, Any]) -> CdcFlow:
+        """Build a flow from one entry of a flows file.
+
+        :raises ConfigurationError: for a setting that does not exist or has the wrong shape.
+        """
+        known = {item.name for item in fields(cls)}
+        unknown = sorted(set(entry) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"Flow {entry.get('topic', '?')}: unknown settings {unknown}, known are {sorted(known)}.",
+                next_step="Correct the flows file.",
+            )
+        try:
+            values = dict(entry)
+            if "keys" in values:
+                values["keys"] = _strings(values["keys"])
+            if "on_truncate" in values:
+                values["on_truncate"] = OnTruncate(values["on_truncate"])
+            if "columns" in values:
+                values["columns"] = {str(name): str(kind) for name, kind in values["columns"].items()}
+            return cls(**values)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(
+                f"Flow {entry.get('topic', '?')}: {error}.", next_step="Correct the flows file."
+            ) from error
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(str(item) for item in value)
+
+
+def flows_from_document(document: Any) -> dict[str, CdcFlow]:
+    """Return the flows of a parsed flows file (``flows:`` a list of settings) by topic.
+
+    :raises ConfigurationError: when the document has another shape or names a topic twice.
+    """
+    entries = document.get("flows") if isinstance(document, Mapping) else document
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise ConfigurationError(
+            "The flows file must hold a list of flows under 'flows:'.", next_step="See docs/reference/flows-file.md."
+        )
+    flows: dict[str, CdcFlow] = {}
+    for entry in entries:
+        flow = CdcFlow.from_mapping(entry)
+        if flow.topic in flows:
+            raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
+        flows[flow.topic] = flow
+    return flows
+
+
+def matches_any(name: str, globs: Iterable[str]) -> bool:
+    """Tell whether a flow's name matches one of the globs, or there are none."""
+    patterns = tuple(globs)
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

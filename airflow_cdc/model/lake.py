@@ -1,0 +1,270 @@
+"""The lake's state folder: surveys of archives, and per flow its intents, commit markers and checkpoint.
+
+    <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
+    <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
+    <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
+    <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
+    <lake>/_cdc/flows/<flow>/checkpoint.json     where the flow stands        derived from the commits
+    <lake>/_cdc/flows/<flow>/quarantine          Delta table of rejects
+    <lake>/_cdc/flows/<flow>/delete_markers      Delta table of deleted keys
+
+Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
+reading it starts at the recorded number and probes for the next one, so its cost does not grow with the flow's age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote, unquote
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
+from airflow_cdc.model.microbatch import Microbatch, PlanPosition
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.survey import Survey
+
+STATE_FOLDER = "_cdc"
+
+
+@dataclass(frozen=True)
+class FolderSeen:
+    """The surveyed names of one folder, as three numbers instead of a list."""
+
+    through: str
+    """The greatest surveyed name."""
+    count: int
+    digest: int
+    """Sum of the names' digests modulo 2^64: with ``count`` it shows whether a late name sorts below ``through``."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which files of an archive are surveyed, and in which survey each topic was first seen."""
+
+    surveyed_through: int = 0
+    folders: dict[str, FolderSeen] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)
+
+    def with_survey(self, survey: Survey) -> Ledger:
+        """Return the ledger after one more survey."""
+        folders = dict(self.folders)
+        for file in survey.files:
+            folder, name = _split(file.path)
+            seen = folders.get(folder, FolderSeen("", 0, 0))
+            folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, (seen.digest + name_digest(name)) % 2**64)
+        topics = {**{topic: survey.number for topic in survey.topics()}, **self.topics}
+        return Ledger(survey.number, folders, topics)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as plain JSON values."""
+        folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
+        return {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Ledger:
+        """Read what :meth:`to_json` wrote."""
+        folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
+        return cls(document["surveyed_through"], folders, document["topics"])
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+class ArchiveState:
+    """The surveys of one archive in one lake."""
+
+    def __init__(self, fs: FileSystem, lake_root: str, archive: str) -> None:
+        self.archive = archive.rstrip("/")
+        self._fs = fs
+        self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
+
+    def ledger(self) -> Ledger:
+        """Return the ledger, caught up with surveys that a crash kept out of it."""
+        document = read_json(self._fs, f"{self._folder}/ledger.json")
+        ledger = Ledger.from_json(document) if document else Ledger()
+        behind = False
+        while survey := self._read(ledger.surveyed_through + 1):
+            ledger, behind = ledger.with_survey(survey), True
+        if behind:
+            replace_json(self._fs, f"{self._folder}/ledger.json", {"archive": self.archive, **ledger.to_json()})
+        return ledger
+
+    def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
+        """Return the files that no survey holds, in their order."""
+        by_folder: dict[str, list[ArchivedFile]] = {}
+        for file in files:
+            by_folder.setdefault(_split(file.path)[0], []).append(file)
+        new: list[ArchivedFile] = []
+        surveyed: set[str] | None = None
+        for folder, members in by_folder.items():
+            seen = ledger.folders.get(folder)
+            below = [file for file in members if seen and _split(file.path)[1] <= seen.through]
+            digest = sum(name_digest(_split(file.path)[1]) for file in below) % 2**64
+            if seen is None or (len(below), digest) == (seen.count, seen.digest):
+                new += members[len(below) :] if seen else members
+            else:
+                # A file came late into the middle of the folder, or one was removed: only the full list can tell.
+                surveyed = self._surveyed_paths(ledger) if surveyed is None else surveyed
+                new += [file for file in members if file.path not in surveyed]
+        return sorted(new)
+
+    def add(self, survey: Survey) -> bool:
+        """Write a survey down; False when another run wrote that number first."""
+        return create_json(self._fs, self._path(survey.number), survey.to_json())
+
+    def surveys(self, first: int, last: int) -> Iterator[Survey]:
+        """Yield the surveys from number ``first`` through ``last``."""
+        for number in range(max(first, 1), last + 1):
+            survey = self._read(number)
+            if survey:
+                yield survey
+
+    def _surveyed_paths(self, ledger: Ledger) -> set[str]:
+        return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
+
+    def _read(self, number: int) -> Survey | None:
+        document = read_json(self._fs, self._path(number))
+        return Survey.from_json(document) if document else None
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/surveys/{number:08d}.json"
+
+
+@dataclass(frozen=True)
+class FlowCheckpoint:
+    """Where a flow stands after its last committed microbatch."""
+
+    flow: str
+    number: int = 0
+    """Number of the last committed microbatch."""
+    planned: dict[str, PlanPosition] = field(default_factory=dict)
+    """By archive root: how far its surveys are applied."""
+    applied_through: dict[str, Position] = field(default_factory=dict)
+    """Highest merged position by Kafka partition."""
+    truncated_through: Position | None = None
+    """Position of the last applied truncate; older events are stale."""
+    events: EventCounts = field(default_factory=EventCounts)
+    """Sums since the flow began."""
+    table: str | None = None
+    """URI of the target table."""
+    table_version: int | None = None
+
+    def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
+        """Return the checkpoint after one more committed microbatch."""
+        applied = dict(self.applied_through)
+        for partition, position in report.applied_through.items():
+            applied[partition] = max(position, applied.get(partition, position))
+        truncates = [position for position in (self.truncated_through, report.truncated_through) if position]
+        return replace(
+            self,
+            number=intent.number,
+            planned={**self.planned, intent.archive: intent.planned_through},
+            applied_through=applied,
+            truncated_through=max(truncates, default=None),
+            events=self.events + report.events,
+            table=table,
+            table_version=report.table_version if report.table_version is not None else self.table_version,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the checkpoint as plain JSON values."""
+        return {
+            "flow": self.flow,
+            "number": self.number,
+            "planned": {name: [plan.survey, plan.files] for name, plan in self.planned.items()},
+            "applied_through": {name: position.to_json() for name, position in self.applied_through.items()},
+            "truncated_through": self.truncated_through and self.truncated_through.to_json(),
+            "events": dict(vars(self.events)),
+            "table": self.table,
+            "table_version": self.table_version,
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> FlowCheckpoint:
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            document["flow"],
+            document["number"],
+            {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
+            {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
+            Position.from_json(parts) if (parts := document["truncated_through"]) else None,
+            EventCounts(**document["events"]),
+            document["table"],
+            document["table_version"],
+        )
+
+
+class FlowState:
+    """The intents, commit markers and checkpoint of one flow in one lake."""
+
+    def __init__(self, fs: FileSystem, lake_root: str, flow: str) -> None:
+        self.flow = flow
+        self._fs = fs
+        self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}"
+
+    def checkpoint(self) -> FlowCheckpoint:
+        """Return the checkpoint, caught up with commit markers that a crash kept out of it."""
+        document = read_json(self._fs, f"{self._folder}/checkpoint.json")
+        checkpoint = FlowCheckpoint.from_json(document) if document else FlowCheckpoint(self.flow)
+        behind = False
+        while commit := read_json(self._fs, self._commit_path(checkpoint.number + 1)):
+            intent = self.intent(checkpoint.number + 1)
+            if intent is None:
+                break
+            checkpoint = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"])
+            behind = True
+        if behind:
+            replace_json(self._fs, f"{self._folder}/checkpoint.json", checkpoint.to_json())
+        return checkpoint
+
+    def intent(self, number: int) -> Microbatch | None:
+        """Return what a microbatch owns, None where it was not planned."""
+        document = read_json(self._fs, self._intent_path(number))
+        return Microbatch.from_json(document) if document else None
+
+    def write_intent(self, microbatch: Microbatch) -> bool:
+        """Write a microbatch down before anything is done for it; False when another run planned that number first."""
+        return create_json(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
+
+    def write_commit(self, report: BatchReport, table: str) -> None:
+        """Write down that a microbatch is done, and what it did."""
+        replace_json(self._fs, self._commit_path(report.microbatch), {"table": table, "report": report.to_json()})
+
+    def report(self, number: int) -> BatchReport | None:
+        """Return what a committed microbatch did."""
+        document = read_json(self._fs, self._commit_path(number))
+        return BatchReport.from_json(document["report"]) if document else None
+
+    def _intent_path(self, number: int) -> str:
+        return f"{self._folder}/intents/{number:08d}.json"
+
+    def _commit_path(self, number: int) -> str:
+        return f"{self._folder}/commits/{number:08d}.json"
+
+
+def flow_folder(flow: str) -> str:
+    """Return the folder name of a flow: its name with what a path cannot hold written as %XX."""
+    return quote(flow, safe=" ")
+
+
+def quarantine_uri(lake: str, flow: str) -> str:
+    """Return the URI of a flow's quarantine table."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/quarantine"
+
+
+def delete_markers_uri(lake: str, flow: str) -> str:
+    """Return the URI of a flow's delete markers."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
+
+
+def flows_in(fs: FileSystem, lake_root: str) -> list[str]:
+    """Return the names of the flows that a lake has state of."""
+    folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/flows"
+    if not fs.exists(folder):
+        return []
+    return sorted(unquote(str(path).rstrip("/").rsplit("/", 1)[-1]) for path in fs.ls(folder, detail=False))

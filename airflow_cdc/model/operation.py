@@ -1,0 +1,25 @@
+"""Debezium's operation codes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Operation(str, Enum):
+    """What a change event says happened to a row, by Debezium's code."""
+
+    READ = "r"
+    """A row seen by a snapshot."""
+    CREATE = "c"
+    """A row was inserted."""
+    UPDATE = "u"
+    """A row was changed under the same key."""
+    DELETE = "d"
+    """A row was removed."""
+    TRUNCATE = "t"
+    """Every row of the table was removed; carries no key."""
+    MESSAGE = "m"
+    """A logical decoding message (PostgreSQL); says nothing about rows."""
+
+
+ROW_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE)

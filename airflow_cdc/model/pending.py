@@ -1,0 +1,72 @@
+"""Which archived files a flow has not applied yet: asked by sensor, trigger, CLI and page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.microbatch import PlanPosition
+
+
+@dataclass(frozen=True)
+class PendingFiles:
+    """Archived files that wait to be applied."""
+
+    unsurveyed: tuple[ArchivedFile, ...] = ()
+    """Files that no run has looked into yet; their topics go by name or folder."""
+    planned: dict[str, int] | None = None
+    """By flow: surveyed files that no committed microbatch owns."""
+
+    @property
+    def count(self) -> int:
+        """Files waiting, counted once per flow that waits for them."""
+        return len(self.unsurveyed) + sum((self.planned or {}).values())
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+def pending_files(
+    *,
+    archive_fs: FileSystem,
+    archive_root: str,
+    archive: str,
+    lake_fs: FileSystem,
+    lake_root: str,
+    tables: Iterable[str] = (),
+    ignored_topics: Iterable[str] = (),
+) -> PendingFiles:
+    """Return the files that wait for the flows whose names match ``tables`` (globs; none: every flow).
+
+    :param archive_root: the archive's root as its file system names it.
+    :param archive: the archive's URI as the runs are given it; it names the archive's state in the lake.
+    :param ignored_topics: flows never applied, such as control topics.
+    :raises ArchiveNotFoundError: when the archive's root does not exist.
+    """
+    globs, ignored = tuple(tables), set(ignored_topics)
+    state = ArchiveState(lake_fs, lake_root, archive)
+    ledger = state.ledger()
+    listing = list_archive(archive_fs, archive_root)
+    unsurveyed = tuple(file for file in state.unsurveyed(listing.files, ledger) if matches_any(file.topic, globs))
+    planned: dict[str, int] = {}
+    for topic in ledger.topics:
+        if topic not in ignored and matches_any(topic, globs):
+            waiting = surveyed_files_pending(state, ledger, FlowState(lake_fs, lake_root, topic))
+            if waiting:
+                planned[topic] = waiting
+    return PendingFiles(unsurveyed, planned)
+
+
+def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
+    """Return how many surveyed files of a flow no committed microbatch owns."""
+    plan = flow.checkpoint().planned.get(state.archive, PlanPosition())
+    first = max(plan.survey, ledger.topics.get(flow.flow, 1))
+    waiting = 0
+    for survey in state.surveys(first, ledger.surveyed_through):
+        held = len(survey.files_of(flow.flow))
+        waiting += held - plan.files if survey.number == plan.survey else held
+    return waiting

@@ -1,0 +1,61 @@
+"""Position: where an event stands in its source's log, as one total order per source (design, section 3).
+
+Each part is a number and is compared as a number: ``"9" > "10"`` only as text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+SERVER_LSN_SLOT_BITS = 16
+SERVER_LSN_BLOCK_BITS = 32
+NOT_STREAMED = -1
+"""Change and serial of a snapshot read: it stands before every streamed event of the same commit."""
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A point in the source's log; compares part by part.
+
+    ``commit`` orders transactions, ``change`` the changes within one, ``serial`` the events of one change.
+    """
+
+    commit: int
+    change: int = NOT_STREAMED
+    serial: int = NOT_STREAMED
+
+    def to_json(self) -> list[str]:
+        """Return the parts as decimal strings: JSON readers lose integers above 2^53."""
+        return [str(self.commit), str(self.change), str(self.serial)]
+
+    @classmethod
+    def from_json(cls, parts: list[str]) -> Position:
+        """Read what :meth:`to_json` wrote."""
+        commit, change, serial = (int(part) for part in parts)
+        return cls(commit, change, serial)
+
+    def __str__(self) -> str:
+        return "/".join(str(part) for part in (self.commit, self.change, self.serial) if part != NOT_STREAMED)
+
+
+def sqlserver_lsn(text: str) -> int:
+    """Return a SQL Server LSN ``vlf:block:slot`` (hexadecimal, 32 + 32 + 16 bits) as one number.
+
+    Source of the rule: the ten bytes of ``sys.fn_cdc_get_max_lsn`` compare as one unsigned number.
+    """
+    vlf, block, slot = (int(part, 16) for part in text.split(":"))
+    return (vlf << (SERVER_LSN_BLOCK_BITS + SERVER_LSN_SLOT_BITS)) | (block << SERVER_LSN_SLOT_BITS) | slot
+
+
+def format_sqlserver_lsn(number: int) -> str:
+    """Return the number as SQL Server and Debezium print it."""
+    slot = number & 0xFFFF
+    block = (number >> SERVER_LSN_SLOT_BITS) & 0xFFFFFFFF
+    return f"{number >> (SERVER_LSN_BLOCK_BITS + SERVER_LSN_SLOT_BITS):08x}:{block:08x}:{slot:04x}"
+
+
+def postgres_sequence(text: str) -> tuple[int | None, int | None]:
+    """Return PostgreSQL's ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
+    commit, change = json.loads(text)
+    return (None if commit is None else int(commit)), (None if change is None else int(change))

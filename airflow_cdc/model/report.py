@@ -1,0 +1,107 @@
+"""BatchReport: what one microbatch did, in numbers that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from airflow_cdc.model.position import Position
+
+
+@dataclass(frozen=True)
+class EventCounts:
+    """Where every record that was read went; the parts sum to ``read`` (design, section 1)."""
+
+    read: int = 0
+    """Records in the microbatch's files for this flow."""
+    merged: int = 0
+    """Events whose outcome is the row change of their key, or a truncate that was applied."""
+    superseded: int = 0
+    """Events followed by a later one of the same key, or cancelled by a later truncate, in the same microbatch."""
+    redelivered: int = 0
+    """Copies of an event of this microbatch: same key, same position."""
+    stale: int = 0
+    """Events at or below what the target already holds for their key."""
+    tombstones: int = 0
+    """Null values that follow a delete."""
+    control: int = 0
+    """Events that are not about rows: transaction, heartbeat, schema change, logical message."""
+    rejected: int = 0
+    """Records set aside in the quarantine."""
+
+    def accounted(self) -> int:
+        """Return the sum of the parts."""
+        return sum(int(getattr(self, item.name)) for item in fields(self)) - self.read
+
+    def __add__(self, other: EventCounts) -> EventCounts:
+        return EventCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What the merge did to the target's rows."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(self.inserted + other.inserted, self.updated + other.updated, self.deleted + other.deleted)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one microbatch of one flow did."""
+
+    flow: str
+    microbatch: int
+    files: int
+    bytes: int
+    events: EventCounts = field(default_factory=EventCounts)
+    rows: RowCounts = field(default_factory=RowCounts)
+    rejects: dict[str, int] = field(default_factory=dict)
+    """Rejected records by :class:`~airflow_cdc.model.errors.RejectReason`."""
+    applied_through: dict[str, Position] = field(default_factory=dict)
+    """Highest merged position by Kafka partition ("-" where the archive does not tell it)."""
+    truncated_through: Position | None = None
+    """Position of the last truncate in the microbatch."""
+    order_conflicts: int = 0
+    """Keys whose archive order contradicts their position order without being a redelivery."""
+    columns_added: tuple[str, ...] = ()
+    table_version: int | None = None
+    """Delta version that the merge committed; None where nothing was to be merged."""
+    merge_plan: str = ""
+    """The way that was chosen to write, and why."""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        document = dict(vars(self))
+        document["events"] = dict(vars(self.events))
+        document["rows"] = dict(vars(self.rows))
+        document["applied_through"] = {name: position.to_json() for name, position in self.applied_through.items()}
+        document["truncated_through"] = self.truncated_through and self.truncated_through.to_json()
+        document["columns_added"] = list(self.columns_added)
+        return document
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> BatchReport:
+        """Read what :meth:`to_json` wrote."""
+        values = dict(document)
+        values["events"] = EventCounts(**values["events"])
+        values["rows"] = RowCounts(**values["rows"])
+        values["applied_through"] = {name: Position.from_json(parts) for name, parts in values["applied_through"].items()}
+        values["truncated_through"] = Position.from_json(parts) if (parts := values["truncated_through"]) else None
+        values["columns_added"] = tuple(values["columns_added"])
+        return cls(**values)
+
+
+def total_events(reports: Iterable[BatchReport]) -> EventCounts:
+    """Return the sum of the reports' event counts."""
+    return sum((report.events for report in reports), EventCounts())
+
+
+def total_rows(reports: Iterable[BatchReport]) -> RowCounts:
+    """Return the sum of the reports' row counts."""
+    return sum((report.rows for report in reports), RowCounts())

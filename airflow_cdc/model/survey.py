@@ -1,0 +1,117 @@
+"""Survey: what newly archived files hold, by file and topic, found out once and written down.
+
+Files are immutable, so a survey never changes; runs of any flow read it instead of the archive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_cdc.model.archive import ArchivedFile
+
+
+class RecordKind(str, Enum):
+    """What one archived record is, apart from the row operations, which go by their own code."""
+
+    TOMBSTONE = "tombstone"
+    TRANSACTION = "transaction"
+    HEARTBEAT = "heartbeat"
+    SCHEMA_CHANGE = "schema_change"
+    MALFORMED = "malformed"
+    UNKNOWN = "unknown"
+
+
+CONTROL_KINDS = (RecordKind.TRANSACTION, RecordKind.HEARTBEAT, RecordKind.SCHEMA_CHANGE)
+
+
+class RecordLayout(str, Enum):
+    """What a line of a file is."""
+
+    RECORD = "record"
+    """``{topic, partition, offset, timestamp, headers, key, value}``."""
+    VALUE = "value"
+    """The record's value alone."""
+
+
+@dataclass(frozen=True)
+class TopicShape:
+    """One way in which a topic's records in one file are spelled, and how many are."""
+
+    file: str
+    """Path of the file below the archive's root."""
+    topic: str
+    layout: RecordLayout
+    kind: str
+    """Operation code, or a :class:`RecordKind`."""
+    connector: str | None
+    """``source.connector``."""
+    partition: int | None
+    key_shape: str | None
+    """The key's Connect schema as JSON, or the names of its members as a JSON array."""
+    value_shape: str | None
+    """The row images' Connect schema as JSON, or the names of their members as a JSON array."""
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape as plain JSON values."""
+        return {**vars(self), "layout": self.layout.value}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TopicShape:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**document, "layout": RecordLayout(document["layout"])})
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The surveyed files of one listing."""
+
+    archive: str
+    """URI of the archive's root."""
+    number: int
+    files: tuple[ArchivedFile, ...]
+    shapes: tuple[TopicShape, ...]
+
+    def files_of(self, topic: str) -> tuple[ArchivedFile, ...]:
+        """Return the files that hold records of a topic, in the survey's order."""
+        holding = {shape.file for shape in self.shapes if shape.topic == topic}
+        return tuple(file for file in self.files if file.path in holding)
+
+    def topics(self) -> tuple[str, ...]:
+        """Return the topics that the files hold."""
+        return tuple(sorted({shape.topic for shape in self.shapes}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the survey as plain JSON values."""
+        return {
+            "archive": self.archive,
+            "number": self.number,
+            "files": [file.to_json() for file in self.files],
+            "shapes": [shape.to_json() for shape in self.shapes],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Survey:
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            document["archive"],
+            document["number"],
+            tuple(ArchivedFile.from_json(item) for item in document["files"]),
+            tuple(TopicShape.from_json(item) for item in document["shapes"]),
+        )
+
+
+def is_control_topic(topic: str, kinds: set[str]) -> bool:
+    """Tell whether a topic carries no rows of a table: transactions, heartbeats, schema changes, signals.
+
+    :param kinds: the operation codes and record kinds seen in the topic.
+    """
+    table_kinds = kinds - {kind.value for kind in CONTROL_KINDS} - {RecordKind.TOMBSTONE.value}
+    last = topic.rsplit(".", 1)[-1].lower()
+    if topic.startswith("__debezium-heartbeat") or last in ("debezium_signal", "debezium_signals"):
+        return True
+    return not table_kinds and bool(kinds & {kind.value for kind in CONTROL_KINDS})

@@ -1,0 +1,1 @@
+"""Change events to Delta tables, in PySpark; knows nothing of Airflow."""

@@ -1,0 +1,1 @@
+"""Ordered change events of one key become at most one row change."""
