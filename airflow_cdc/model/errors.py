@@ -77,6 +77,14 @@ class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 
 
+class TruncateRefusedError(TerminalError):
+    """Raised when the source truncated a table whose flow says to stop then."""
+
+
+class CountMismatchError(TerminalError):
+    """Raised when the events of a microbatch do not add up: a defect of this package; nothing was merged."""
+
+
 class RejectReason(str, Enum):
     """Why one archived record was set aside in the quarantine instead of being merged."""
 

@@ -24,7 +24,7 @@ from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_j
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.survey import Survey, is_control_topic
 
 STATE_FOLDER = "_cdc"
 
@@ -47,6 +47,17 @@ class Ledger:
     surveyed_through: int = 0
     folders: dict[str, FolderSeen] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
+    """By topic: number of the survey that saw it first."""
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By topic: operation codes and record kinds seen so far."""
+
+    def tables(self) -> list[str]:
+        """Return the topics that carry rows of a table."""
+        return sorted(topic for topic in self.topics if not is_control_topic(topic, set(self.kinds[topic])))
+
+    def control_topics(self) -> list[str]:
+        """Return the topics that carry none: transactions, heartbeats, schema changes, signals."""
+        return sorted(set(self.topics) - set(self.tables()))
 
     def with_survey(self, survey: Survey) -> Ledger:
         """Return the ledger after one more survey."""
@@ -56,18 +67,22 @@ class Ledger:
             seen = folders.get(folder, FolderSeen("", 0, 0))
             folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, (seen.digest + name_digest(name)) % 2**64)
         topics = {**{topic: survey.number for topic in survey.topics()}, **self.topics}
-        return Ledger(survey.number, folders, topics)
+        kinds = dict(self.kinds)
+        for shape in survey.shapes:
+            kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))
+        return Ledger(survey.number, folders, topics, kinds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain JSON values."""
         folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
-        return {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
+        return {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics, "kinds": self.kinds}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Ledger:
         """Read what :meth:`to_json` wrote."""
         folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
-        return cls(document["surveyed_through"], folders, document["topics"])
+        kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
+        return cls(document["surveyed_through"], folders, document["topics"], kinds)
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -260,6 +275,11 @@ def quarantine_uri(lake: str, flow: str) -> str:
 def delete_markers_uri(lake: str, flow: str) -> str:
     """Return the URI of a flow's delete markers."""
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
+
+
+def staging_uri(lake: str, flow: str) -> str:
+    """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/staging"
 
 
 def flows_in(fs: FileSystem, lake_root: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.survey import Survey, TopicShape
+from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +47,7 @@ class Microbatch:
             "archive": self.archive,
             "files": [file.to_json() for file in self.files],
             "planned_through": [self.planned_through.survey, self.planned_through.files],
-            "shapes": [shape.to_json() for shape in self.shapes],
+            **shapes_to_json(self.shapes),
         }
 
     @classmethod
@@ -59,7 +59,7 @@ class Microbatch:
             document["archive"],
             tuple(ArchivedFile.from_json(item) for item in document["files"]),
             PlanPosition(*document["planned_through"]),
-            tuple(TopicShape.from_json(item) for item in document["shapes"]),
+            shapes_from_json(document),
         )
 
 

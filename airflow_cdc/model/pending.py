@@ -38,23 +38,23 @@ def pending_files(
     lake_fs: FileSystem,
     lake_root: str,
     tables: Iterable[str] = (),
-    ignored_topics: Iterable[str] = (),
 ) -> PendingFiles:
     """Return the files that wait for the flows whose names match ``tables`` (globs; none: every flow).
 
     :param archive_root: the archive's root as its file system names it.
     :param archive: the archive's URI as the runs are given it; it names the archive's state in the lake.
-    :param ignored_topics: flows never applied, such as control topics.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
-    globs, ignored = tuple(tables), set(ignored_topics)
+    globs = tuple(tables)
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
     listing = list_archive(archive_fs, archive_root)
-    unsurveyed = tuple(file for file in state.unsurveyed(listing.files, ledger) if matches_any(file.topic, globs))
+    control = set(ledger.control_topics())
+    new = state.unsurveyed(listing.files, ledger)
+    unsurveyed = tuple(file for file in new if file.topic not in control and matches_any(file.topic, globs))
     planned: dict[str, int] = {}
-    for topic in ledger.topics:
-        if topic not in ignored and matches_any(topic, globs):
+    for topic in ledger.tables():
+        if matches_any(topic, globs):
             waiting = surveyed_files_pending(state, ledger, FlowState(lake_fs, lake_root, topic))
             if waiting:
                 planned[topic] = waiting

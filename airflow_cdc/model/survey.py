@@ -5,6 +5,7 @@ Files are immutable, so a survey never changes; runs of any flow read it instead
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -52,18 +53,34 @@ class TopicShape:
     """The key's Connect schema as JSON, or the names of its members as a JSON array."""
     value_shape: str | None
     """The row images' Connect schema as JSON, or the names of their members as a JSON array."""
+    has_topic: bool
+    """Whether the records themselves name the topic; a line that cannot be read does not."""
     records: int
     first_offset: int | None
     last_offset: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the shape as plain JSON values."""
-        return {**vars(self), "layout": self.layout.value}
 
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TopicShape:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "layout": RecordLayout(document["layout"])})
+def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
+    """Return shapes as plain JSON values; each distinct key or value shape stands there once, for a schema is long."""
+    texts: dict[str, int] = {}
+    rows = []
+    for shape in shapes:
+        row = {**vars(shape), "layout": shape.layout.value}
+        for name in ("key_shape", "value_shape"):
+            if row[name] is not None:
+                row[name] = texts.setdefault(row[name], len(texts))
+        rows.append(row)
+    return {"texts": list(texts), "shapes": rows}
+
+
+def shapes_from_json(document: dict[str, Any]) -> tuple[TopicShape, ...]:
+    """Read what :func:`shapes_to_json` wrote."""
+    texts = document["texts"]
+    shapes = []
+    for row in document["shapes"]:
+        spelled = {name: None if row[name] is None else texts[row[name]] for name in ("key_shape", "value_shape")}
+        shapes.append(TopicShape(**{**row, **spelled, "layout": RecordLayout(row["layout"])}))
+    return tuple(shapes)
 
 
 @dataclass(frozen=True)
@@ -91,7 +108,7 @@ class Survey:
             "archive": self.archive,
             "number": self.number,
             "files": [file.to_json() for file in self.files],
-            "shapes": [shape.to_json() for shape in self.shapes],
+            **shapes_to_json(self.shapes),
         }
 
     @classmethod
@@ -101,7 +118,7 @@ class Survey:
             document["archive"],
             document["number"],
             tuple(ArchivedFile.from_json(item) for item in document["files"]),
-            tuple(TopicShape.from_json(item) for item in document["shapes"]),
+            shapes_from_json(document),
         )
 
 

@@ -1,0 +1,54 @@
+# Two commands on a machine that has only python3 (3.10 or newer) and make: `make demo` and `make test`.
+# What they need is brought by `make setup` into .venv/ and .tools/, and nowhere else.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# With it set, every start of Airflow compiles its modules again and takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-deep test-system bench lint format lock build clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Bring all that the other commands need (they call it themselves)
+	@$(PYTHON) scripts/setup.py
+
+demo: setup ## Capture, merge and check a small shop's tables, start to end
+	@$(BIN)/airflow-cdc demo
+
+test: lint ## Check the code and run the tests
+	$(BIN)/python -m pytest
+
+test-deep: setup ## Run the long property tests
+	$(BIN)/python -m pytest -m deep
+
+test-system: setup ## Run the tests against a live Airflow
+	$(BIN)/python -m pytest -m system_deep
+
+bench: setup ## Measure how long merges take
+	@test -f benchmarks/__main__.py || { echo "There is nothing to measure: benchmarks/__main__.py does not exist." >&2; exit 1; }
+	$(BIN)/python -m benchmarks
+
+lint: setup ## Check style, types and who imports whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: ## Renew the lock files from pyproject.toml (remove one first to move every version)
+	@$(PYTHON) scripts/setup.py lock
+
+build: setup ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+clean: ## Remove what runs left behind; .venv/ and .tools/ stay
+	rm -rf dist build .airflow-cdc .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log .coverage
+	find . -path ./.venv -prune -o -path ./.tools -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""What Airflow discovers about this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAME = "Change data capture"
+_DOCS = "https://github.com/airflow-cdc/airflow-cdc/tree/main/docs"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
+    return {
+        "package-name": "airflow-cdc",
+        "name": _NAME,
+        "description": "Archived change events (Debezium) become exact Delta tables.",
+        "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["apache", "kafka"]}],
+        "operators": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.operators.merge"]}],
+        "sensors": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.sensors.archive"]}],
+        "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
+        "triggers": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.triggers.archive"]}],
+        "connection-types": [
+            _connection_type(
+                "cdc_archive",
+                "CDC archive",
+                "airflow_cdc.hooks.archive.CdcArchiveHook",
+                label="Archive root URL",
+                placeholder="s3://bucket/topics",
+            ),
+            _connection_type(
+                "cdc_lake",
+                "CDC lake",
+                "airflow_cdc.hooks.lake.CdcLakeHook",
+                label="Lake root URL",
+                placeholder="s3://bucket/lake",
+            ),
+        ],
+    }
+
+
+def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder: str) -> dict[str, Any]:
+    return {
+        "connection-type": kind,
+        "hook-class-name": hook,
+        "hook-name": name,
+        "ui-field-behaviour": {
+            "hidden-fields": ["schema", "port", "login", "password"],
+            "relabeling": {"host": label},
+            "placeholders": {"host": placeholder},
+        },
+        "conn-fields": {
+            "storage_conn_id": {
+                "label": "Storage connection id",
+                "description": "Airflow connection that reaches the storage, for example aws_default. Empty: the machine's own credentials.",
+                # A plain "string" would make the field required.
+                "schema": {"type": ["string", "null"]},
+            }
+        },
+    }

@@ -1,0 +1,82 @@
+"""CdcArchiveHook: where the archived change events lie, and which of them wait to be applied."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.hooks.storage import CdcStorageHook
+from airflow_cdc.model.archive import classify
+from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.pending import PendingFiles, pending_files
+
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
+"""Under which name a file system tells a file's time: local, S3, Azure, Google."""
+
+
+class CdcArchiveHook(CdcStorageHook):
+    """Reach an archive of change events, one topic per table.
+
+    :param archive_conn_id: connection of type ``cdc_archive``.
+    """
+
+    conn_name_attr = "archive_conn_id"
+    default_conn_name = "cdc_archive_default"
+    conn_type = "cdc_archive"
+    hook_name = "CDC archive"
+    what = "archive"
+    example = "s3://bucket/topics"
+
+    def __init__(self, archive_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(archive_conn_id, **kwargs)
+
+    def pending(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> PendingFiles:
+        """Return the archived files that wait for the flows whose names match ``tables`` (globs; none: every flow).
+
+        :raises ArchiveNotFoundError: when the archive's root does not exist.
+        """
+        return pending_files(
+            archive_fs=self.fs,
+            archive_root=self.fs_root,
+            archive=self.root,
+            lake_fs=lake.fs,
+            lake_root=lake.fs_root,
+            tables=tables,
+        )
+
+    def _findings(self) -> str:
+        if not self.fs.exists(self.fs_root):
+            raise ArchiveNotFoundError(f"There is no archive at {self.root}.", next_step="Check the archive's root URL.")
+        found: dict[str, Any] = self.fs.find(self.fs_root, detail=True)
+        prefix = self.fs_root.rstrip("/") + "/"
+        listing = classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+        if not listing.files:
+            return f"{self.root} is there and holds no archived events yet ({len(listing.ignored)} other files)."
+        topics = {file.topic for file in listing.files}
+        newest = max((_modified(found[prefix + file.path]), file.path) for file in listing.files)
+        when = datetime.fromtimestamp(newest[0], timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if newest[0] else "time unknown"
+        return f"{self.root} holds {len(listing.files)} files of {len(topics)} topics; newest: {newest[1]} ({when})."
+
+
+def table_globs(tables: str | Sequence[str] | None) -> list[str]:
+    """Return the globs in what a user gave: None, one text with commas or blanks between them, or a sequence of texts."""
+    texts = [tables] if isinstance(tables, str) else tables or []
+    return [glob for text in texts for glob in re.split(r"[,\s]+", str(text)) if glob]
+
+
+def pending_summary(pending: PendingFiles) -> dict[str, Any]:
+    """Return what waits as a small JSON object: how many files, and by topic."""
+    topics = Counter(file.topic for file in pending.unsurveyed)
+    topics.update(pending.planned or {})
+    return {"files": pending.count, "topics": dict(sorted(topics.items()))}
+
+
+def _modified(info: dict[str, Any]) -> float:
+    value = next((info[name] for name in _MODIFIED if info.get(name)), 0)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return value.timestamp() if isinstance(value, datetime) else float(value)

@@ -1,0 +1,40 @@
+"""CdcLakeHook: where the Delta tables and the state of their flows lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_cdc.hooks.storage import CdcStorageHook
+from airflow_cdc.model.lake import flows_in
+
+_NAMED = 5
+
+
+class CdcLakeHook(CdcStorageHook):
+    """Reach a lake: the folder of the target tables and of the flows' state.
+
+    :param lake_conn_id: connection of type ``cdc_lake``.
+    """
+
+    conn_name_attr = "lake_conn_id"
+    default_conn_name = "cdc_lake_default"
+    conn_type = "cdc_lake"
+    hook_name = "CDC lake"
+    what = "lake"
+    example = "s3://bucket/lake"
+
+    def __init__(self, lake_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(lake_conn_id, **kwargs)
+
+    def flows(self) -> list[str]:
+        """Return the names of the flows that the lake has state of."""
+        return flows_in(self.fs, self.fs_root)
+
+    def _findings(self) -> str:
+        if not self.fs.exists(self.fs_root):
+            return f"{self.root} can be reached and does not exist yet; the first merge creates it."
+        flows = self.flows()
+        if not flows:
+            return f"{self.root} is there and holds no flow yet."
+        named = ", ".join(flows[:_NAMED]) + (", …" if len(flows) > _NAMED else "")
+        return f"{self.root} holds {len(flows)} flows: {named}."

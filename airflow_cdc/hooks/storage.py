@@ -1,0 +1,165 @@
+"""What both connections share: a root URL, the storage connection that reaches it, and clear words when one of them is wrong."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, ObjectStoragePath
+
+from airflow_cdc.model.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+    from airflow_cdc.model.files import FileSystem
+
+_AZURE = ("abfs", "abfss", "wasb", "wasbs")
+
+
+class CdcStorageHook(BaseHook):
+    """A root folder on any storage that Airflow's ``ObjectStoragePath`` reaches.
+
+    :param conn_id: connection that holds the root URL.
+    """
+
+    conn_type = ""
+    hook_name = ""
+    what = "folder"
+    example = "s3://bucket/folder"
+
+    def __init__(self, conn_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The Airflow connection.
+
+        :raises ConfigurationError: when there is none of that name.
+        """
+        return existing_connection(self.conn_id, f"a connection of type {self.conn_type} whose host is the {self.what}'s root URL")
+
+    @cached_property
+    def root(self) -> str:
+        """The root as the connection spells it, without a trailing slash: a URL or an absolute local path."""
+        return self._root_and_storage[0]
+
+    @cached_property
+    def storage_conn_id(self) -> str | None:
+        """Airflow connection that reaches the storage; None where the machine's own credentials do."""
+        return self._root_and_storage[1]
+
+    @cached_property
+    def path(self) -> ObjectStoragePath:
+        """The root as a path object.
+
+        :raises ConfigurationError: when no installed provider knows the URL's scheme.
+        """
+        try:
+            return ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
+        except (ValueError, ImportError) as error:
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {error}.",
+                next_step="Install the provider of that storage with its fsspec extra, for example apache-airflow-providers-amazon[s3fs].",
+            ) from error
+
+    @property
+    def fs(self) -> FileSystem:
+        """The root's file system."""
+        fs: FileSystem = self.path.fs
+        return fs
+
+    @property
+    def fs_root(self) -> str:
+        """The root as its file system names it: no scheme, no trailing slash."""
+        return str(self.path.path).rstrip("/") or "/"
+
+    def get_conn(self) -> ObjectStoragePath:
+        """Return the root as a path object."""
+        return self.path
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Look at the root and say what was found, for Airflow's connection form."""
+        try:
+            return True, self._findings()
+        except Exception as error:
+            return False, str(error)
+
+    def _findings(self) -> str:
+        raise NotImplementedError
+
+    @cached_property
+    def _root_and_storage(self) -> tuple[str, str | None]:
+        connection = self.connection
+        root, user = _without_user(_spelled_root(connection, self.conn_type))
+        storage = connection.extra_dejson.get("storage_conn_id") or connection.login or user or None
+        # ObjectStoragePath reads s3://user@bucket as a connection id, and so do we; a password there would reach logs and command lines.
+        if connection.password or ":" in (user or ""):
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: its URL or fields carry a password, and a root URL is shown in logs.",
+                next_step="Keep the credentials in the storage's own connection and name that one in storage_conn_id.",
+            )
+        if not root:
+            raise ConfigurationError(f"Connection {self.conn_id} has no root URL.", next_step=f"Set its host, for example to {self.example}.")
+        if not root.startswith("/") and "://" not in root:
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: {root!r} is neither a URL nor an absolute path.",
+                next_step=f"Set its host to something like {self.example} or /data/{self.what}.",
+            )
+        return root, storage
+
+
+def existing_connection(conn_id: str, expected: str) -> Connection:
+    """Return a connection.
+
+    :param expected: what to create, for the error's next step.
+    :raises ConfigurationError: when there is none of that name, or its environment variable cannot be read.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+        if variable in os.environ:
+            raise ConfigurationError(
+                f"Airflow cannot read connection {conn_id} from the environment variable {variable}.",
+                next_step='Write it as JSON: {"conn_type": "…", "host": "…"}; brackets as in local[*] break the URI form.',
+            ) from error
+        raise ConfigurationError(
+            f"There is no connection {conn_id}.", next_step=f"Create {expected}, or set the environment variable {variable}."
+        ) from error
+
+
+def _spelled_root(connection: Connection, conn_type: str) -> str:
+    """Put the root together again from the pieces that Airflow's form, JSON or URI left in the connection."""
+    host, schema = (connection.host or "").strip(), (connection.schema or "").strip().strip("/")
+    own_scheme = (connection.conn_type or "").replace("-", "_")
+    if not own_scheme and schema.startswith(conn_type[1:]):
+        raise ConfigurationError(
+            f"Connection {connection.conn_id}: a URI's scheme holds no underscore, so Airflow misread it.",
+            next_step=f"Write {conn_type.replace('_', '-')}://… or JSON.",
+        )
+    port = f":{connection.port}" if connection.port else ""
+    root = f"{host}{port}/{schema}" if schema else f"{host}{port}"
+    if own_scheme not in ("", conn_type) and "://" not in root and (own_scheme == "file" or host):
+        # AIRFLOW_CONN_…=s3://bucket/topics: the storage's scheme became the connection's type.
+        root = f"{connection.conn_type}://{root}"
+    return root.rstrip("/")
+
+
+def _without_user(root: str) -> tuple[str, str | None]:
+    parts = urlsplit(root)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at or parts.scheme in _AZURE:
+        return root, None
+    return parts._replace(netloc=host).geturl(), user
+
+
+def _as_airflow_spells_it(root: str) -> str:
+    # Spark wants abfss://container@account…/path; ObjectStoragePath would take the container for a connection id.
+    parts = urlsplit(root)
+    if parts.scheme not in _AZURE:
+        return root
+    return parts._replace(netloc=parts.netloc.split("@", 1)[0]).geturl()

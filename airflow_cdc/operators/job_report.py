@@ -1,0 +1,150 @@
+"""The job's report: where it is written, how it is read, and what it means for the task."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, ObjectStoragePath
+
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.files import read_json, short_hash
+from airflow_cdc.model.lake import STATE_FOLDER
+from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report import total_events, total_rows
+
+_NAMED_FAILURES = 10
+
+
+@dataclass(frozen=True)
+class ReportPlace:
+    """A file for one report."""
+
+    uri: str
+    """What the job is told."""
+    fs: Any
+    path: str
+    """The file as its file system names it."""
+
+    def read(self) -> ApplyReport | None:
+        """Return the report; None where the job wrote none.
+
+        :raises StateUnreadableError: when the file holds anything else.
+        """
+        document = read_json(self.fs, self.path)
+        try:
+            return ApplyReport.from_json(document) if document else None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateUnreadableError(
+                f"The job's report {self.uri} has another shape than expected: {type(error).__name__} {error}.",
+                next_step="Give the job and Airflow the same version of airflow-cdc.",
+            ) from error
+
+    def remove(self) -> None:
+        """Remove the file where it is."""
+        if self.fs.exists(self.path):
+            self.fs.rm_file(self.path)
+
+
+@contextmanager
+def report_on_this_machine() -> Iterator[ReportPlace]:
+    """Yield a place for a job whose driver runs here; it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="airflow-cdc-") as folder:
+        path = str(Path(folder, "report.json"))
+        yield ReportPlace(path, ObjectStoragePath(folder).fs, path)
+
+
+@contextmanager
+def report_in_lake(lake: CdcLakeHook, task: str) -> Iterator[ReportPlace]:
+    """Yield a place for a job whose driver runs elsewhere.
+
+    :param task: names the task instance, not its try: a retry that finds the job of the try before still running reads that job's report.
+    """
+    name = f"{STATE_FOLDER}/reports/{short_hash(task)}.json"
+    place = ReportPlace(f"{lake.root}/{name}", lake.fs, f"{lake.fs_root}/{name}")
+    yield place
+    # Not after a kill or timeout: the job may still be running, and the next try asks for what it writes.
+    place.remove()
+
+
+def summary(report: ApplyReport) -> dict[str, Any]:
+    """Return what the task hands on as XCom: small, plain JSON."""
+    return {
+        "archive": report.archive,
+        "lake": report.lake,
+        "events": dict(vars(total_events(batch for flow in report.flows for batch in flow.batches))),
+        "rows": dict(vars(total_rows(batch for flow in report.flows for batch in flow.batches))),
+        "flows": {flow.flow: _flow_summary(flow) for flow in report.flows},
+    }
+
+
+def _flow_summary(flow: FlowOutcome) -> dict[str, Any]:
+    short: dict[str, Any] = {"status": flow.status.value, "table": flow.table}
+    if flow.batches:
+        versions = [batch.table_version for batch in flow.batches if batch.table_version is not None]
+        short["table_version"] = max(versions, default=None)
+        short["events"] = dict(vars(flow.events))
+        short["rows"] = dict(vars(flow.rows))
+    return short
+
+
+def asset_extra(report: ApplyReport) -> dict[str, Any]:
+    """Return what an asset event tells: the tables that this run changed."""
+    short = summary(report)
+    applied = {name: flow for name, flow in short["flows"].items() if flow["status"] == FlowStatus.APPLIED.value}
+    tables = {name: {"table": flow["table"], "table_version": flow["table_version"]} for name, flow in applied.items()}
+    return {"archive": report.archive, "lake": report.lake, "events": short["events"], "rows": short["rows"], "tables": tables}
+
+
+def lines(report: ApplyReport) -> Iterator[str]:
+    """Yield the report as lines for the task's log: a flow a line."""
+    for flow in report.flows:
+        if flow.status is FlowStatus.UP_TO_DATE:
+            yield f"{flow.flow}: up to date"
+        elif flow.batches:
+            rows = flow.rows
+            parts = " + ".join(f"{value} {name}" for name, value in vars(flow.events).items() if value and name != "read")
+            yield (
+                f"{flow.flow}: {flow.status.value}, {flow.events.read} events read = {parts or 'nothing'}; "
+                f"rows inserted {rows.inserted}, updated {rows.updated}, deleted {rows.deleted}; {flow.table}"
+            )
+            rejects: dict[str, int] = {}
+            for batch in flow.batches:
+                for reason, count in batch.rejects.items():
+                    rejects[reason] = rejects.get(reason, 0) + count
+            if rejects:
+                yield f"{flow.flow}: in the quarantine: " + ", ".join(f"{count} {reason}" for reason, count in sorted(rejects.items()))
+        if flow.status is FlowStatus.FAILED:
+            yield f"{flow.flow}: failed: {_cause(flow.error)}"
+    if report.control_topics:
+        yield f"Topics that are no tables: {', '.join(report.control_topics)}"
+    if report.ignored_files:
+        yield f"Files that are no archived records: {len(report.ignored_files)}, for example {report.ignored_files[0]}"
+
+
+def failure(report: ApplyReport) -> AirflowException:
+    """Return the exception for a report that is not ok: without retries where any cause stays until somebody acts."""
+    failed = [flow for flow in report.flows if flow.status is FlowStatus.FAILED]
+    causes = [(flow.flow, flow.error) for flow in failed]
+    if report.error is not None:
+        causes.insert(0, ("The run", report.error))
+    told = [f"{name}: {_cause(error)}" for name, error in causes[:_NAMED_FAILURES]]
+    if len(causes) > _NAMED_FAILURES:
+        told.append(f"… and {len(causes) - _NAMED_FAILURES} more; the task's log names them all.")
+    head = f"{len(failed)} of {len(report.flows)} flows failed." if failed else "The job stopped before it could apply any flow."
+    message = "\n".join([head, *told])
+    transient = all((error or {}).get("transient", False) for _, error in causes)
+    return AirflowException(message) if transient else AirflowFailException(message)
+
+
+def _cause(error: dict[str, Any] | None) -> str:
+    if not error:
+        return "the job gave no cause."
+    text = f"{error.get('type', 'Error')}: {error.get('message', json.dumps(error))}"
+    return f"{text} Next step: {error['next_step']}" if error.get("next_step") else text

@@ -1,0 +1,167 @@
+"""Where Spark runs, as the Spark connection says it, and what a submission to that place needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
+
+import airflow_cdc
+from airflow_cdc import jobs, runtime
+from airflow_cdc.hooks.storage import existing_connection
+from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+from airflow_cdc.model.errors import ConfigurationError
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages")
+"""Options whose values are lists: what Delta needs is added to what the user gave."""
+_MASTERS = re.compile(r"local(\[.*\])?$|yarn|spark://.+|k8s://.+")
+_SMALL_LOCAL_MASTERS = ("local", "local[1]", "local[2]")
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """A Spark master and where the driver runs."""
+
+    master: str
+    deploy_mode: str
+    """``client`` or ``cluster``."""
+    binary: str
+    """What the connection or the operator names as spark-submit."""
+
+    @property
+    def is_local(self) -> bool:
+        """True when driver and executors are one process of this machine."""
+        return self.master.startswith("local")
+
+    @property
+    def driver_is_here(self) -> bool:
+        """True when the driver runs on this machine, as a child of this process."""
+        return self.deploy_mode != "cluster"
+
+    @property
+    def environment_stays_here(self) -> bool:
+        """True when Spark hands the variables of spark-submit to no other machine: elsewhere JAVA_HOME and the like would be wrong."""
+        return self.driver_is_here and not self.master.startswith(("yarn", "k8s"))
+
+
+def spark_target(conn_id: str, *, deploy_mode: str | None, spark_binary: str | None) -> SparkTarget:
+    """Return where a Spark connection leads.
+
+    :raises ConfigurationError: when the connection is missing or unreadable, or names no master that runs Python jobs.
+        Spark's own hook takes a missing connection for YARN and tells so in an info line only.
+    """
+    existing_connection(conn_id, 'a connection of type spark, for example {"conn_type": "spark", "host": "local[2]"}')
+    try:
+        resolved = SparkSubmitHook(conn_id=conn_id, deploy_mode=deploy_mode, spark_binary=spark_binary)._connection
+    except (RuntimeError, NameError, ValueError) as error:
+        # NameError: k8s:// without the cncf.kubernetes provider.
+        raise ConfigurationError(
+            f"Spark connection {conn_id} cannot be used: {error}.",
+            next_step="Correct the connection, or install the provider of its cluster (apache-airflow-providers-cncf-kubernetes for k8s://).",
+        ) from error
+    target = SparkTarget(resolved["master"], resolved["deploy_mode"] or "client", resolved["spark_binary"])
+    if not _MASTERS.match(target.master):
+        raise ConfigurationError(
+            f"Spark connection {conn_id}: the master is {target.master!r}.",
+            next_step="Set its host to local[n], yarn, spark://host:port or k8s://https://host:port.",
+        )
+    if target.master.startswith("spark://") and not target.driver_is_here:
+        raise ConfigurationError(
+            f"Spark connection {conn_id}: a standalone master takes no Python job in cluster deploy mode.",
+            next_step="Set its deploy mode to client.",
+        )
+    return target
+
+
+def default_application() -> str:
+    """Return the path of the job that applies pending files."""
+    return str(Path(jobs.__file__).with_name("apply.py"))
+
+
+def binary_for(target: SparkTarget) -> str:
+    """Return the spark-submit to call.
+
+    A local master gets the one of this environment's PySpark: driver, jars and Python then are of one version. Elsewhere the
+    machine's own goes first, and where there is none, PySpark's stands in.
+
+    :raises ConfigurationError: when there is none at all.
+    """
+    if target.binary != DEFAULT_SPARK_BINARY:
+        return target.binary
+    on_path, ours = shutil.which(DEFAULT_SPARK_BINARY), _pyspark_home() / "bin" / DEFAULT_SPARK_BINARY
+    if ours.is_file() and (target.is_local or not on_path):
+        return str(ours)
+    if on_path:
+        return DEFAULT_SPARK_BINARY
+    raise ConfigurationError(
+        "There is no spark-submit: it is neither on PATH nor in this environment's PySpark.",
+        next_step="Install pyspark beside Airflow, or give the operator spark_binary.",
+    )
+
+
+def _pyspark_home() -> Path:
+    # find_spec of a top-level package does not import it.
+    package = find_spec("pyspark")
+    return Path(package.origin).parent if package and package.origin else Path("/nonexistent")
+
+
+def conf_for(target: SparkTarget, conf: dict[str, Any], *, jars: str | None, packages: str | None) -> dict[str, Any]:
+    """Return the user's Spark options completed by what Delta and the job need.
+
+    :param jars: value of ``--jars``, which would replace ``spark.jars``.
+    :param packages: value of ``--packages``, which would replace ``spark.jars.packages``.
+    """
+    defaults: dict[str, Any] = dict(runtime.spark_options())
+    given = {**conf}
+    if jars:
+        given["spark.jars"] = ",".join(filter(None, (jars, given.get("spark.jars"))))
+    if packages:
+        given["spark.jars.packages"] = ",".join(filter(None, (packages, given.get("spark.jars.packages"))))
+    if "delta-spark" in given.get("spark.jars.packages", "") or "delta-spark" in given.get("spark.jars", ""):
+        defaults.pop("spark.jars", None)
+        defaults.pop("spark.jars.packages", None)
+    if target.driver_is_here:
+        # The job must find this package, and the pyspark that belongs to it, whatever python3 is first on PATH.
+        defaults["spark.pyspark.driver.python"] = sys.executable
+        # Of two equal -D the JVM takes the last: the user's.
+        defaults[_JAVA_OPTIONS] = " ".join(filter(None, (_java_options(target), str(defaults.get(_JAVA_OPTIONS, "")))))
+        if _JAVA_OPTIONS in given:
+            given[_JAVA_OPTIONS] = f"{defaults[_JAVA_OPTIONS]} {given[_JAVA_OPTIONS]}"
+    for name in _LISTS:
+        if name in given and name in defaults:
+            given[name] = _joined(str(defaults[name]), str(given[name]))
+    return {**defaults, **given}
+
+
+def environment_for(target: SparkTarget) -> dict[str, str]:
+    """Return the variables that spark-submit needs beside the process's own."""
+    if not target.environment_stays_here:
+        return {}
+    environment = {**runtime.spark_environment(target.master), SUBMITTER_VARIABLE: str(os.getpid())}
+    if not binary_for(target).startswith(environment["SPARK_HOME"]):
+        # The scripts of another Spark would start ours.
+        del environment["SPARK_HOME"]
+    root = Path(airflow_cdc.__file__).parents[1]
+    if root.name != "site-packages":
+        # Run from a checkout: spark-submit starts the job with the job's folder on the path, not ours.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return environment
+
+
+def _java_options(target: SparkTarget) -> str:
+    log4j = f"-Dlog4j2.configurationFile=file:{Path(jobs.__file__).with_name('log4j2.properties')}"
+    # On one or two cores the JVM's second compiler costs a short job more than it gains; a long one has more cores.
+    return f"{log4j} {_SMALL_JVM}" if target.master in _SMALL_LOCAL_MASTERS else log4j
+
+
+def _joined(*lists: str) -> str:
+    return ",".join(dict.fromkeys(item.strip() for text in lists for item in text.split(",") if item.strip()))

@@ -1,0 +1,227 @@
+"""Apply one microbatch: the only place that knows the order of effects.
+
+    read archive → decode → order → reconcile → stage     nothing outside the staging folder is touched
+    write quarantine                                        an append with the microbatch's transaction identifier
+    write delete markers                                    likewise
+    make or widen the target                                only adds what events need
+    MERGE                                                   one Delta commit, with the same kind of identifier
+    write the commit marker                                 by the caller; rebuilt from the Delta commit when lost
+
+A crash after any of them is harmless. The quarantine and the markers know their microbatch, so a second append of it
+changes nothing, and its markers do not count against itself. A target that was made or widened but not merged into holds
+the same rows as before. A merge without commit marker is found again in the table's history.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from delta.exceptions import DeltaConcurrentModificationException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import OP, REJECT
+from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri, staging_uri
+from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import read_lines, spark_uri
+from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.merge import TargetTable, create_target, find_commit, fit_target, merge_row_changes, read_target
+from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import keep_latest_per_key
+from airflow_cdc.pipeline.record.append_once import append_once
+from airflow_cdc.pipeline.record.delete_markers import markers_of, read_markers
+from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+from airflow_cdc.pipeline.session import clear_transaction, set_transaction
+
+
+@dataclass(frozen=True)
+class MicrobatchRun:
+    """One attempt at one microbatch."""
+
+    spark: SparkSession
+    """A session of its own: the transaction identifier is a setting of it."""
+    lake: str
+    flow: CdcFlow
+    checkpoint: FlowCheckpoint
+    """Where the flow stood before this microbatch."""
+    microbatch: Microbatch
+    after_effect: Callable[[str], None] = lambda effect: None
+    """Told the name of each effect when it is done; tests crash there."""
+
+    @property
+    def table(self) -> str:
+        """URI of the target table."""
+        return spark_uri(self.flow.table_path(self.lake))
+
+    def state(self, uri_of: Callable[[str, str], str]) -> str:
+        """Return the URI of one of the flow's own tables or folders, as Spark spells it."""
+        return uri_of(spark_uri(self.lake), self.flow.name)
+
+
+def apply_microbatch(run: MicrobatchRun) -> BatchReport:
+    """Apply a microbatch and return what it did; doing it twice does it once.
+
+    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
+    """
+    started = time.monotonic()
+    target = read_target(run.spark, run.table)
+    if target and (done := report_of_commit(run)):
+        return done
+    try:
+        report = _apply(run, target)
+    except DeltaConcurrentModificationException as error:
+        raise ConcurrentRunError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
+            f" ({type(error).__name__}).",
+            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
+        ) from error
+    return replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
+    """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
+    commit = find_commit(run.spark, run.table, flow=run.flow.name, microbatch=run.microbatch.number)
+    if commit is None:
+        return None
+    return replace(BatchReport.from_json(commit.metadata["report"]), rows=commit.rows, table_version=commit.version)
+
+
+def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    surveyed = count_surveyed(run.microbatch.shapes)
+    events = decoder.events(read_lines(run.spark, run.microbatch.archive, run.microbatch.files))
+    truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
+    staged_changes = _stage(run, decoder, events, surveyed)
+    staged = count_staged(
+        staged_changes, cancelled_before=truncates.through, shielded_before=run.checkpoint.truncated_through
+    )
+    rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
+    live = staged_changes.filter(f"NOT ({before(truncates.through)}) AND NOT ({before(run.checkpoint.truncated_through)})")
+    report = BatchReport(
+        flow=run.flow.name,
+        microbatch=run.microbatch.number,
+        files=len(run.microbatch.files),
+        bytes=run.microbatch.size,
+        rejects=rejects,
+        applied_through=staged.last,
+        truncated_through=truncates.through,
+        order_conflicts=staged.conflicts,
+    )
+    if not staged.live and not truncates.through:
+        return replace(report, events=_count(surveyed, staged, truncates, rejects, stale=0), merge_plan="nothing to merge")
+    return _merge(run, decoder, target, live, replace(report, events=_count(surveyed, staged, truncates, rejects, 0)), staged)
+
+
+def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
+    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too."""
+    good = events.filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL")
+    row_changes = keep_latest_per_key(good, decoder.columns.keys, list(decoder.columns.types))
+    if not surveyed.rows:
+        return run.spark.createDataFrame([], row_changes.schema)
+    folder = f"{run.state(staging_uri)}/{run.microbatch.number:08d}-{uuid.uuid4().hex[:8]}"
+    row_changes.write.parquet(folder)
+    run.after_effect("stage")
+    return run.spark.read.schema(row_changes.schema).parquet(folder)
+
+
+def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
+    """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any."""
+    if not expected:
+        return {}
+    lines = read_lines(run.spark, run.microbatch.archive, run.microbatch.files, numbered=True)
+    rejects = decoder.events(lines).filter(F.col(REJECT).isNotNull())
+    rows = quarantined_rows(rejects, topic=run.flow.topic, microbatch=run.microbatch.number)
+    by_reason = {row["reason"]: int(row["count"]) for row in rows.groupBy("reason").count().collect()}
+    if sum(by_reason.values()) != expected:
+        raise CountMismatchError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: {expected} records are neither merged nor accounted for,"
+            f" but {sum(by_reason.values())} are rejected ({by_reason}).",
+            next_step="Nothing was merged. Please report this with the microbatch's intent file.",
+        )
+    append_once(
+        run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.flow.name}", version=run.microbatch.number
+    )
+    run.after_effect("quarantine")
+    return by_reason
+
+
+def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: dict[str, int], stale: int) -> EventCounts:
+    """Return where every record went (design, section 1)."""
+    applied_truncates = truncates.good - truncates.ignored - truncates.stale
+    return EventCounts(
+        read=surveyed.read,
+        merged=staged.live - stale + min(applied_truncates, 1),
+        superseded=staged.events - staged.redelivered - staged.live - staged.shielded + max(applied_truncates - 1, 0),
+        redelivered=staged.redelivered,
+        stale=stale + staged.shielded + truncates.stale,
+        tombstones=surveyed.tombstones,
+        control=surveyed.control + truncates.ignored,
+        rejected=sum(rejects.values()),
+    )
+
+
+def _merge(
+    run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, live: DataFrame, report: BatchReport, staged: Staged
+) -> BatchReport:
+    late = is_late(run.checkpoint.applied_through, staged.first) if target else False
+    late = late or bool(target and not run.checkpoint.applied_through and target.version > 0)
+    fresh, stale = live, 0
+    if late and target:
+        fresh, stale = _drop_stale(run, target, live)
+        moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
+        report = replace(report, events=moved)
+    if staged.deletes:
+        markers = markers_of(fresh, decoder.columns.keys, run.microbatch.number)
+        uri = run.state(delete_markers_uri)
+        append_once(run.spark, markers, uri, application=f"delete_markers:{run.flow.name}", version=run.microbatch.number)
+        run.after_effect("delete_markers")
+    if stale == staged.live and not report.truncated_through:
+        return replace(report, merge_plan="nothing to merge: every event is stale")
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    target = target or create_target(run.spark, run.table, types, decoder.columns.keys)
+    added = fit_target(run.spark, target, types, run.flow.name)
+    target = replace(target, columns={**target.columns, **types})
+    run.after_effect("target")
+    report = replace(report, columns_added=added, merge_plan="guarded merge: late events" if late else "merge")
+    metadata = {"flow": run.flow.name, "microbatch": run.microbatch.number, "report": report.to_json()}
+    set_transaction(run.spark, application=run.flow.name, version=run.microbatch.number, metadata=json.dumps(metadata))
+    try:
+        merge_row_changes(
+            run.spark,
+            target=target,
+            row_changes=fresh,
+            columns=list(types),
+            microbatch=run.microbatch.number,
+            guarded=late,
+            truncated_through=report.truncated_through,
+        )
+    finally:
+        clear_transaction(run.spark)
+    run.after_effect("merge")
+    return report_of_commit(run) or report
+
+
+def is_late(applied: dict[str, Position], first: dict[str, Position]) -> bool:
+    """Tell whether a microbatch may hold events at or before what was applied.
+
+    A key's events stay in one Kafka partition, so each partition is compared with itself; one that was never seen may hold keys
+    that were in another before.
+    """
+    return bool(applied) and any(partition not in applied or position <= applied[partition] for partition, position in first.items())
+
+
+def _drop_stale(run: MicrobatchRun, target: TargetTable, live: DataFrame) -> tuple[DataFrame, int]:
+    known = [run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")]
+    markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
+    return drop_stale(live, [*known, markers] if markers is not None else known, target.keys)

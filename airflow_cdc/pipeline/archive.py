@@ -1,0 +1,84 @@
+"""Read archived files as lines that still know where they came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
+from airflow_cdc.pipeline import sql
+
+_GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
+
+LINES_SCHEMA = f"{FILE} string, {ORDINAL} struct<block: bigint, row: bigint>, {RAW} string, {RAW_KEY} string, {LINE} bigint"
+"""Schema of :func:`read_lines`."""
+
+
+def spark_uri(uri: str) -> str:
+    """Return a URI as Spark's file systems spell it (``s3`` is Hadoop's ``s3a``)."""
+    return re.sub(r"^s3n?://", "s3a://", uri)
+
+
+def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile], *, numbered: bool = False) -> DataFrame:
+    """Read the lines of archived files, each with its file, its order in the file and the companion's key.
+
+    :param archive: URI of the archive's root.
+    :param numbered: whether to number the lines; costs a shuffle of the text. Files with companions are numbered anyway.
+    :return: one row a non-blank line, as :data:`LINES_SCHEMA`; ``row`` rises within a block of a file, ``block`` within the file.
+        Line numbers count from 1, blank lines too; NULL where they were not asked for.
+    """
+    plain = [file.path for file in files if not file.keys_path]
+    paired = {file.keys_path: file.path for file in files if file.keys_path}
+    frames = []
+    if plain:
+        lines = _read(spark, archive, plain).withColumn(RAW_KEY, F.lit(None).cast("string"))
+        frames.append(_number(lines) if numbered else lines.withColumn(LINE, F.lit(None).cast("bigint")))
+    if paired:
+        frames.append(_read_with_keys(spark, archive, paired))
+    lines = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+    return lines.filter(f"length(trim({RAW})) > 0").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)
+
+
+def _read(spark: SparkSession, archive: str, paths: Sequence[str]) -> DataFrame:
+    root = spark_uri(archive).rstrip("/")
+    uris = [_GLOB_CHARACTERS.sub(r"\\\1", f"{root}/{path}") for path in paths]
+    # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
+    decoded = r"url_decode(replace(_metadata.file_path, '+', '%2B'))"
+    below_root = len(_without_scheme(root)) + 2
+    return spark.read.text(uris).selectExpr(
+        rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root}) AS {FILE}",
+        f"struct(_metadata.file_block_start AS block, monotonically_increasing_id() AS row) AS {ORDINAL}",
+        f"value AS {RAW}",
+    )
+
+
+def _without_scheme(uri: str) -> str:
+    return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
+
+
+def _read_with_keys(spark: SparkSession, archive: str, paired: dict[str, str]) -> DataFrame:
+    # The nth line of the companion is the nth line's key, so both sides are numbered before any line is left out.
+    values = _number(_read(spark, archive, list(paired.values())))
+    keys = _number(_read(spark, archive, list(paired)))
+    companion = F.create_map(*[F.lit(item) for pair in paired.items() for item in pair])
+    keys = keys.select(companion[F.col(FILE)].alias(FILE), LINE, F.col(RAW).alias(RAW_KEY))
+    return values.join(keys, [FILE, LINE], "left")
+
+
+def _number(lines: DataFrame) -> DataFrame:
+    in_file = Window.partitionBy(FILE).orderBy(ORDINAL)
+    return lines.withColumn(LINE, F.row_number().over(in_file).cast("bigint"))
+
+
+def file_literal(files: Sequence[ArchivedFile], attribute: str, kind: str) -> str:
+    """Return a SQL expression: an attribute of the line's file (by name) as a value of type ``kind``."""
+    values = {file.path: getattr(file, attribute) for file in files}
+    if len(set(values.values())) == 1:
+        only = next(iter(values.values()))
+        return f"CAST({'NULL' if only is None else sql.text(str(only))} AS {kind})"
+    pairs = ", ".join(f"{sql.text(path)}, {sql.text(str(value))}" for path, value in values.items() if value is not None)
+    return f"CAST(try_element_at(map({pairs}), {FILE}) AS {kind})"

@@ -1,0 +1,151 @@
+"""Count what a microbatch holds, so that the report's parts add up to what the survey found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT
+from airflow_cdc.model.errors import TruncateRefusedError
+from airflow_cdc.model.flow import CdcFlow, OnTruncate
+from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
+from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REDELIVERED
+
+UNKNOWN_PARTITION = "-"
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """The survey's own count of a microbatch, by what the records are."""
+
+    read: int
+    rows: int
+    """Create, read, update and delete events."""
+    truncates: int
+    tombstones: int
+    control: int
+    broken: int
+    """Lines that are no JSON or no change event."""
+
+
+def count_surveyed(shapes: Iterable[TopicShape]) -> Surveyed:
+    """Return the survey's count of a microbatch's records."""
+    by_kind: dict[str, int] = {}
+    for shape in shapes:
+        by_kind[shape.kind] = by_kind.get(shape.kind, 0) + shape.records
+    control = [*(kind.value for kind in CONTROL_KINDS), Operation.MESSAGE.value]
+    return Surveyed(
+        read=sum(by_kind.values()),
+        rows=sum(by_kind.get(operation.value, 0) for operation in ROW_OPERATIONS),
+        truncates=by_kind.get(Operation.TRUNCATE.value, 0),
+        tombstones=by_kind.get(RecordKind.TOMBSTONE.value, 0),
+        control=sum(by_kind.get(kind, 0) for kind in control),
+        broken=by_kind.get(RecordKind.MALFORMED.value, 0) + by_kind.get(RecordKind.UNKNOWN.value, 0),
+    )
+
+
+@dataclass(frozen=True)
+class Truncates:
+    """The truncate events of a microbatch."""
+
+    good: int = 0
+    """Those with a position."""
+    ignored: int = 0
+    """Those that the flow's policy lets pass."""
+    stale: int = 0
+    """Those at or before a truncate that was applied earlier."""
+    through: Position | None = None
+    """Position of the last one to apply."""
+
+
+def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied: Position | None) -> Truncates:
+    """Return the microbatch's truncates; costs a job only where the survey saw any.
+
+    :param applied: position of the last truncate that an earlier microbatch applied.
+    :raises TruncateRefusedError: when the flow's policy is to stop.
+    """
+    if not surveyed.truncates:
+        return Truncates()
+    found = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull()).select(f"{POSITION}.*").collect()
+    positions = sorted(Position(int(row["commit"]), int(row["change"]), int(row["serial"])) for row in found)
+    if positions and flow.on_truncate is OnTruncate.FAIL:
+        raise TruncateRefusedError(
+            f"Flow {flow.name}: the source truncated the table at position {positions[-1]}, and the flow's policy is to stop.",
+            next_step="Set on_truncate to 'apply' or 'ignore' in the flows file and run again.",
+        )
+    if flow.on_truncate is OnTruncate.IGNORE:
+        return Truncates(good=len(positions), ignored=len(positions))
+    fresh = [position for position in positions if applied is None or position > applied]
+    return Truncates(good=len(positions), stale=len(positions) - len(fresh), through=max(fresh, default=None))
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What the reconciled row changes of a microbatch amount to."""
+
+    events: int = 0
+    keys: int = 0
+    redelivered: int = 0
+    conflicts: int = 0
+    cancelled: int = 0
+    """Keys whose last event stands before a truncate of the same microbatch."""
+    shielded: int = 0
+    """Keys whose last event stands before a truncate that was applied earlier."""
+    deletes: int = 0
+    """Live keys whose last event is a delete."""
+    first: dict[str, Position] = field(default_factory=dict)
+    """Lowest live position by Kafka partition."""
+    last: dict[str, Position] = field(default_factory=dict)
+    """Highest live position by Kafka partition."""
+
+    @property
+    def live(self) -> int:
+        """Keys that neither truncate concerns."""
+        return self.keys - self.cancelled - self.shielded
+
+
+def before(position: Position | None) -> str:
+    """Return the SQL that is true for a row that stands before a position; false where there is none."""
+    return f"{POSITION} < {position_literal(position)}" if position else "false"
+
+
+def count_staged(staged: DataFrame, *, cancelled_before: Position | None, shielded_before: Position | None) -> Staged:
+    """Return the sums over the row changes, in one job."""
+    judged = staged.withColumns({"shielded": F.expr(before(shielded_before)), "cancelled": F.expr(before(cancelled_before))})
+    live = ~F.col("shielded") & ~F.col("cancelled")
+    rows = (
+        judged.groupBy(PARTITION)
+        .agg(
+            F.sum(EVENTS).alias("events"),
+            F.count("*").alias("keys"),
+            F.sum(REDELIVERED).alias("redelivered"),
+            F.sum(CONFLICTS).alias("conflicts"),
+            F.count_if(F.col("shielded")).alias("shielded"),
+            F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
+            F.count_if(live & (F.col(OP) == Operation.DELETE.value)).alias("deletes"),
+            F.min(F.when(live, F.col(POSITION))).alias("first"),
+            F.max(F.when(live, F.col(POSITION))).alias("last"),
+        )
+        .collect()
+    )
+    sums = {
+        name: sum(row[name] or 0 for row in rows)
+        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "deletes")
+    }
+    return Staged(**sums, first=_by_partition(rows, "first"), last=_by_partition(rows, "last"))
+
+
+def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:
+    return {
+        UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): Position(
+            int(row[name]["commit"]), int(row[name]["change"]), int(row[name]["serial"])
+        )
+        for row in rows
+        if row[name] is not None
+    }

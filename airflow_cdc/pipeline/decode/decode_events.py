@@ -1,0 +1,244 @@
+"""Decode: archived lines of one topic become change events of one shape, or rejects with a reason.
+
+Nothing is dropped: every line of the topic leaves with a kind, and those that cannot be merged with a reject reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import COMMITTED_AT, FILE, KIND, LINE, OFFSET, OP, ORDINAL, PARTITION, POSITION, RAW, RAW_KEY, REJECT
+from airflow_cdc.model.errors import RejectReason
+from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import file_literal
+from airflow_cdc.pipeline.decode.dialects import Dialect
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
+
+POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
+REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
+ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Everything that decoding one microbatch depends on."""
+
+    topic: str
+    files: Sequence[ArchivedFile]
+    shapes: Sequence[TopicShape]
+    columns: SourceColumns
+    dialect: Dialect
+
+    @cached_property
+    def _layouts(self) -> set[RecordLayout]:
+        return {shape.layout for shape in self.shapes}
+
+    @cached_property
+    def _wrapped(self) -> set[bool]:
+        return {is_schema(shape.value_shape) for shape in self.shapes if shape.value_shape}
+
+    @cached_property
+    def _has_keys(self) -> bool:
+        return any(shape.key_shape for shape in self.shapes)
+
+    def events(self, lines: DataFrame) -> DataFrame:
+        """Return one row a record of the topic: the source's columns, and our own behind them.
+
+        Source columns hold the row's image after the event; of a delete only the key. Then follow kind, operation,
+        position (:data:`POSITION_TYPE`), commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and
+        reject (:data:`REJECT_TYPE`, NULL for a good record).
+
+        :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
+        """
+        records = lines.selectExpr(FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(self._line_members())} AS {LINE_STRUCT}")
+        return self._typed(self._located(self._unwrapped(self._of_topic(records))))
+
+    def _line_members(self) -> str:
+        value = self._value_members()
+        members = []
+        if RecordLayout.RECORD in self._layouts:
+            members += ["topic STRING", "partition STRING", "`offset` STRING", "key STRING", f"value STRUCT<{value}>"]
+        if RecordLayout.VALUE in self._layouts:
+            members.append(value)
+        return ", ".join(members)
+
+    def _value_members(self) -> str:
+        forms = []
+        if True in self._wrapped:
+            forms.append(f"payload STRUCT<{self._payload_members()}>")
+        if False in self._wrapped or not self._wrapped:
+            forms.append(self._payload_members())
+        return ", ".join(forms)
+
+    def _payload_members(self) -> str:
+        # A batch without row events has no columns; a struct must have a member all the same.
+        image = ", ".join(f"{sql.name(name)}: STRING" for name in self._image_columns or [KIND])
+        source = ", ".join(f"{name}: STRING" for name in ("ts_ms", *self.dialect.source_fields))
+        kinds = ", ".join(f"{name}: {kind}" for name, kind in KIND_MEMBERS.items())
+        return f"{kinds}, before: STRUCT<{self._key_struct}>, after: STRUCT<{image}>, source: STRUCT<{source}>"
+
+    @cached_property
+    def _image_columns(self) -> list[str]:
+        names = [*self.columns.types, *self.columns.untyped]
+        return names + [key for key in self.columns.keys if key not in names]
+
+    @cached_property
+    def _key_struct(self) -> str:
+        return ", ".join(f"{sql.name(key)}: STRING" for key in self.columns.keys or [KIND])
+
+    def _of_topic(self, records: DataFrame) -> DataFrame:
+        """Keep the topic's own records of files that several topics share; a line without topic goes to the file's first."""
+        if RecordLayout.RECORD not in self._layouts:
+            return records
+        foreign = f"{LINE_STRUCT}.topic <> {sql.text(self.topic)}"
+        homeless_elsewhere = f"{LINE_STRUCT}.topic IS NULL AND {FILE} NOT IN ({self._files_with_homeless()})"
+        return records.filter(f"NOT coalesce({foreign}, {homeless_elsewhere})")
+
+    def _files_with_homeless(self) -> str:
+        # The survey counted each line without a topic for exactly one topic of its file.
+        owned = {shape.file for shape in self.shapes if not shape.has_topic}
+        return ", ".join(sql.text(file) for file in sorted(owned)) or "''"
+
+    def _unwrapped(self, records: DataFrame) -> DataFrame:
+        """Return file, ordinal, raw, raw key, partition, offset, key (text), and the envelope as ``payload``."""
+        line = LINE_STRUCT
+        as_record = f"{line}.value"
+        forms = {RecordLayout.RECORD: as_record, RecordLayout.VALUE: line}
+        if self._layouts == {RecordLayout.RECORD, RecordLayout.VALUE}:
+            value_only = self._struct_of(line, self._value_fields())
+            value = f"if({line}.topic IS NOT NULL, {self._struct_of(as_record, self._value_fields())}, {value_only})"
+        else:
+            value = forms[next(iter(self._layouts))]
+        recorded = RecordLayout.RECORD in self._layouts
+        parsed = records.selectExpr(
+            FILE,
+            LINE,
+            ORDINAL,
+            RAW,
+            f"{f'coalesce({line}.key, {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
+            f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
+            f"{f'try_cast({line}.partition AS INT)' if recorded else 'CAST(NULL AS INT)'} AS {PARTITION}",
+            f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
+            f"{value} AS value",
+        )
+        return parsed.selectExpr("*", f"{self._payload()} AS payload")
+
+    def _value_fields(self) -> list[str]:
+        bare = [*KIND_MEMBERS, "before", "after", "source"] if (False in self._wrapped or not self._wrapped) else []
+        return (["payload"] if True in self._wrapped else []) + bare
+
+    def _struct_of(self, parent: str, fields: Sequence[str]) -> str:
+        members = ", ".join(f"{sql.text(field)}, {parent}.{field}" for field in fields)
+        return f"if({parent} IS NULL, NULL, named_struct({members}))"
+
+    def _payload(self) -> str:
+        if self._wrapped == {True}:
+            return "value.payload"
+        if True not in self._wrapped:
+            return "value"
+        bare = self._struct_of("value", [*KIND_MEMBERS, "before", "after", "source"])
+        return f"if(value.payload IS NOT NULL, value.payload, {bare})"
+
+    def _located(self, records: DataFrame) -> DataFrame:
+        """Add kind, partition, ordinal and the parsed key."""
+        by_name = file_literal(self.files, "partition", "INT")
+        start = file_literal(self.files, "start_offset", "BIGINT")
+        kind = kind_of(corrupt="corrupt", value="value", payload="payload", wrapped="true" if self._wrapped == {True} else "false")
+        return records.selectExpr(
+            FILE,
+            LINE,
+            RAW,
+            RAW_KEY,
+            "payload",
+            f"coalesce({PARTITION}, {by_name}) AS {PARTITION}",
+            OFFSET,
+            # Beside a Kafka offset the place in the file only breaks ties; in value-only files it comes after the file's first offset.
+            f"named_struct('offset', coalesce({OFFSET}, {start}), 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL}",
+            f"{kind} AS {KIND}",
+            f"{self._parsed_key()} AS key",
+        )
+
+    def _parsed_key(self) -> str:
+        if not self._has_keys or not self.columns.keys:
+            return "CAST(NULL AS STRING)"
+        struct = ", ".join(f"{sql.name(key)} STRING" for key in self.columns.keys)
+        wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
+        bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
+        forms = []
+        if wrapped:
+            forms.append(f"from_json({RAW_KEY}, {sql.text(f'payload STRUCT<{self._key_struct}>')}).payload")
+        if bare:
+            forms.append(f"from_json({RAW_KEY}, {sql.text(struct)})")
+        return f"coalesce({', '.join(forms)})"
+
+    def _typed(self, records: DataFrame) -> DataFrame:
+        """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
+        texts = {name: self._text_of(name) for name in self._image_columns}
+        position = self._position()
+        staged = records.selectExpr(
+            *[f"{text} AS {sql.name(name)}" for name, text in texts.items()],
+            f"{position} AS {POSITION}",
+            f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
+            f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
+            "payload.after IS NOT NULL AS has_image",
+            KIND,
+            PARTITION,
+            OFFSET,
+            ORDINAL,
+            FILE,
+            LINE,
+            RAW,
+            RAW_KEY,
+        )
+        values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
+        ours = (KIND, OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, ORDINAL, FILE, LINE, RAW, RAW_KEY)
+        return staged.selectExpr(*values, *ours, f"{self._reject()} AS {REJECT}")
+
+    def _text_of(self, name: str) -> str:
+        quoted = sql.name(name)
+        if name not in self.columns.keys:
+            # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
+            return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
+        image = f"if({KIND} = 'd', payload.before.{quoted}, payload.after.{quoted})"
+        return f"coalesce(key.{quoted}, {image})" if self._has_keys else image
+
+    def _position(self) -> str:
+        dialect = self.dialect
+        commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
+        streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
+        # A snapshot read stands before everything streamed from its commit on.
+        read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"
+        return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"
+
+    def _reject(self) -> str:
+        def reject(reason: RejectReason, detail: str = "CAST(NULL AS STRING)") -> str:
+            return f"named_struct('reason', '{reason.value}', 'detail', {detail})"
+
+        is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
+        keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in self.columns.keys) or "false"
+        position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
+        misfits = "".join(
+            f" WHEN {sql.name(name)} IS NOT NULL AND {rule.read(sql.name(name))} IS NULL THEN "
+            + reject(
+                RejectReason.VALUE_DOES_NOT_FIT_COLUMN,
+                f"concat({sql.text(f'column {name} is {rule.sql_type}, seen: ')}, left({sql.name(name)}, 200))",
+            )
+            for name, rule in self.columns.types.items()
+            if rule.checked
+        )
+        return f"""CAST(CASE
+            WHEN {KIND} = 'malformed' THEN {reject(RejectReason.MALFORMED_JSON)}
+            WHEN {KIND} = 'unknown' THEN {reject(RejectReason.NOT_A_CHANGE_EVENT)}
+            WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL
+            WHEN {position_missing} THEN {reject(RejectReason.MISSING_POSITION)}
+            WHEN {KIND} = 't' THEN NULL
+            WHEN {keys_missing} THEN {reject(RejectReason.MISSING_KEY)}
+            WHEN {KIND} <> 'd' AND NOT has_image THEN {reject(RejectReason.MISSING_IMAGE)}{misfits}
+            END AS {REJECT_TYPE})"""

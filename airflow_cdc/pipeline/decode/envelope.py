@@ -1,0 +1,43 @@
+"""The members of an archived line, whatever it is wrapped in.
+
+A line is a whole Kafka record or the record's value alone; value and key are, each for itself, bare or
+``{schema, payload}``. These helpers say where a member is found, as SQL over one parsed struct column.
+"""
+
+from __future__ import annotations
+
+from airflow_cdc.model.columns import RAW
+from airflow_cdc.pipeline import sql
+
+LINE_STRUCT = "__cdc_parsed"
+"""The parsed line."""
+CORRUPT = "__cdc_corrupt"
+"""Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
+
+KIND_MEMBERS = {name: "STRING" for name in ("op", "status", "databaseName", "tableChanges", "ts_ms")}
+"""Members of a value by which :func:`kind_of` tells what it is."""
+
+
+def parse_line(members: str) -> str:
+    """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
+    return f"from_json({RAW}, {sql.text(members + f', {CORRUPT} STRING')}, {options})"
+
+
+def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
+    """Return the SQL for what a record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+
+    :param corrupt: SQL that is true for a line that could not be parsed.
+    :param value: SQL of the record's value, NULL for a tombstone.
+    :param payload: SQL of the struct that holds :data:`KIND_MEMBERS`.
+    :param wrapped: SQL that is true when the value is ``{schema, payload}``.
+    """
+    return f"""CASE
+        WHEN {corrupt} THEN 'malformed'
+        WHEN {value} IS NULL OR (({wrapped}) AND {payload} IS NULL) THEN 'tombstone'
+        WHEN {payload}.op IN ('r', 'c', 'u', 'd', 't', 'm') THEN {payload}.op
+        WHEN {payload}.op IS NOT NULL THEN 'unknown'
+        WHEN {payload}.status IN ('BEGIN', 'END') THEN 'transaction'
+        WHEN {payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL THEN 'schema_change'
+        WHEN {payload}.ts_ms IS NOT NULL THEN 'heartbeat'
+        ELSE 'unknown' END"""

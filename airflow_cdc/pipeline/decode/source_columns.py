@@ -1,0 +1,140 @@
+"""Which columns a topic's rows have, and of what types: from the events' own schemas, the flow, the table, or the values.
+
+What is known goes first: a type that the flow declares, then the schema inside the events, then the type that the target
+table already has, and only then what the JSON values look like.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """The columns of a topic's rows in one microbatch."""
+
+    types: Mapping[str, ColumnType]
+    """By column, in the source's order; a column of which only nulls were ever seen is absent until a value tells its type."""
+    keys: tuple[str, ...]
+    untyped: tuple[str, ...] = ()
+    """Columns of which no value was seen yet."""
+
+
+def is_schema(shape: str) -> bool:
+    """Tell whether a shape is a Connect schema rather than the names of members."""
+    return shape.startswith("{")
+
+
+def image_fields(shape: str) -> list[dict[str, Any]]:
+    """Return the fields of a row image from the value's Connect schema, in the source's order."""
+    envelope = json.loads(shape)
+    for field in envelope.get("fields", ()):
+        if field.get("field") in ("after", "before"):
+            fields: list[dict[str, Any]] = field.get("fields", [])
+            return fields
+    return []
+
+
+def member_names(shape: str) -> list[str]:
+    """Return the names that a shape lists: those of a Connect struct's fields, or of a JSON object's members."""
+    document = json.loads(shape)
+    return [field["field"] for field in document.get("fields", ())] if isinstance(document, dict) else list(document)
+
+
+def column_names(shapes: Iterable[TopicShape]) -> list[str]:
+    """Return the names of all columns that the shapes hold; a name new to the list goes behind its left neighbour."""
+    names: list[str] = []
+    for shape in shapes:
+        if shape.value_shape is None:
+            continue
+        in_shape = (
+            [field["field"] for field in image_fields(shape.value_shape)] if is_schema(shape.value_shape) else member_names(shape.value_shape)
+        )
+        at = 0
+        for name in in_shape:
+            if name not in names:
+                names.insert(at, name)
+            at = names.index(name) + 1
+    return names
+
+
+def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, ColumnType]:
+    """Return the types that the events' own schemas give.
+
+    :raises SchemaChangeError: when two schemas in the microbatch give a column types of which neither holds the other's values.
+    """
+    types: dict[str, ColumnType] = {}
+    for shape in shapes:
+        if shape.value_shape is None or not is_schema(shape.value_shape):
+            continue
+        for field in image_fields(shape.value_shape):
+            name, found = field["field"], column_type(field, shape.connector or "")
+            before = types.setdefault(name, found)
+            if before.sql_type != found.sql_type and name not in flow.columns:
+                raise SchemaChangeError(
+                    f"Flow {flow.name}: column {name} is {before.sql_type} in some events of the microbatch and {found.sql_type} in others"
+                    f" (file {shape.file}).",
+                    next_step="Declare the column's type under 'columns' in the flows file.",
+                )
+    return types
+
+
+def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
+    """Return the columns that identify a row: the flow's, else those of the events' keys.
+
+    :raises KeysUnknownError: when neither tells, or the events' keys changed.
+    """
+    if flow.keys:
+        return flow.keys
+    found = {tuple(member_names(shape.key_shape)) for shape in shapes if shape.key_shape}
+    if len(found) == 1:
+        return found.pop()
+    if not found:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the archived records carry no keys, so nothing says which columns identify a row.",
+            next_step="Give the flow its keys in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
+        )
+    raise KeysUnknownError(
+        f"Flow {flow.name}: the events' keys differ within one microbatch: {sorted(found)}.",
+        next_step="Give the flow its keys in a flows file, or rebuild the table under the new key.",
+    )
+
+
+def resolve_columns(
+    *, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]
+) -> SourceColumns:
+    """Settle the columns of a microbatch.
+
+    :param table: types by column of the target table; empty where it does not exist.
+    :param inferred: types by column that the JSON values suggest.
+    :raises KeysUnknownError: see :func:`key_columns`.
+    :raises SchemaChangeError: when a column's name is reserved, or its types cannot be brought together.
+    """
+    from_schema = schema_types(shapes, flow)
+    types: dict[str, ColumnType] = {}
+    untyped: list[str] = []
+    for name in column_names(shapes):
+        if is_reserved(name):
+            raise SchemaChangeError(
+                f"Flow {flow.name}: the source column {name} starts with the reserved prefix __cdc_.",
+                next_step="Rename the column in the connector (a ReplaceField transform) before it is archived.",
+            )
+        declared = flow.columns.get(name)
+        if declared:
+            types[name] = cast_to(declared.upper())
+        elif name in from_schema:
+            types[name] = from_schema[name]
+        elif name in table or name in inferred:
+            types[name] = cast_to(table.get(name) or inferred[name])
+        else:
+            untyped.append(name)
+    return SourceColumns(types, key_columns(shapes, flow), tuple(untyped))

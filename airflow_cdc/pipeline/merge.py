@@ -1,0 +1,193 @@
+"""Merge: row changes become one Delta commit on the target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OP, POSITION, TARGET_COLUMNS, is_reserved
+from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.report import RowCounts
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE
+
+KEYS_PROPERTY = "airflow_cdc.keys"
+"""Table property: the key columns as JSON; they are frozen when the table is made."""
+DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
+"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
+
+_OWN_COLUMN_TYPES = {POSITION: POSITION_TYPE, OP: "STRING", COMMITTED_AT: "TIMESTAMP", MICROBATCH: "BIGINT"}
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The target as it stands before a merge."""
+
+    uri: str
+    columns: Mapping[str, str]
+    """Spark SQL types of the source's columns, in the table's order."""
+    keys: tuple[str, ...]
+    size: int
+    """Bytes of the live files."""
+    version: int
+    deletion_vectors: bool
+
+
+@dataclass(frozen=True)
+class MergeCommit:
+    """The commit that a merge made."""
+
+    version: int
+    rows: RowCounts
+    metadata: dict[str, Any]
+    """What the commit carries of its microbatch (``userMetadata``)."""
+
+
+def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
+    """Return the target table, None where there is none yet."""
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").first()
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")):
+            return None
+        raise
+    if detail is None or detail["format"] != "delta":
+        return None
+    properties = detail["properties"] or {}
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    version = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").first()
+    return TargetTable(
+        uri=uri,
+        columns={field.name: field.dataType.simpleString().upper() for field in fields if not is_reserved(field.name)},
+        keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
+        size=int(detail["sizeInBytes"] or 0),
+        version=int(version["version"]) if version else 0,
+        deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
+    )
+
+
+def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str]) -> TargetTable:
+    """Make an empty target table with the source's columns and, behind them, ours."""
+    own = {name: _OWN_COLUMN_TYPES[name] for name in TARGET_COLUMNS}
+    declared = ", ".join(f"{sql.name(name)} {kind}" for name, kind in {**columns, **own}.items())
+    # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
+    properties = {KEYS_PROPERTY: json.dumps(list(keys)), "delta.enableDeletionVectors": "false"}
+    if sql.needs_column_mapping(columns):
+        properties["delta.columnMapping.mode"] = "name"
+    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
+    return TargetTable(uri, dict(columns), tuple(keys), 0, 0, deletion_vectors=False)
+
+
+def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], flow: str) -> tuple[str, ...]:
+    """Add the columns that the events have and the table has not; return their names.
+
+    :raises SchemaChangeError: when a column's type changed to one that the table's does not hold.
+    """
+    known = {name.lower(): kind for name, kind in target.columns.items()}
+    for name, kind in columns.items():
+        if name.lower() in known and not holds(known[name.lower()], kind):
+            raise SchemaChangeError(
+                f"Flow {flow}: column {name} of table {target.uri} is {known[name.lower()]}, the events now carry {kind}.",
+                next_step="Declare the column's type under 'columns' in the flows file, or rebuild the table.",
+            )
+    added, left = [], None
+    for name, kind in columns.items():
+        if name.lower() not in known:
+            place = f"AFTER {sql.name(left)}" if left else "FIRST"
+            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({sql.name(name)} {kind} {place})")
+            added.append(name)
+        left = name
+    return tuple(added)
+
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def holds(column: str, value: str) -> bool:
+    """Tell whether every value of one Spark SQL type is a value of a column of another."""
+    if column == value or column == "STRING":
+        return True
+    if column in _INTEGERS and value in _INTEGERS:
+        return _INTEGERS.index(value) <= _INTEGERS.index(column)
+    if column == "DOUBLE":
+        return value in ("FLOAT", "TINYINT", "SMALLINT", "INT")
+    if column.startswith("DECIMAL") and value.startswith("DECIMAL"):
+        (p1, s1), (p2, s2) = _decimal_parts(column), _decimal_parts(value)
+        return s1 >= s2 and p1 - s1 >= p2 - s2
+    return False
+
+
+def _decimal_parts(kind: str) -> tuple[int, int]:
+    precision, scale = kind[kind.index("(") + 1 : -1].split(",")
+    return int(precision), int(scale)
+
+
+def merge_row_changes(
+    spark: SparkSession,
+    *,
+    target: TargetTable,
+    row_changes: DataFrame,
+    columns: Sequence[str],
+    microbatch: int,
+    guarded: bool,
+    truncated_through: Position | None,
+) -> None:
+    """Make one MERGE commit of row changes: at most one a key, ``__cdc_op`` ``d`` for a delete.
+
+    :param columns: the source's columns that the changes carry.
+    :param guarded: whether a row newer than its change may lie in the target; costs the comparison only where it may.
+    :param truncated_through: rows written before this position go away.
+    """
+    row_changes.createOrReplaceTempView("cdc_row_changes")
+    carried = [name for name in columns if name in target.columns]
+    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*carried, POSITION, OP, COMMITTED_AT)}
+    assigned[MICROBATCH] = str(microbatch)
+    updates = ", ".join(f"{column} = {value}" for column, value in assigned.items())
+    on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)
+    newer = f" AND s.{POSITION} > t.{POSITION}" if guarded else ""
+    clauses = [
+        f"WHEN MATCHED AND s.{OP} = 'd'{newer} THEN DELETE",
+        f"WHEN MATCHED AND s.{OP} <> 'd'{newer} THEN UPDATE SET {updates}",
+        f"WHEN NOT MATCHED AND s.{OP} <> 'd' THEN INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})",
+    ]
+    if truncated_through:
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(truncated_through)} THEN DELETE")
+    spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
+
+
+def position_literal(position: Position) -> str:
+    """Return a position as SQL."""
+    parts = f"'commit', {position.commit}BD, 'change', {position.change}BD, 'serial', {position.serial}L"
+    return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
+
+
+def find_commit(spark: SparkSession, uri: str, *, flow: str, microbatch: int, limit: int = 20) -> MergeCommit | None:
+    """Return the commit of a microbatch from the table's history, None where the last ``limit`` versions hold none."""
+    rows = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
+    for row in rows.collect():
+        metadata = _metadata(row["userMetadata"])
+        if metadata.get("flow") == flow and metadata.get("microbatch") == microbatch:
+            metrics = row["operationMetrics"] or {}
+            counts = RowCounts(
+                inserted=int(metrics.get("numTargetRowsInserted", 0)),
+                updated=int(metrics.get("numTargetRowsUpdated", 0)),
+                deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+            )
+            return MergeCommit(int(row["version"]), counts, metadata)
+    return None
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    try:
+        document = json.loads(text or "{}")
+    except ValueError:
+        # Somebody else's commit with metadata of their own.
+        return {}
+    return document if isinstance(document, dict) else {}

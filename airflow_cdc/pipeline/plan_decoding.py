@@ -1,0 +1,64 @@
+"""Settle how a microbatch is decoded: its dialect, its columns and its keys."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.columns import RAW, RAW_KEY
+from airflow_cdc.model.errors import KeysUnknownError
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
+from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import read_lines
+from airflow_cdc.pipeline.decode.connect_types import STRING
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.dialects import dialect_of
+from airflow_cdc.pipeline.decode.infer_types import infer_types
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
+from airflow_cdc.pipeline.merge import TargetTable
+
+_EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
+
+
+def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> Decoder:
+    """Return the decoder of a microbatch.
+
+    :param target: the target table, None where it does not exist yet.
+    :raises UnsupportedConnectorError: for a connector without dialect.
+    :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
+    :raises SchemaChangeError: when the columns cannot be settled.
+    """
+    events = [shape for shape in microbatch.shapes if shape.kind in _EVENT_KINDS]
+    rows = [shape for shape in events if shape.kind != Operation.TRUNCATE.value]
+    dialect = dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
+    columns = _columns(spark, flow, microbatch, rows, target) if rows else SourceColumns({}, target.keys if target else ())
+    if target and rows and columns.keys != target.keys:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
+            next_step="Rebuild the table under the new key, or set the flow's keys back.",
+        )
+    return Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect)
+
+
+def _columns(
+    spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, rows: list[TopicShape], target: TargetTable | None
+) -> SourceColumns:
+    table = dict(target.columns) if target else {}
+    known = {*flow.columns, *schema_types(rows, flow), *table}
+    unknown = [name for name in column_names(rows) if name not in known]
+    inferred = infer_types(_images(spark, flow, microbatch), unknown) if unknown else {}
+    if target and not flow.keys and not any(shape.key_shape for shape in rows):
+        flow = CdcFlow(flow.topic, keys=target.keys, columns=flow.columns)
+    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred)
+    untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
+    return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped)
+
+
+def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch) -> DataFrame:
+    """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
+    lines = read_lines(spark, microbatch.archive, microbatch.files)
+    topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
+    texts = f"array(get_json_object({RAW}, '$.value.after'), get_json_object({RAW}, '$.after'), get_json_object({RAW}, '$.key'), {RAW_KEY})"
+    return lines.filter(topic).selectExpr(f"explode(array_compact({texts})) AS image")

@@ -1,0 +1,81 @@
+"""Spark sessions: one application, and a session of its own for every table that is merged in it.
+
+Delta's transaction identifier and the sizes of shuffles are settings of a session, so tables merged side by side
+must not share one (design, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc import runtime
+
+_BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
+
+_APPLICATION_OPTIONS = {
+    # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+}
+
+SESSION_OPTIONS = {
+    # Timestamps without zone are read as UTC instants and back; any other zone would shift them.
+    "spark.sql.session.timeZone": "UTC",
+    # Overflow and bad casts must become NULL through try_… functions only, never by a silent wrap-around.
+    "spark.sql.ansi.enabled": "true",
+    # The batch is staged before it is merged, so its source is stable and needs no second copy.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Values of a DECIMAL or text column are taken letter by letter from the archive, not re-printed.
+    "spark.sql.json.enableExactStringParsing": "true",
+    "spark.sql.json.enablePartialResults": "true",
+}
+
+
+def start_session(app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark in this process with Delta, or join the one that spark-submit started.
+
+    :param master: used where no spark-submit chose one, such as ``local[*]``.
+    :param options: Spark settings that go over ours.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    if master:
+        builder = builder.master(master)
+    for key, value in {**_APPLICATION_OPTIONS, **SESSION_OPTIONS, **runtime.spark_options(), **(options or {})}.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def session_for_table(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
+    """Return a session whose shuffles and Delta state jobs fit a batch of that size.
+
+    Spark's 200 and Delta's 50 partitions would cost a small merge more than its work does.
+    """
+    session = spark.newSession()
+    for key, value in SESSION_OPTIONS.items():
+        session.conf.set(key, value)
+    partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    session.conf.set("spark.databricks.delta.snapshotPartitions", str(min(partitions, 8)))
+    return session
+
+
+def set_transaction(session: SparkSession, *, application: str, version: int, metadata: str = "") -> None:
+    """Make the session's next Delta commit carry a transaction identifier: doing it twice does it once."""
+    session.conf.set("spark.databricks.delta.write.txnAppId", application)
+    session.conf.set("spark.databricks.delta.write.txnVersion", str(version))
+    if metadata:
+        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", metadata)
+
+
+def clear_transaction(session: SparkSession) -> None:
+    """Take the transaction identifier off again."""
+    for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
+        session.conf.unset(f"spark.databricks.delta.{key}")

@@ -1,0 +1,33 @@
+"""Quoting for the SQL that the pipeline speaks; no name or text reaches a statement unquoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
+"""Characters that Parquet field names refuse; Delta stores such columns under mapped names."""
+
+
+def name(identifier: str) -> str:
+    """Quote an identifier."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def names(identifiers: Iterable[str], prefix: str = "") -> str:
+    """Quote identifiers and join them by commas, each behind ``prefix``."""
+    return ", ".join(prefix + name(identifier) for identifier in identifiers)
+
+
+def text(value: str) -> str:
+    """Quote a string literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def delta(uri: str) -> str:
+    """Return the FROM-clause name of the Delta table at a URI."""
+    return f"delta.{name(uri)}"
+
+
+def needs_column_mapping(identifiers: Iterable[str]) -> bool:
+    """Tell whether Parquet would refuse one of the names."""
+    return any(set(identifier) & _NEEDS_COLUMN_MAPPING for identifier in identifiers)

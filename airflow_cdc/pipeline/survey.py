@@ -1,0 +1,99 @@
+"""Survey newly archived files: which topics they hold, how their records are spelled, and how many there are.
+
+One Spark job for all files of all flows; what it finds is written down once (:mod:`airflow_cdc.model.survey`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import FILE, RAW_KEY
+from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.pipeline.archive import file_literal, read_lines
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+
+_PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS}
+_VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
+_RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
+_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape")
+
+
+def survey_files(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> tuple[TopicShape, ...]:
+    """Return how the records of each file are spelled and how many are, by topic.
+
+    A line whose topic cannot be read counts for the first topic of its file, so that it reaches that flow's quarantine.
+    """
+    records = _describe(_values(read_lines(spark, archive, files)), files)
+    counted = records.groupBy(*_GROUP).agg(
+        F.count("*").alias("records"), F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset")
+    )
+    return _shapes([row.asDict() for row in counted.collect()], files)
+
+
+def _values(lines: DataFrame) -> DataFrame:
+    """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null)."""
+    value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
+    members = ", ".join(f"`{name}` {kind}" for name, kind in {**_RECORD, "value": f"STRUCT<{value_struct}>", **_VALUE}.items())
+    line = LINE_STRUCT
+    # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
+    bare_value = f"if({line} IS NULL, NULL, named_struct({', '.join(f'{name!r}, {line}.{name}' for name in _VALUE)}))"
+    return lines.selectExpr(FILE, RAW_KEY, f"{parse_line(members)} AS {line}").selectExpr(
+        FILE,
+        f"{line}.topic IS NOT NULL AS is_record",
+        f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
+        *[f"{line}.`{name}`" for name in _RECORD if name != "key"],
+        f"coalesce({line}.key, {RAW_KEY}) AS key",
+        f"if({line}.topic IS NOT NULL, {line}.value, {bare_value}) AS value",
+    )
+
+
+def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
+    wrapped = "value.schema IS NOT NULL OR value.payload IS NOT NULL"
+    bare_payload = f"named_struct({', '.join(f'{name!r}, value.{name}' for name in _PAYLOAD)})"
+    payload = f"CASE WHEN {wrapped} THEN value.payload WHEN value IS NOT NULL THEN {bare_payload} END"
+    return values.selectExpr("*", f"{payload} AS payload").selectExpr(
+        FILE,
+        "is_record",
+        "topic",
+        f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
+        "try_cast(`offset` AS BIGINT) AS `offset`",
+        f"{kind_of(corrupt='corrupt', value='value', payload='payload', wrapped=wrapped)} AS kind",
+        "payload.source.connector AS connector",
+        "coalesce(get_json_object(key, '$.schema'), to_json(json_object_keys(key))) AS key_shape",
+        f"CASE WHEN payload.op IS NULL THEN NULL WHEN {wrapped} THEN value.schema"
+        " ELSE to_json(json_object_keys(coalesce(payload.after, payload.before))) END AS value_shape",
+    )
+
+
+def _shapes(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> tuple[TopicShape, ...]:
+    by_name = {file.path: file.topic for file in files}
+    told: dict[str, str] = {}
+    for row in rows:
+        if row["topic"] is not None:
+            told[row[FILE]] = min(row["topic"], told.get(row[FILE], row["topic"]))
+    shapes = []
+    for row in rows:
+        file = row[FILE]
+        layout = RecordLayout.RECORD if file in told else RecordLayout.VALUE
+        shapes.append(
+            TopicShape(
+                file=file,
+                topic=row["topic"] or told.get(file, by_name[file]),
+                layout=layout,
+                kind=row["kind"],
+                connector=row["connector"],
+                partition=row["partition"],
+                key_shape=row["key_shape"],
+                value_shape=row["value_shape"],
+                has_topic=row["topic"] is not None,
+                records=row["records"],
+                first_offset=row["first_offset"],
+                last_offset=row["last_offset"],
+            )
+        )
+    return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))

@@ -1,0 +1,22 @@
+"""Where Java and the Delta jars come from; the standard library only, for Airflow's side and the pipeline's alike."""
+
+from __future__ import annotations
+
+from airflow_cdc.runtime.delta_jars import DELTA_PACKAGE, delta_jars
+from airflow_cdc.runtime.install import install
+from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
+from airflow_cdc.runtime.layout import RuntimeInstallError
+from airflow_cdc.runtime.spark import spark_environment, spark_options
+
+__all__ = [
+    "DELTA_PACKAGE",
+    "JavaNotFoundError",
+    "RuntimeInstallError",
+    "delta_jars",
+    "install",
+    "installed_java",
+    "java_home",
+    "require_java_home",
+    "spark_environment",
+    "spark_options",
+]

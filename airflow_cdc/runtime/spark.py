@@ -1,0 +1,35 @@
+"""What Spark is told: the options that make it Delta's, and the environment it is started in."""
+
+from __future__ import annotations
+
+import sys
+
+from airflow_cdc.runtime.delta_jars import DELTA_PACKAGE, delta_jars
+from airflow_cdc.runtime.java_home import require_java_home
+from airflow_cdc.runtime.layout import pyspark_folder
+
+
+def spark_options() -> dict[str, str]:
+    """Return the Spark settings for Delta: the installed jars, or where none are installed the package to resolve."""
+    jars = delta_jars()
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": DELTA_PACKAGE}),
+    }
+
+
+def spark_environment(master: str = "local[*]") -> dict[str, str]:
+    """Return the environment variables that spark-submit is started with.
+
+    A cluster's nodes have addresses and Pythons of their own, and spark-submit passes ``PYSPARK_PYTHON`` on to them: with a
+    master that is not local only what the submitting machine itself needs is set.
+
+    :param master: Spark's master, such as ``local[2]`` or ``yarn``.
+    :raises JavaNotFoundError: when there is no Java to start it with.
+    """
+    submitting = {"JAVA_HOME": str(require_java_home()), "SPARK_HOME": str(pyspark_folder())}
+    if not master.startswith("local"):
+        return submitting
+    # A laptop's host name may resolve to an address that changes, or to none: Spark would bind to it and fail.
+    return {**submitting, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -1,0 +1,276 @@
+"""Make this checkout ready to run: ``.venv/`` with the locked packages, a Java where the machine has none, the Delta jars.
+
+``python3 scripts/setup.py`` sets up, ``python3 scripts/setup.py lock`` renews the lock files. Standard library only.
+Nothing is written outside of this folder, and HOME is not needed: uv, its cache and all scratch files live in ``.tools/``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".tools"
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "setup.stamp"
+LOG = TOOLS / "setup.log"
+LOCK = ROOT / "requirements.lock"
+JAVA_LOCK = ROOT / "requirements-java.lock"
+
+UV_VERSION = "0.13.8"
+OLDEST_PYTHON = (3, 10)
+OLDEST_LOCKED_PYTHON = ".".join(map(str, OLDEST_PYTHON))
+LINES_OF_LOG_SHOWN = 25
+
+# Settings of the caller's own environment that would lead pip, uv or the new Python to another place.
+FOREIGN_VARIABLES = (
+    "CONDA_PREFIX",
+    "PIP_PREFIX",
+    "PIP_REQUIRE_VIRTUALENV",
+    "PIP_TARGET",
+    "PIP_USER",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "UV_PROJECT_ENVIRONMENT",
+    "UV_PYTHON",
+    "UV_SYSTEM_PYTHON",
+    "VIRTUAL_ENV",
+)
+
+
+class SetupError(Exception):
+    """Raised when a step cannot be done; says the next one for the user."""
+
+    def __init__(self, what: str, next_step: str) -> None:
+        super().__init__(f"{what}\nNext step: {next_step}")
+
+
+class CommandFailedError(SetupError):
+    """Raised when a command ended with an error; what it wrote is in the log."""
+
+    def __init__(self, step: str, next_step: str) -> None:
+        tail = LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_LOG_SHOWN:]
+        what = "\n".join([f"{step}: failed. The end of {LOG.relative_to(ROOT)}:", *(f"  | {line}" for line in tail)])
+        super().__init__(what, next_step)
+
+
+def main(arguments: list[str]) -> int:
+    """Set up, or with ``lock`` renew the lock files; return the exit code."""
+    action = {(): set_up, ("lock",): lock}.get(tuple(arguments))
+    if action is None:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        check_python()
+        action()
+    except SetupError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. Run the same again to go on.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def check_python() -> None:
+    """Refuse a Python that is older than the locked packages take."""
+    if sys.version_info < OLDEST_PYTHON:
+        raise SetupError(
+            f"Python {OLDEST_LOCKED_PYTHON} or newer is needed; {sys.executable} is {platform.python_version()}.",
+            "run the same with another one: make setup PYTHON=python3.12",
+        )
+
+
+def set_up() -> None:
+    """Bring ``.venv/`` to what the lock files say; do nothing where it is there already."""
+    bundle_java = not machine_has_java()
+    state = wanted_state(bundle_java=bundle_java)
+    if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == state and (VENV / "bin" / "airflow-cdc").exists():
+        return
+    started = time.monotonic()
+    start_log()
+    uv = bring_uv()
+    create_environment(uv)
+    install_packages(uv, bundle_java=bundle_java)
+    install_project(uv)
+    install_runtime()
+    STAMP.write_text(state, encoding="utf-8")
+    say(f"ready in {time.monotonic() - started:.0f} s")
+
+
+def machine_has_java() -> bool:
+    """Whether the machine brings a Java that Spark runs on."""
+    sys.path.insert(0, str(ROOT))
+    from airflow_cdc.runtime import installed_java
+
+    return installed_java() is not None
+
+
+def wanted_state(*, bundle_java: bool) -> str:
+    """Return a digest of everything that decides what ``.venv/`` holds."""
+    runtime = sorted((ROOT / "airflow_cdc" / "runtime").glob("*.py"))
+    digest = hashlib.sha256()
+    for path in (LOCK, JAVA_LOCK, ROOT / "pyproject.toml", Path(__file__), *runtime):
+        digest.update(path.read_bytes())
+    for fact in (ROOT, platform.python_version(), platform.machine(), bundle_java):
+        digest.update(f"{fact}\n".encode())
+    return digest.hexdigest()
+
+
+def bring_uv() -> Path:
+    """Return the pinned uv; install it into ``.tools/`` with pip where it is not there yet."""
+    folder = TOOLS / f"uv-{UV_VERSION}"
+    uv = folder / "bin" / "uv"
+    if uv.exists():
+        return uv
+    shutil.rmtree(folder, ignore_errors=True)
+    pip_install = ["pip", "install", "--only-binary=:all:", "--no-cache-dir", f"uv=={UV_VERSION}"]
+    advice = "see that this machine reaches its Python package registry with pip, then run the same again."
+    if has_module("ensurepip"):
+        run("Python for uv", [sys.executable, "-m", "venv", folder], advice)
+        run(f"uv {UV_VERSION}", [folder / "bin" / "python", "-m", *pip_install], advice)
+    elif has_module("pip"):
+        run(f"uv {UV_VERSION}", [sys.executable, "-m", *pip_install, "--target", folder], advice)
+    else:
+        raise SetupError(
+            f"{sys.executable} has neither venv with ensurepip nor pip, so that nothing can be installed.",
+            "install one of them (Debian, Ubuntu: apt-get install python3-venv) and run the same again.",
+        )
+    return uv
+
+
+def has_module(name: str) -> bool:
+    """Whether the invoking Python can import a module; Debian packs ensurepip and pip apart from Python."""
+    return subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+
+
+def create_environment(uv: Path) -> None:
+    """Make ``.venv/`` of the invoking Python, unless it is one already."""
+    if is_own_environment():
+        return
+    run(
+        f"Python {platform.python_version()} in .venv",
+        [uv, "venv", "--clear", "--prompt", "airflow-cdc", "--python", sys.executable, VENV],
+        "remove the folder .venv and run the same again.",
+    )
+
+
+def is_own_environment() -> bool:
+    """Whether ``.venv/`` was made here, by this Python version: scripts in a copied or moved one start the old one's Python."""
+    config, activate = VENV / "pyvenv.cfg", VENV / "bin" / "activate"
+    if not (config.is_file() and activate.is_file() and PYTHON.exists()):
+        return False
+    made_by = dict(line.split(" = ", 1) for line in config.read_text(encoding="utf-8").splitlines() if " = " in line)
+    version = made_by.get("version_info") or made_by.get("version")
+    return version == platform.python_version() and str(VENV) in activate.read_text(encoding="utf-8")
+
+
+def install_packages(uv: Path, *, bundle_java: bool) -> None:
+    """Make the packages of ``.venv/`` those of the lock files, no more and no fewer."""
+    locks = [LOCK, JAVA_LOCK] if bundle_java else [LOCK]
+    names = " and ".join(lock.name for lock in locks)
+    # pyspark comes as source: the lock also says which setuptools builds it.
+    command = [uv, "pip", "sync", "--python", PYTHON, "--require-hashes", "--build-constraints", LOCK, *locks]
+    run(f"packages of {names} (0.8 GB the first time)", command, "see that this machine reaches its Python package registry.")
+
+
+def install_project(uv: Path) -> None:
+    """Install the checkout itself, editable, built with what the lock file brought: nothing is downloaded."""
+    command = [uv, "pip", "install", "--python", PYTHON, "--offline", "--no-deps", "--no-build-isolation", "--editable", ROOT]
+    run("airflow-cdc from this folder", command, "look for what is wrong in pyproject.toml.")
+
+
+def install_runtime() -> None:
+    """Bring the Delta jars, and the bundled Java where it is wanted."""
+    command = [PYTHON, "-m", "airflow_cdc.runtime", "install"]
+    run("Java and Delta jars", command, "see that this machine reaches Maven Central, then run the same again.")
+
+
+def lock() -> None:
+    """Renew the lock files from ``pyproject.toml``; versions that still fit are kept."""
+    start_log()
+    uv = bring_uv()
+    compile_lock = [uv, "pip", "compile", "--universal", "--generate-hashes", "--python-version", OLDEST_LOCKED_PYTHON]
+    advice = "look for requirements in pyproject.toml that exclude each other."
+    run(LOCK.name, [*compile_lock, "pyproject.toml", "--group", "dev", "-o", LOCK.name], advice)
+    run(JAVA_LOCK.name, [*compile_lock, "--group", "java", "-o", JAVA_LOCK.name], advice)
+    for path in (LOCK, JAVA_LOCK):
+        if "://" in path.read_text(encoding="utf-8"):
+            raise SetupError(f"{path.name} names a host.", "unset what makes uv write it (UV_EMIT_INDEX_URL and the like) and lock again.")
+
+
+def start_log() -> None:
+    """Begin an empty log."""
+    (TOOLS / "tmp").mkdir(parents=True, exist_ok=True)
+    LOG.write_text("", encoding="utf-8")
+
+
+def run(step: str, command: list[str | Path], advice: str) -> None:
+    """Run one command into the log, with one line on the terminal."""
+    print(f"setup: {step} ...", end="", flush=True)
+    started = time.monotonic()
+    with LOG.open("a", encoding="utf-8") as log:
+        print("$", *command, file=log, flush=True)
+        code = subprocess.run(
+            [str(part) for part in command], stdout=log, stderr=subprocess.STDOUT, env=child_environment(), cwd=ROOT, check=False
+        ).returncode
+    if code:
+        print(" failed", flush=True)
+        raise CommandFailedError(step, advice)
+    print(f" {time.monotonic() - started:.0f} s", flush=True)
+
+
+def say(line: str) -> None:
+    """Print one line of progress."""
+    print(f"setup: {line}", flush=True)
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment for pip, uv and Python: nothing leads out of this folder."""
+    own = {
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "TMPDIR": str(TOOLS / "tmp"),
+        "UV_CACHE_DIR": str(TOOLS / "uv-cache"),
+        "UV_CUSTOM_COMPILE_COMMAND": "make lock",
+        "UV_HTTP_TIMEOUT": os.environ.get("UV_HTTP_TIMEOUT", "120"),
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_PYTHON_INSTALL_DIR": str(TOOLS / "python"),
+    }
+    if machine_has_certificates():
+        # uv brings a list of its own, which does not know the certificate of a company's proxy.
+        own["UV_SYSTEM_CERTS"] = "1"
+    if index := pip_index():
+        own["UV_DEFAULT_INDEX"] = index
+    return {**{name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}, **own}
+
+
+@functools.cache
+def pip_index() -> str | None:
+    """Return the package index that the machine's pip is set to, or None: uv does not read pip's settings."""
+    if any(name in os.environ for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL")):
+        return None
+    command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    configured = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return os.environ.get("PIP_INDEX_URL") or configured or None
+
+
+def machine_has_certificates() -> bool:
+    """Whether the machine has certificate authorities of its own; a bare container may have none."""
+    paths = ssl.get_default_verify_paths()
+    folder = Path(paths.capath) if paths.capath else None
+    return sys.platform == "darwin" or bool(paths.cafile) or (folder is not None and any(folder.iterdir()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""An Airflow of its own for these tests, and a job that does what the real one does, without Spark.
+
+No ``__init__.py`` in this folder: with one, ``import airflow`` would find the tests instead of Airflow.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+_HOME = tempfile.mkdtemp(prefix="airflow-cdc-tests-")
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+
+# Airflow reads these when it is first imported, which the tests beside this file do.
+os.environ.update(
+    AIRFLOW_HOME=_HOME,
+    AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME}/airflow.db",
+    AIRFLOW__LOGGING__BASE_LOG_FOLDER=f"{_HOME}/logs",
+)
+
+TOPIC = "server.db.orders"
+OTHER_TOPIC = "server.db.customers"
+
+JOB = '''\
+#!{python}
+"""Stands for spark-submit and the job: takes the job's arguments, commits what is pending in the lake's state, writes the report."""
+import argparse, json, os, sys
+from pathlib import Path
+
+sys.path.insert(0, {repository!r})
+import fsspec
+from airflow_cdc.model.archive import list_archive
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
+from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
+
+Path({seen!r}).write_text(json.dumps({{"arguments": sys.argv, "environment": dict(os.environ)}}))
+parser = argparse.ArgumentParser()
+for name in ("archive", "lake", "flows", "report"):
+    parser.add_argument("--" + name)
+parser.add_argument("--table", action="append", default=[])
+job = parser.parse_known_args()[0]
+print("[airflow-cdc] applying", flush=True)
+
+archive_fs, archive_root = fsspec.core.url_to_fs(job.archive)
+lake_fs, lake_root = fsspec.core.url_to_fs(job.lake)
+state = ArchiveState(lake_fs, lake_root, job.archive)
+ledger = state.ledger()
+new = state.unsurveyed(list_archive(archive_fs, archive_root).files, ledger)
+if new:
+    shapes = [TopicShape(file.path, file.topic, RecordLayout.RECORD, "c", "sqlserver", 0, None, None, 1, 0, 0) for file in new]
+    state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), tuple(shapes)))
+    ledger = state.ledger()
+outcomes = []
+for topic in ledger.tables():
+    if not matches_any(topic, job.table):
+        continue
+    flow, table, reports = FlowState(lake_fs, lake_root, topic), job.lake + "/" + topic, []
+    while True:
+        checkpoint = flow.checkpoint()
+        planned = checkpoint.planned.get(state.archive, PlanPosition())
+        batch = next_microbatch(
+            flow=topic, number=checkpoint.number + 1, archive=state.archive, planned=planned, max_bytes=2**30,
+            surveys=state.surveys(max(planned.survey, 1), ledger.surveyed_through),
+        )
+        if batch is None:
+            break
+        files = len(batch.files)
+        flow.write_intent(batch)
+        reports.append(BatchReport(topic, batch.number, files, batch.size, EventCounts(read=files, merged=files), RowCounts(inserted=files),
+                                   table_version=batch.number - 1))
+        flow.write_commit(reports[-1], table)
+    status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
+    outcomes.append(FlowOutcome(topic, status, table, tuple(reports)))
+report = ApplyReport(job.archive, job.lake, tuple(outcomes))
+with fsspec.open(job.report, "w") as file:
+    file.write(json.dumps(report.to_json()))
+'''
+
+
+def write_executable(path: Path, text: str) -> Path:
+    """Write a script that can be run."""
+    path.write_text(textwrap.dedent(text))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+class Scene:
+    """An archive, a lake, their connections, and a spark-submit that needs no Spark."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.archive = folder / "archive"
+        self.lake = folder / "lake"
+        self.archive.mkdir()
+        self._monkeypatch = monkeypatch
+        self.connect("cdc_archive_default", conn_type="cdc_archive", host=str(self.archive))
+        self.connect("cdc_lake_default", conn_type="cdc_lake", host=str(self.lake))
+        self.connect("spark_default", conn_type="spark", host="local[2]")
+        self._seen = folder / "seen.json"
+        script = JOB.format(python=sys.executable, repository=str(REPOSITORY), seen=str(self._seen))
+        self.spark_submit = write_executable(folder / "spark-submit", script)
+
+    def connect(self, conn_id: str, **fields: Any) -> None:
+        """Define a connection."""
+        self._monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+
+    def connect_uri(self, conn_id: str, uri: str) -> None:
+        """Define a connection the way of Airflow's URIs."""
+        self._monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", uri)
+
+    def land(self, name: str, *, topic: str = TOPIC) -> None:
+        """Put a file into the archive."""
+        file = self.archive / topic / "partition=0" / f"{topic}+0+{name}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"op": "c"}\n')
+
+    def submit_by(self, text: str) -> None:
+        """Replace spark-submit by another script."""
+        write_executable(self.spark_submit, text)
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The arguments and the environment that spark-submit was started with."""
+        found: dict[str, Any] = json.loads(self._seen.read_text())
+        return found
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    for name in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:
+        monkeypatch.delenv(name)
+    return Scene(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def context() -> dict[str, Any]:
+    """What a run without a logical date hands to a task: by REST, by an asset, by a partition."""
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
+    instance = SimpleNamespace(dag_id="cdc", task_id="merge", run_id="manual__1", map_index=-1, try_number=1, stats_tags={})
+    return {"ti": instance, "outlet_events": OutletEventAccessors(), "params": {"tables": []}}
+
+
+@pytest.fixture(scope="session")
+def airflow_database() -> Iterator[None]:
+    """A fresh metadata database: only runs of whole Dags need one."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    yield
