@@ -8,12 +8,16 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-system bench lint format lock build clean
+.PHONY: help python setup demo test test-deep test-system bench lint format lock build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Bring all that the other commands need (they call it themselves)
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "Python 3.10 or newer is needed, and $(PYTHON) is none. Next step: the same with PYTHON=python3.12 (or another) behind it." >&2; exit 1; }
+
+setup: python ## Bring all that the other commands need (they call it themselves)
 	@$(PYTHON) scripts/setup.py
 
 demo: setup ## Capture, merge and check a small shop's tables, start to end
@@ -42,7 +46,7 @@ format: setup ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock: ## Renew the lock files from pyproject.toml (remove one first to move every version)
+lock: python ## Renew the lock files from pyproject.toml (remove one first to move every version)
 	@$(PYTHON) scripts/setup.py lock
 
 build: setup ## Build the wheel into dist/

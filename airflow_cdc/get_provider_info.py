@@ -51,7 +51,7 @@ def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder
         "conn-fields": {
             "storage_conn_id": {
                 "label": "Storage connection id",
-                "description": "Airflow connection that reaches the storage, for example aws_default. Empty: the machine's own credentials.",
+                "description": "Airflow connection that reaches the storage, such as aws_default. Empty: the machine's own credentials.",
                 # A plain "string" would make the field required.
                 "schema": {"type": ["string", "null"]},
             }

@@ -27,8 +27,7 @@ LOCK = ROOT / "requirements.lock"
 JAVA_LOCK = ROOT / "requirements-java.lock"
 
 UV_VERSION = "0.13.8"
-OLDEST_PYTHON = (3, 10)
-OLDEST_LOCKED_PYTHON = ".".join(map(str, OLDEST_PYTHON))
+OLDEST_PYTHON = "3.10"
 LINES_OF_LOG_SHOWN = 25
 
 # Settings of the caller's own environment that would lead pip, uv or the new Python to another place.
@@ -71,7 +70,6 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        check_python()
         action()
     except SetupError as error:
         print(f"\n{error}", file=sys.stderr)
@@ -80,15 +78,6 @@ def main(arguments: list[str]) -> int:
         print("\nStopped. Run the same again to go on.", file=sys.stderr)
         return 130
     return 0
-
-
-def check_python() -> None:
-    """Refuse a Python that is older than the locked packages take."""
-    if sys.version_info < OLDEST_PYTHON:
-        raise SetupError(
-            f"Python {OLDEST_LOCKED_PYTHON} or newer is needed; {sys.executable} is {platform.python_version()}.",
-            "run the same with another one: make setup PYTHON=python3.12",
-        )
 
 
 def set_up() -> None:
@@ -105,7 +94,7 @@ def set_up() -> None:
     install_project(uv)
     install_runtime()
     STAMP.write_text(state, encoding="utf-8")
-    say(f"ready in {time.monotonic() - started:.0f} s")
+    print(f"setup: ready in {time.monotonic() - started:.0f} s", flush=True)
 
 
 def machine_has_java() -> bool:
@@ -180,27 +169,30 @@ def install_packages(uv: Path, *, bundle_java: bool) -> None:
     locks = [LOCK, JAVA_LOCK] if bundle_java else [LOCK]
     names = " and ".join(lock.name for lock in locks)
     # pyspark comes as source: the lock also says which setuptools builds it.
-    command = [uv, "pip", "sync", "--python", PYTHON, "--require-hashes", "--build-constraints", LOCK, *locks]
-    run(f"packages of {names} (0.8 GB the first time)", command, "see that this machine reaches its Python package registry.")
+    command: list[str | Path] = [uv, "pip", "sync", "--python", PYTHON, "--require-hashes", "--build-constraints", LOCK, *locks]
+    advice = "see that this machine reaches its Python package registry, then run the same again."
+    # uv asks the registry about every package even where all of them are there: first without.
+    run(f"packages of {names} (0.7 GB the first time)", [*command, "--offline"], advice, otherwise=command)
 
 
 def install_project(uv: Path) -> None:
     """Install the checkout itself, editable, built with what the lock file brought: nothing is downloaded."""
-    command = [uv, "pip", "install", "--python", PYTHON, "--offline", "--no-deps", "--no-build-isolation", "--editable", ROOT]
+    how = ["--offline", "--no-deps", "--no-build-isolation", "--editable"]
+    command: list[str | Path] = [uv, "pip", "install", "--python", PYTHON, *how, ROOT]
     run("airflow-cdc from this folder", command, "look for what is wrong in pyproject.toml.")
 
 
 def install_runtime() -> None:
     """Bring the Delta jars, and the bundled Java where it is wanted."""
-    command = [PYTHON, "-m", "airflow_cdc.runtime", "install"]
-    run("Java and Delta jars", command, "see that this machine reaches Maven Central, then run the same again.")
+    command: list[str | Path] = [PYTHON, "-m", "airflow_cdc.runtime", "install"]
+    run("Java and Delta jars", command, "the one that the last line above tells.")
 
 
 def lock() -> None:
     """Renew the lock files from ``pyproject.toml``; versions that still fit are kept."""
     start_log()
     uv = bring_uv()
-    compile_lock = [uv, "pip", "compile", "--universal", "--generate-hashes", "--python-version", OLDEST_LOCKED_PYTHON]
+    compile_lock: list[str | Path] = [uv, "pip", "compile", "--universal", "--generate-hashes", "--python-version", OLDEST_PYTHON]
     advice = "look for requirements in pyproject.toml that exclude each other."
     run(LOCK.name, [*compile_lock, "pyproject.toml", "--group", "dev", "-o", LOCK.name], advice)
     run(JAVA_LOCK.name, [*compile_lock, "--group", "java", "-o", JAVA_LOCK.name], advice)
@@ -215,24 +207,22 @@ def start_log() -> None:
     LOG.write_text("", encoding="utf-8")
 
 
-def run(step: str, command: list[str | Path], advice: str) -> None:
-    """Run one command into the log, with one line on the terminal."""
+def run(step: str, command: list[str | Path], advice: str, *, otherwise: list[str | Path] | None = None) -> None:
+    """Run one command, or where it fails the other one, into the log, with one line on the terminal."""
     print(f"setup: {step} ...", end="", flush=True)
     started = time.monotonic()
-    with LOG.open("a", encoding="utf-8") as log:
-        print("$", *command, file=log, flush=True)
-        code = subprocess.run(
-            [str(part) for part in command], stdout=log, stderr=subprocess.STDOUT, env=child_environment(), cwd=ROOT, check=False
-        ).returncode
-    if code:
+    if not (succeeds(command) or (otherwise and succeeds(otherwise))):
         print(" failed", flush=True)
         raise CommandFailedError(step, advice)
     print(f" {time.monotonic() - started:.0f} s", flush=True)
 
 
-def say(line: str) -> None:
-    """Print one line of progress."""
-    print(f"setup: {line}", flush=True)
+def succeeds(command: list[str | Path]) -> bool:
+    """Run one command into the log; return whether it ended well."""
+    with LOG.open("a", encoding="utf-8") as log:
+        print("$", *command, file=log, flush=True)
+        words = [str(word) for word in command]
+        return subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, env=child_environment(), cwd=ROOT, check=False).returncode == 0
 
 
 def child_environment() -> dict[str, str]:

@@ -288,3 +288,16 @@ def flows_in(fs: FileSystem, lake_root: str) -> list[str]:
     if not fs.exists(folder):
         return []
     return sorted(unquote(str(path).rstrip("/").rsplit("/", 1)[-1]) for path in fs.ls(folder, detail=False))
+
+
+def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
+    """Return the archives that a lake was filled from."""
+    folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives"
+    if not fs.exists(folder):
+        return []
+    found = []
+    for path in fs.ls(folder, detail=False):
+        first = read_json(fs, f"{str(path).rstrip('/')}/surveys/{1:08d}.json")
+        if first:
+            found.append(ArchiveState(fs, lake_root, first["archive"]))
+    return found

@@ -50,7 +50,7 @@ class CdcMergeOperator(SparkSubmitOperator):
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param flows_file: path or URL of a flows file, as the job's driver reaches it. (templated)
+    :param flows_file: path of a flows file where the job's driver runs. (templated)
     :param conn_id: Spark connection. It must exist.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
@@ -133,10 +133,17 @@ class CdcMergeOperator(SparkSubmitOperator):
                 raise
             self.log.error("spark-submit failed: %s", error)
             return report
+        finally:
+            self._close_pipe()
         report = place.read()
         if report is None:
-            raise AirflowException(f"spark-submit ended well, but the job left no report at {place.uri}; is {self.application} the right job?")
+            raise AirflowException(f"spark-submit ended well, but no report is at {place.uri}; is {self.application} the right job?")
         return report
+
+    def _close_pipe(self) -> None:
+        submitted = self._hook and self._hook._submit_sp
+        if submitted and submitted.stdout:
+            submitted.stdout.close()
 
     def _tell_assets(self, context: Context, report: ApplyReport) -> None:
         for outlet in self.outlets or []:
@@ -154,7 +161,7 @@ def _arguments(archive: str, lake: str, flows_file: str | None, tables: Sequence
 
 
 def _descendants(hook: Any) -> list[Any]:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     submitted = getattr(hook, "_submit_sp", None)
     if submitted is None or submitted.poll() is not None:

@@ -16,6 +16,7 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 _GROUP, _ARTIFACT, _VERSION = DELTA_PACKAGE.split(":")
 _SECONDS_TO_RESOLVE = 900
+_LINES_SHOWN = 12
 
 # `central` is Ivy's own default root. A settings file of our own ignores ~/.m2 and ~/.ivy2, which another tool may have filled
 # with half-downloaded or local artifacts.
@@ -89,11 +90,15 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
         output, resolved = f"No end after {_SECONDS_TO_RESOLVE} s.", False
     if not resolved or not (jars / f"{_ARTIFACT}-{_VERSION}.jar").is_file():
         raise RuntimeInstallError(
-            f"{DELTA_PACKAGE} could not be resolved from Maven Central:\n{output}\n",
+            f"{DELTA_PACKAGE} could not be resolved from Maven Central. Ivy's last lines:\n{_last_lines(output)}\n",
             next_step="see that this machine reaches Maven Central (a proxy is taken from https_proxy), then run the same again.",
             package=DELTA_PACKAGE,
         )
     return jars
+
+
+def _last_lines(output: str) -> str:
+    return "\n".join([line for line in output.splitlines() if line.strip()][-_LINES_SHOWN:])
 
 
 def _proxy_options() -> list[str]:

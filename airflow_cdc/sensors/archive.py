@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -78,8 +78,11 @@ class CdcArchiveSensor(BaseSensorOperator):
             return super().execute(context)
         # Without this look, a task whose files are already there would take the way through the triggerer.
         seen = self.poke(context)
-        if seen:
-            return seen.xcom_value
+        if not seen:
+            self._defer()
+        return seen.xcom_value
+
+    def _defer(self) -> NoReturn:
         self.defer(
             trigger=CdcArchiveTrigger(
                 archive_conn_id=self.archive_conn_id,

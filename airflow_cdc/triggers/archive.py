@@ -34,7 +34,7 @@ class CdcArchiveTrigger(BaseTrigger):
         min_files: int,
         poke_interval: float,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.archive_conn_id = archive_conn_id
         self.lake_conn_id = lake_conn_id
         self.tables = tables
@@ -60,7 +60,7 @@ class CdcArchiveTrigger(BaseTrigger):
             try:
                 # File systems and connection look-ups block: on the loop they would hold up every other trigger of the triggerer.
                 pending = await asyncio.to_thread(look, self.archive_conn_id, self.lake_conn_id, self.tables)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised here, it would reach the task without its text.
                 transient = error.transient if isinstance(error, CdcError) else True
                 message = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
                 yield _event(status="error", message=message, transient=transient)
@@ -72,7 +72,7 @@ class CdcArchiveTrigger(BaseTrigger):
 
 
 def _event(**payload: Any) -> TriggerEvent:
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]
+    return TriggerEvent(payload)
 
 
 def look(archive_conn_id: str, lake_conn_id: str, tables: list[str]) -> dict[str, Any]:

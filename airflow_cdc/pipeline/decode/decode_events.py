@@ -79,10 +79,10 @@ class Decoder:
 
     def _payload_members(self) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
-        image = ", ".join(f"{sql.name(name)}: STRING" for name in self._image_columns or [KIND])
-        source = ", ".join(f"{name}: STRING" for name in ("ts_ms", *self.dialect.source_fields))
-        kinds = ", ".join(f"{name}: {kind}" for name, kind in KIND_MEMBERS.items())
-        return f"{kinds}, before: STRUCT<{self._key_struct}>, after: STRUCT<{image}>, source: STRUCT<{source}>"
+        image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
+        source = ", ".join(f"{name} STRING" for name in ("ts_ms", *self.dialect.source_fields))
+        kinds = ", ".join(f"{name} {kind}" for name, kind in KIND_MEMBERS.items())
+        return f"{kinds}, before STRUCT<{self._key_struct}>, after STRUCT<{image}>, source STRUCT<{source}>"
 
     @cached_property
     def _image_columns(self) -> list[str]:
@@ -91,7 +91,7 @@ class Decoder:
 
     @cached_property
     def _key_struct(self) -> str:
-        return ", ".join(f"{sql.name(key)}: STRING" for key in self.columns.keys or [KIND])
+        return ", ".join(f"{sql.name(key)} STRING" for key in self.columns.keys or [KIND])
 
     def _of_topic(self, records: DataFrame) -> DataFrame:
         """Keep the topic's own records of files that several topics share; a line without topic goes to the file's first."""

@@ -9,17 +9,23 @@ from collections.abc import Collection
 
 from pyspark.sql import DataFrame
 
+from airflow_cdc.pipeline import sql
+
 
 def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
     """Return a Spark SQL type for each of the columns of which a value was seen.
 
     :param images: one column ``image``: the JSON text of a row image.
     """
-    names = ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in columns)
-    members = images.selectExpr("try_parse_json(image) AS image").selectExpr("variant_explode_outer(image) AS (pos, name, value)")
-    kinds = members.filter(f"name IN ({names})").selectExpr("name", "regexp_extract(schema_of_variant(value), '^[A-Z]+', 0) AS kind", "value")
-    scaled = "kind = 'DECIMAL' AND NOT (schema_of_variant(value) LIKE '%,0)')"
-    found = kinds.selectExpr("name", f"CASE WHEN {scaled} THEN 'DOUBLE' ELSE kind END AS kind").filter("kind <> 'VOID'").distinct()
+    # DECIMAL with digits behind the point is how a plain JSON fraction is parsed: the column is a floating point number.
+    fraction = "kind LIKE 'DECIMAL%' AND kind NOT LIKE '%,0)'"
+    members = images.sparkSession.sql(
+        "SELECT member.key AS name, schema_of_variant(member.value) AS kind"
+        " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",
+        images=images,
+    )
+    wanted = members.filter(f"name IN ({', '.join(sql.text(name) for name in columns)}) AND kind <> 'VOID'")
+    found = wanted.selectExpr("name", f"if({fraction}, 'DOUBLE', regexp_extract(kind, '^[A-Z]+', 0)) AS kind").distinct()
     by_column: dict[str, set[str]] = {}
     for row in found.collect():
         by_column.setdefault(row["name"], set()).add(row["kind"])

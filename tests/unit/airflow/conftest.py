@@ -13,7 +13,6 @@ import stat
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,7 +65,9 @@ state = ArchiveState(lake_fs, lake_root, job.archive)
 ledger = state.ledger()
 new = state.unsurveyed(list_archive(archive_fs, archive_root).files, ledger)
 if new:
-    shapes = [TopicShape(file.path, file.topic, RecordLayout.RECORD, "c", "sqlserver", 0, None, None, 1, 0, 0) for file in new]
+    unknown = dict.fromkeys(TopicShape.__dataclass_fields__)
+    known = {{"layout": RecordLayout.RECORD, "kind": "c"}}
+    shapes = [TopicShape(**{{**unknown, **known, "file": file.path, "topic": file.topic}}) for file in new]
     state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), tuple(shapes)))
     ledger = state.ledger()
 outcomes = []
@@ -161,9 +162,8 @@ def context() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def airflow_database() -> Iterator[None]:
+def airflow_database() -> None:
     """A fresh metadata database: only runs of whole Dags need one."""
     from airflow.utils.db import initdb
 
     initdb()
-    yield

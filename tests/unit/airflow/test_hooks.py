@@ -81,7 +81,7 @@ def test_says_that_a_scheme_with_an_underscore_was_misread(scene: Any) -> None:
 
 
 def test_says_which_connection_is_missing_and_which_cannot_be_read(scene: Any) -> None:
-    with pytest.raises(ConfigurationError, match="There is no connection nowhere.*AIRFLOW_CONN_NOWHERE"):
+    with pytest.raises(ConfigurationError, match=r"There is no connection nowhere.*AIRFLOW_CONN_NOWHERE"):
         _ = CdcArchiveHook("nowhere").root
     scene.connect_uri("broken", '{"conn_type": "cdc_archive",')
     with pytest.raises(ConfigurationError, match="cannot read connection broken"):

@@ -1,0 +1,100 @@
+"""What the command line prints: tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from airflow_cdc.model.outcome import ApplyReport, FlowStatus
+
+_STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.FAILED: "bold red"}
+_LONGEST_CELL = 60
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON carries it without loss: decimals and times as text, bytes as base64."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=1) + "\n")
+    sys.stdout.flush()
+
+
+def stdout_console() -> Console:
+    """Return a console on stdout; wide where no terminal says how wide it is, so that piped tables are not folded to 80 columns."""
+    return Console() if sys.stdout.isatty() else Console(width=200)
+
+
+def divert_stderr(path: Path) -> Console:
+    """Send this process's stderr, and that of Spark's JVM, to a file; return a console that still reaches the terminal."""
+    terminal = os.fdopen(os.dup(2), "w", buffering=1)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    return Console(file=terminal, width=None if os.isatty(terminal.fileno()) else 200)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = ()) -> Table:
+    """Return a table for people; long cells are cut."""
+    flush_right = set(right)
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan", expand=False)
+    for column in columns:
+        shown.add_column(column, justify="right" if column in flush_right else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*[cell if isinstance(cell, Text) else _cell(cell) for cell in row])
+    return shown
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("NULL", style="dim")
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(plain(value))
+    return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…")
+
+
+def report_table(report: ApplyReport) -> Table:
+    """Return what a run did, a line a flow; of the counts those that are not zero everywhere."""
+    parts = ("superseded", "redelivered", "stale", "tombstones", "control", "rejected")
+    counted = ("read", "merged", *(name for name in parts if any(getattr(flow.events, name) for flow in report.flows)))
+    rows = [
+        [
+            flow.flow,
+            Text(flow.status.value, style=_STATUS_STYLE[flow.status]),
+            *[getattr(flow.events, name) for name in counted],
+            f"+{flow.rows.inserted:,} ~{flow.rows.updated:,} -{flow.rows.deleted:,}",
+        ]
+        for flow in report.flows
+    ]
+    return table("Applied", ("flow", "status", *counted, "rows"), rows, right=(*counted, "rows"))
+
+
+def print_errors(console: Console, report: ApplyReport) -> None:
+    """Print each failed flow's cause and the next step."""
+    errors = [(flow.flow, flow.error) for flow in report.flows if flow.error]
+    for flow, error in errors + ([("run", report.error)] if report.error else []):
+        console.print(Text(f"{flow}: {error['type']}: {error['message']}", style="red"))
+        console.print(Text(f"  Next step: {error['next_step']}"))

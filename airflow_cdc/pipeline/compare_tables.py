@@ -1,0 +1,112 @@
+"""Compare same-named tables of two lakes exactly: schema and rows of the source's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.lake import FlowState, flows_in
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.inspect_lake import source_rows
+from airflow_cdc.pipeline.merge import read_target
+
+_SIDE = "__cdc_side"
+_ROW = "__cdc_row"
+
+
+@dataclass(frozen=True)
+class TableDifference:
+    """How two tables of one name differ."""
+
+    flow: str
+    schema: tuple[str, ...]
+    """Columns that differ, in words."""
+    only_left: int = 0
+    """Rows that only the first lake holds."""
+    only_right: int = 0
+    """Rows that only the second lake holds."""
+    sample: tuple[dict[str, Any], ...] = ()
+    """Keys of differing rows, each with ``side`` ``left`` or ``right``."""
+
+    @property
+    def equal(self) -> bool:
+        """True when schema and rows are the same."""
+        return not (self.schema or self.only_left or self.only_right)
+
+
+@dataclass(frozen=True)
+class LakeComparison:
+    """How two lakes differ."""
+
+    tables: tuple[TableDifference, ...]
+    """The tables that both hold."""
+    only_left: tuple[str, ...]
+    """Tables that only the first lake holds; not compared."""
+    only_right: tuple[str, ...]
+    """Tables that only the second lake holds; not compared."""
+
+    @property
+    def equal(self) -> bool:
+        """True when there is something to compare and all of it is the same."""
+        return bool(self.tables) and all(table.equal for table in self.tables)
+
+
+def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[str] = (), sample: int = 20) -> LakeComparison:
+    """Compare the same-named tables of two lakes.
+
+    :param sample: most differing keys to return of each table.
+    """
+    patterns = tuple(globs)
+    in_left, in_right = (_tables(spark, lake, patterns) for lake in (left, right))
+    both = [flow for flow in in_left if flow in in_right]
+    return LakeComparison(
+        tables=tuple(_compare(spark, left, right, flow, sample) for flow in both),
+        only_left=tuple(flow for flow in in_left if flow not in both),
+        only_right=tuple(flow for flow in in_right if flow not in both),
+    )
+
+
+def _tables(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]:
+    fs, root = fsspec.core.url_to_fs(lake)
+    flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
+    tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
+    return [flow for flow, table in tables.items() if table and read_target(spark, spark_uri(table)) is not None]
+
+
+def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int) -> TableDifference:
+    left_rows, keys = source_rows(spark, left, flow)
+    right_rows, _ = source_rows(spark, right, flow)
+    schema = _schema_differences(left_rows, right_rows)
+    if schema:
+        return TableDifference(flow, schema)
+    # Side by side as JSON of all columns would print NaN and NULL alike; structs keep every value apart.
+    columns = [sql.name(name) for name in left_rows.columns]
+    whole = F.struct(*columns).alias(_ROW)
+    lefts, rights = left_rows.select(whole), right_rows.select(whole)
+    only_left = lefts.exceptAll(rights).withColumn(_SIDE, F.lit("left"))
+    only_right = rights.exceptAll(lefts).withColumn(_SIDE, F.lit("right"))
+    differing = only_left.unionAll(only_right).cache()
+    try:
+        counts = {row[_SIDE]: int(row["count"]) for row in differing.groupBy(_SIDE).count().collect()}
+        picked = [F.col(f"{_ROW}.{sql.name(key)}").alias(key) for key in keys] or [F.to_json(_ROW).alias("row")]
+        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*[sql.name(key) for key in keys]).limit(sample).collect()
+    finally:
+        differing.unpersist()
+    return TableDifference(flow, (), counts.get("left", 0), counts.get("right", 0), tuple(row.asDict() for row in shown))
+
+
+def _schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
+    left_types = {field.name: field.dataType.simpleString() for field in left.schema.fields}
+    right_types = {field.name: field.dataType.simpleString() for field in right.schema.fields}
+    return tuple(
+        f"{name}: {left_types.get(name, 'absent')} / {right_types.get(name, 'absent')}"
+        for name in {**left_types, **right_types}
+        if left_types.get(name) != right_types.get(name)
+    )

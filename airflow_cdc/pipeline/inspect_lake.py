@@ -1,0 +1,120 @@
+"""Look at a lake: its flows, their rows, their quarantine. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.lake import FlowState, archives_in, flows_in, quarantine_uri
+from airflow_cdc.model.pending import surveyed_files_pending
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.merge import read_target
+
+
+@dataclass(frozen=True)
+class FlowSummary:
+    """One flow of a lake at a glance."""
+
+    flow: str
+    table: str
+    rows: int | None
+    """None where the table does not exist yet."""
+    applied_position: Mapping[str, str]
+    """By Kafka partition ("-" where the archive does not tell it)."""
+    microbatches: int
+    pending_files: int
+    """Surveyed files that no committed microbatch owns."""
+    rejected: int
+    """Records in quarantine since the flow began."""
+    table_version: int | None
+
+
+def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
+    """Return every flow of a lake, ordered by name."""
+    fs, root = fsspec.core.url_to_fs(lake)
+    return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
+
+
+def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: str) -> FlowSummary:
+    state = FlowState(fs, root, flow)
+    checkpoint = state.checkpoint()
+    pending = 0
+    for archive in archives_in(fs, root):
+        ledger = archive.ledger()
+        if flow in ledger.topics:
+            pending += surveyed_files_pending(archive, ledger, state)
+    table = checkpoint.table or f"{lake.rstrip('/')}/{flow}"
+    target = read_target(spark, spark_uri(table))
+    return FlowSummary(
+        flow=flow,
+        table=table,
+        rows=spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").count() if target else None,
+        applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
+        microbatches=checkpoint.number,
+        pending_files=pending,
+        rejected=checkpoint.events.rejected,
+        table_version=target.version if target else None,
+    )
+
+
+@dataclass(frozen=True)
+class FlowRows:
+    """The rows of a flow's table: the source's columns only, ordered by key."""
+
+    flow: str
+    columns: Mapping[str, str]
+    """Spark SQL types by column."""
+    keys: tuple[str, ...]
+    rows: list[dict[str, Any]]
+
+
+def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None) -> FlowRows:
+    """Return a flow's rows.
+
+    :param limit: most rows to return; None: all.
+    :raises ConfigurationError: when the lake holds no table of that flow.
+    """
+    frame, keys = source_rows(spark, lake, flow)
+    ordered = frame.orderBy(*[sql.name(key) for key in keys])
+    rows = (ordered if limit is None else ordered.limit(limit)).collect()
+    types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
+    return FlowRows(flow, types, keys, [row.asDict() for row in rows])
+
+
+def source_rows(spark: SparkSession, lake: str, flow: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return a flow's table without our own columns, and its keys.
+
+    :raises ConfigurationError: when the lake holds no table of that flow.
+    """
+    fs, root = fsspec.core.url_to_fs(lake)
+    table = FlowState(fs, root, flow).checkpoint().table or f"{lake.rstrip('/')}/{flow}"
+    target = read_target(spark, spark_uri(table))
+    if target is None:
+        raise ConfigurationError(
+            f"Lake {lake} holds no table of flow {flow}; its flows are {flows_in(fs, root)}.",
+            next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
+        )
+    frame = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+    source = [sql.name(name) for name in frame.columns if not is_reserved(name)]
+    return frame.select(*source), target.keys
+
+
+def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the quarantined records of the flows, in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``)."""
+    fs, root = fsspec.core.url_to_fs(lake)
+    records: list[dict[str, Any]] = []
+    for flow in flows_in(fs, root):
+        uri = spark_uri(quarantine_uri(lake, flow))
+        if matches_any(flow, globs) and read_target(spark, uri) is not None:
+            rows = spark.sql(f"SELECT * FROM {sql.delta(uri)} ORDER BY microbatch, file, line").collect()
+            records += [{"flow": flow, **row.asDict()} for row in rows]
+    return records

@@ -1,0 +1,65 @@
+"""One Spark session for the whole run, and the few verbs in which the tests speak."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc import runtime
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.session import start_session
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with Delta on two cores; what it writes by itself goes to a temporary folder."""
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ.update(runtime.spark_environment("local[2]"))
+    os.environ["SPARK_LOCAL_DIRS"] = str(scratch)
+    session = start_session(
+        "airflow-cdc tests",
+        master="local[2]",
+        options={
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        },
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+Apply = Callable[..., ApplyReport]
+
+
+@pytest.fixture
+def apply(spark: SparkSession) -> Apply:
+    """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set."""
+
+    def run(
+        archive: Path | str,
+        lake: Path | str,
+        *,
+        flows: Mapping[str, CdcFlow] | None = None,
+        tables: tuple[str, ...] = (),
+        may_fail: bool = False,
+        **settings: object,
+    ) -> ApplyReport:
+        report = apply_archive(ArchiveRun(spark, str(archive), str(lake), flows or {}, tables, **settings))  # type: ignore[arg-type]
+        if not may_fail:
+            assert report.ok, [flow.error for flow in report.flows]
+        for flow in report.flows:
+            assert flow.events.accounted() == flow.events.read, flow
+        return report
+
+    return run

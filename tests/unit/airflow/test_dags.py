@@ -1,0 +1,82 @@
+"""The Dags that ship: they parse without Spark, and run by schedule and by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DAGS = Path(__file__).parents[3] / "dags"
+FILES = sorted(path.name for path in DAGS.glob("*.py"))
+
+
+def _bag(file: str) -> Any:
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(str(DAGS / file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_dag_parses_without_errors(file: str) -> None:
+    bag = _bag(file)
+    assert bag.import_errors == {}
+    assert bag.dags
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_parsing_imports_neither_spark_nor_the_pipeline(file: str) -> None:
+    program = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]);"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'delta', 'pandas', 'pyarrow')"
+        " or m.startswith('airflow_cdc.pipeline')))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(DAGS / file)], capture_output=True, text=True, check=False, cwd=DAGS.parent, timeout=120
+    )
+    assert told.stdout.splitlines()[-1:] == ["[]"], told.stderr[-2000:]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
+    text = (DAGS / file).read_text()
+    name = file.removesuffix(".py")
+    assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
+
+
+def test_the_merge_has_one_writer_at_a_time_also_in_backfills() -> None:
+    dag = _bag("cdc_merge.py").dags["cdc_merge"]
+    # max_active_runs does not hold for backfills.
+    assert dag.get_task("merge").max_active_tis_per_dag == 1
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
+@pytest.fixture
+def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> Any:
+    """Run the merge Dag through Airflow, with a spark-submit that needs no Spark."""
+    from airflow.sdk import DAG
+
+    # A master that is not local takes spark-submit from PATH.
+    scene.connect("spark_default", conn_type="spark", host="spark://127.0.0.1:7077")
+    monkeypatch.setenv("PATH", f"{scene.folder}:/usr/bin:/bin")
+
+    def run(logical_date: datetime | None, **conf: Any) -> dict[str, Any]:
+        dag: DAG = _bag("cdc_merge.py").dags["cdc_merge"]
+        run = dag.test(logical_date=logical_date, run_conf=conf)
+        return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
+
+    return run
+
+
+DATES = [datetime(2026, 11, 1, 10, 20, tzinfo=timezone.utc), None]
+
+
+@pytest.mark.parametrize("logical_date", DATES, ids=["scheduled", "without a date"])
+def test_a_run_applies_what_waits_and_the_next_is_skipped(scene: Any, run_dag: Any, logical_date: datetime | None) -> None:
+    scene.land("0000000000")
+    assert run_dag(logical_date) == {"state": "success", "wait_for_files": "success", "merge": "success"}
+    again = logical_date and logical_date.replace(minute=30)
+    assert run_dag(again) == {"state": "success", "wait_for_files": "skipped", "merge": "skipped"}

@@ -1,0 +1,80 @@
+"""What Airflow discovers: valid by its own schemas, and every named class is there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+
+from airflow_cdc.get_provider_info import get_provider_info
+
+REPOSITORY = Path(__file__).parents[3]
+_AIRFLOW = Path(airflow.__file__).parent
+INFO = get_provider_info()
+
+
+def _schema(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((_AIRFLOW / name).read_text())
+    return schema
+
+
+def test_the_provider_info_fits_airflows_schema() -> None:
+    jsonschema.validate(INFO, _schema("provider_info.schema.json"))
+
+
+@pytest.mark.parametrize("section", ["integrations", "operators", "sensors", "hooks", "triggers", "connection-types"])
+def test_each_section_fits_the_stricter_schema_of_airflows_own_providers(section: str) -> None:
+    # provider_info.schema.json does not look inside conn-fields: a typo there would only show as a missing field in the form.
+    schema = _schema("provider.yaml.schema.json")
+    jsonschema.validate(INFO[section], {**schema["properties"][section], "definitions": schema.get("definitions", {})})
+
+
+@pytest.mark.parametrize("section", ["operators", "sensors", "hooks", "triggers"])
+def test_every_module_of_a_section_can_be_imported_and_its_integration_exists(section: str) -> None:
+    names = {integration["integration-name"] for integration in INFO["integrations"]}
+    for entry in INFO[section]:
+        assert entry["integration-name"] in names
+        for module in entry["python-modules"]:
+            importlib.import_module(module)
+
+
+@pytest.mark.parametrize("entry", INFO["connection-types"], ids=lambda entry: entry["connection-type"])
+def test_a_connection_type_is_the_one_its_hook_names(entry: dict[str, Any]) -> None:
+    module, name = entry["hook-class-name"].rsplit(".", 1)
+    hook = getattr(importlib.import_module(module), name)
+    assert (hook.conn_type, hook.hook_name) == (entry["connection-type"], entry["hook-name"])
+    assert hook.default_conn_name == f"{entry['connection-type']}_default"
+    assert hook().conn_id == hook.default_conn_name
+
+
+@pytest.mark.parametrize("entry", INFO["connection-types"], ids=lambda entry: entry["connection-type"])
+def test_the_form_has_no_required_field_but_the_root(entry: dict[str, Any]) -> None:
+    # A type without "null" makes the field required in the form.
+    assert entry["conn-fields"]["storage_conn_id"]["schema"]["type"] == ["string", "null"]
+    assert "host" in entry["ui-field-behaviour"]["relabeling"]
+    assert "host" not in entry["ui-field-behaviour"]["hidden-fields"]
+
+
+def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> None:
+    # Installed by hand into a folder: the test must not depend on how the package came onto this machine.
+    installed = tmp_path / "airflow_cdc-0.0.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: airflow-cdc\nVersion: 0.0.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[apache_airflow_provider]\nprovider_info = airflow_cdc.get_provider_info:get_provider_info\n"
+    )
+    program = (
+        "from airflow.providers_manager import ProvidersManager as M; m = M();"
+        "print('airflow-cdc' in m.providers, sorted(n for n, h in m.hooks.items() if h and h.package_name == 'airflow-cdc'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert told.stdout.splitlines()[-1:] == ["True ['cdc_archive', 'cdc_lake']"], told.stderr[-2000:]
