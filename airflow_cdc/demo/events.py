@@ -1,4 +1,4 @@
-"""Change events as Debezium 3.5 writes them, from tables that are changed here: SQL Server with schemas, PostgreSQL bare.
+"""Change events as Debezium 3.5 writes them, from tables that are changed here: SQL Server's with schemas, PostgreSQL's bare.
 
 Every table keeps the rows that its source would hold, so that what was merged can be compared with them.
 """
@@ -6,44 +6,42 @@ Every table keeps the rows that its source would hold, so that what was merged c
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+Headers = tuple[tuple[str, Row], ...]
 
-_VERSION = "3.5.0.Final"
 UNAVAILABLE = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a large value that an update did not touch."""
+
+_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its Connect schema and how a value is encoded."""
+    """A column: its name and its Connect schema."""
 
     name: str
     connect: Mapping[str, Any]
 
-    def encode(self, value: Any) -> Any:
-        """Return the value as the converter writes it."""
-        if isinstance(value, Decimal):
-            unscaled = int(value.scaleb(int(self.connect["parameters"]["scale"])))
-            return base64.b64encode(unscaled.to_bytes((unscaled.bit_length() // 8) + 1, "big", signed=True)).decode()
-        if isinstance(value, datetime):
-            return int(value.replace(tzinfo=timezone.utc).timestamp() * 1000)
-        if isinstance(value, date):
-            return (value - date(1970, 1, 1)).days
-        return value
-
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Row:
         """The column's part of a struct's schema."""
         return {**self.connect, "field": self.name}
+
+    def encode(self, value: Any) -> Any:
+        """Return the value as the JSON converter writes it."""
+        if isinstance(value, Decimal):
+            unscaled = int(value.scaleb(int(self.connect["parameters"]["scale"])))
+            return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
+        if isinstance(value, datetime):
+            return _milliseconds(value)
+        return (value - _EPOCH).days if isinstance(value, date) else value
 
 
 def integer(name: str, *, optional: bool = False) -> Column:
@@ -80,31 +78,33 @@ class Event:
     topic: str
     offset: int
     timestamp: int
-    headers: tuple[tuple[str, Row], ...]
+    headers: Headers
     key: Row | None
     value: Row | None
 
 
 @dataclass
 class SourceTable:
-    """A table of a source database, with the topic of its changes."""
+    """A table of a source database, and the topic of its changes."""
 
     source: str
-    """Name of the source, first part of the topic."""
+    """Name of the source; the topic starts with it."""
     schema: str
     name: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ("id",)
-    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    rows: dict[Any, Row] = field(default_factory=dict)
     """The rows that the source holds now, by key."""
     events: list[Event] = field(default_factory=list)
-    """What the topic received and no file holds yet."""
-    offset: int = 0
-    log_position: int = 0
+    """What the topic received, in its order."""
+    archived: int = 0
+    """How many of the events are in a file."""
     clock: datetime = datetime(2026, 11, 20, 8, 0, 0)
 
     connector = ""
-    has_schemas = False
+    _log = 64
+    _transaction_start = 64
+    _transaction_end = 64
 
     @property
     def topic(self) -> str:
@@ -114,154 +114,155 @@ class SourceTable:
     def snapshot(self, rows: Iterable[Row]) -> None:
         """Tell every row as the connector's first snapshot does."""
         for row in rows:
-            self.rows[self._key(row)] = row
-            self._emit("r", None, row, self._position(None))
+            self.rows[row[self.keys[0]]] = row
+            self._emit("r", None, row, serial=None)
 
     def insert(self, row: Row) -> None:
         """Add a row."""
-        self.rows[self._key(row)] = row
-        self._transaction()
-        self._emit("c", None, row, self._position(1))
+        self._begin(1)
+        self.rows[row[self.keys[0]]] = row
+        self._emit("c", None, row, serial=1)
 
-    def update(self, *key: Any, **changes: Any) -> None:
+    def update(self, key: Any, **changes: Any) -> None:
         """Change a row under its key."""
-        before = self.rows[key]
-        self.rows[key] = {**before, **changes}
-        self._transaction()
-        self._emit("u", self._before(before), self._after(self.rows[key], changes), self._position(2))
+        self._begin(1)
+        before, self.rows[key] = self.rows[key], {**self.rows[key], **changes}
+        self._emit("u", self._image_before_update(before), self._image_after_update(self.rows[key], changes), serial=2)
 
-    def delete(self, *key: Any) -> None:
-        """Remove a row: a delete, and the tombstone that follows it in the topic."""
-        before = self.rows.pop(key)
-        self._transaction()
-        self._emit("d", self._before(before, deleted=True), None, self._position(1))
-        self._tombstone(before)
+    def delete(self, key: Any) -> None:
+        """Remove a row."""
+        self._begin(1)
+        self._emit_delete(self.rows.pop(key))
 
     def move(self, moves: Mapping[Any, Any]) -> None:
-        """Give rows other keys in one statement: for each a delete of the old key and a create of the new one, in the old keys' order."""
-        self._transaction()
-        moved = [(old, new, self.rows.pop((old,))) for old, new in moves.items()]
-        for old, new, before in moved:
-            after = {**before, self.keys[0]: new}
-            self.rows[(new,)] = after
-            headers = (("__debezium.newkey", {self.keys[0]: new}),), (("__debezium.oldkey", {self.keys[0]: old}),)
-            self._emit("d", self._before(before, deleted=True), None, self._position(1), headers[0])
-            self._tombstone(before, headers[0])
-            self._emit("c", None, after, self._position(2), headers[1])
-            self.log_position += 1
+        """Give rows other keys in one statement.
+
+        The log then holds, in the order of ``moves``, for each row a delete of the old key and a create of the new one.
+        """
+        self._begin(len(moves))
+        taken = [(old, new, self.rows.pop(old)) for old, new in moves.items()]
+        for old, new, before in taken:
+            after = self.rows[new] = {**before, self.keys[0]: new}
+            self._emit_delete(before, self._key_headers("newkey", new))
+            self._emit("c", None, after, serial=2, headers=self._key_headers("oldkey", old))
+            self._log += 1
 
     def redeliver(self, event: Event) -> None:
-        """Bring an event again, as a connector does that crashed before it had noted its position: another offset, the same change."""
-        self.offset += 1
-        self.events.append(Event(event.topic, self.offset - 1, event.timestamp + 60_000, event.headers, event.key, event.value))
+        """Bring an event again, as a connector does that went down before it had noted how far it was: same change, new offset."""
+        self.events.append(replace(event, offset=len(self.events), timestamp=event.timestamp + 60_000))
 
-    def _key(self, row: Row) -> tuple[Any, ...]:
-        return tuple(row[name] for name in self.keys)
+    def take_unarchived(self) -> list[Event]:
+        """Return the events since the last call."""
+        taken, self.archived = self.events[self.archived :], len(self.events)
+        return taken
 
-    def _before(self, row: Row, *, deleted: bool = False) -> Row | None:
-        return row
-
-    def _after(self, row: Row, changes: Row) -> Row:
-        return row
-
-    def _transaction(self) -> None:
+    def _begin(self, changes: int) -> None:
         self.clock += timedelta(seconds=17)
-        self.log_position += 3
+        self._log = self._transaction_start = self._transaction_end + 3
+        self._transaction_end = self._log + changes
 
-    def _position(self, serial: int | None) -> Row:
-        raise NotImplementedError
+    def _emit_delete(self, before: Row, headers: Headers = ()) -> None:
+        self._emit("d", self._image_before_delete(before), None, serial=1, headers=headers, key_of=before)
+        self._append(headers, before, None)
 
-    def _emit(self, op: str, before: Row | None, after: Row | None, position: Row, headers: tuple[tuple[str, Row], ...] = ()) -> None:
-        row = after or before or {}
-        now = int(self.clock.replace(tzinfo=timezone.utc).timestamp() * 1000)
-        source = {"version": _VERSION, "connector": self.connector, "name": self.source.split(".")[0], "ts_ms": now, **position}
-        value = {"before": self._encode(before), "after": self._encode(after), "source": source, "transaction": None, "op": op}
-        key = {name: row[name] for name in self.keys} if row else None
-        self._append(headers, key, {**value, "ts_ms": now + 350, "ts_us": (now + 350) * 1000, "ts_ns": (now + 350) * 10**6})
+    def _emit(
+        self, op: str, before: Row | None, after: Row | None, *, serial: int | None, headers: Headers = (), key_of: Row | None = None
+    ) -> None:
+        at = _milliseconds(self.clock)
+        source = {
+            "version": "3.5.0.Final",
+            "connector": self.connector,
+            "name": self.source.split(".")[0],
+            "ts_ms": at,
+            "snapshot": "true" if serial is None else "false",
+            "schema": self.schema,
+            "table": self.name,
+            "ts_us": at * 1000,
+            "ts_ns": at * 10**6,
+            **self._position(serial),
+        }
+        seen = {"transaction": None, "op": op, "ts_ms": at + 350, "ts_us": (at + 350) * 1000, "ts_ns": (at + 350) * 10**6}
+        value = {"before": self._encode(before), "after": self._encode(after), "source": source, **seen}
+        self._append(headers, key_of or after or before, value)
 
-    def _tombstone(self, row: Row, headers: tuple[tuple[str, Row], ...] = ()) -> None:
-        self._append(headers, {name: row[name] for name in self.keys}, None)
-
-    def _append(self, headers: tuple[tuple[str, Row], ...], key: Row | None, value: Row | None) -> None:
-        timestamp = int(self.clock.replace(tzinfo=timezone.utc).timestamp() * 1000) + 400
-        self.events.append(Event(self.topic, self.offset, timestamp, headers, key, value))
-        self.offset += 1
+    def _append(self, headers: Headers, key_of: Row | None, value: Row | None) -> None:
+        key = {name: key_of[name] for name in self.keys} if key_of else None
+        self.events.append(Event(self.topic, len(self.events), _milliseconds(self.clock) + 400, headers, key, value))
 
     def _encode(self, row: Row | None) -> Row | None:
         return row and {column.name: column.encode(row[column.name]) for column in self.columns}
 
+    def _position(self, serial: int | None) -> Row:
+        raise NotImplementedError
+
+    def _key_headers(self, name: str, key: Any) -> Headers:
+        return ()
+
+    def _image_before_update(self, row: Row) -> Row | None:
+        return row
+
+    def _image_after_update(self, row: Row, changes: Row) -> Row:
+        return row
+
+    def _image_before_delete(self, row: Row) -> Row:
+        return row
+
 
 class SqlServerTable(SourceTable):
-    """A table of SQL Server, by its CDC tables: positions are LSNs, key changes come without headers."""
+    """A table of SQL Server, as its CDC tables tell it: positions are LSNs, a key change is a delete and a create without headers."""
 
     connector = "sqlserver"
-    has_schemas = True
 
     def _position(self, serial: int | None) -> Row:
-        change, commit = (f"00000027:{self.log_position:08x}:{slot:04x}" for slot in (2, 7))
         streamed = serial is not None
-        at = int(self.clock.replace(tzinfo=timezone.utc).timestamp())
         return {
-            "snapshot": "false" if streamed else "true",
             "db": self.source.split(".")[1],
             "sequence": None,
-            "ts_us": at * 10**6,
-            "ts_ns": at * 10**9,
-            "schema": self.schema,
-            "table": self.name,
-            "change_lsn": change if streamed else None,
-            "commit_lsn": commit if streamed else "00000027:00000001:0000",
+            "change_lsn": f"00000027:{self._log:08x}:0002" if streamed else None,
+            "commit_lsn": f"00000027:{self._transaction_end:08x}:0007" if streamed else "00000027:00000001:0000",
             "event_serial_no": serial,
         }
 
-    def _emit(self, op: str, before: Row | None, after: Row | None, position: Row, headers: tuple[tuple[str, Row], ...] = ()) -> None:
-        super()._emit(op, before, after, position)
-
 
 class PostgresTable(SourceTable):
-    """A table of PostgreSQL, by logical decoding: positions are LSNs within transactions, key changes carry headers."""
+    """A table of PostgreSQL, by logical decoding: positions are LSNs within a transaction, a key change carries headers."""
 
     connector = "postgresql"
     replica_identity_full = False
-    large = ("note",)
+    large: tuple[str, ...] = ("note",)
+    """Columns whose values PostgreSQL stores apart: an update that leaves them alone does not tell them."""
 
     def truncate(self) -> None:
-        """Remove every row at once."""
+        """Remove every row at once; the event has no key."""
+        self._begin(1)
         self.rows.clear()
-        self._transaction()
-        self._emit("t", None, None, self._position(1))
-
-    def _before(self, row: Row, *, deleted: bool = False) -> Row | None:
-        if self.replica_identity_full:
-            return row
-        # The default replica identity knows the key only; a delete shows it among nulls.
-        return {**dict.fromkeys(row), **{name: row[name] for name in self.keys}} if deleted else None
-
-    def _after(self, row: Row, changes: Row) -> Row:
-        return {name: UNAVAILABLE if name in self.large and name not in changes else value for name, value in row.items()}
-
-    def _transaction(self) -> None:
-        super()._transaction()
-        self._first = self._lsn
-
-    @property
-    def _lsn(self) -> int:
-        return 22284336 + self.log_position * 152
+        self._emit("t", None, None, serial=1)
 
     def _position(self, serial: int | None) -> Row:
-        streamed = serial is not None
-        at = int(self.clock.replace(tzinfo=timezone.utc).timestamp())
+        first, now = (str(22284336 + step * 152) for step in (self._transaction_start, self._log))
         return {
-            "snapshot": "false" if streamed else "true",
             "db": "shop",
-            "sequence": json.dumps([str(self._first), str(self._lsn)] if streamed else [None, str(self._lsn)], separators=(",", ":")),
-            "ts_us": at * 10**6,
-            "ts_ns": at * 10**9,
-            "schema": self.schema,
-            "table": self.name,
-            "txId": 700 + self.log_position,
-            "lsn": self._lsn,
+            "sequence": json.dumps([None if serial is None else first, now], separators=(",", ":")),
+            "txId": 700 + self._transaction_start,
+            "lsn": int(now),
             "xmin": None,
             "origin": None,
             "origin_lsn": None,
         }
+
+    def _key_headers(self, name: str, key: Any) -> Headers:
+        return ((f"__debezium.{name}", {self.keys[0]: key}),)
+
+    def _image_before_update(self, row: Row) -> Row | None:
+        return row if self.replica_identity_full else None
+
+    def _image_after_update(self, row: Row, changes: Row) -> Row:
+        return {name: UNAVAILABLE if name in self.large and name not in changes else value for name, value in row.items()}
+
+    def _image_before_delete(self, row: Row) -> Row:
+        # The default replica identity knows the key and nothing else.
+        return row if self.replica_identity_full else {**dict.fromkeys(row), self.keys[0]: row[self.keys[0]]}
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.replace(tzinfo=timezone.utc).timestamp() * 1000)

@@ -21,7 +21,7 @@ from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.apply_microbatch import MicrobatchRun, apply_microbatch
-from airflow_cdc.pipeline.session import session_for_table
+from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
 _SURVEY_ATTEMPTS = 5
@@ -78,8 +78,9 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveList
         new = state.unsurveyed(listing.files, ledger)
         if not new:
             return ledger
-        run.progress(f"looking into {len(new)} new files ({_megabytes(sum(file.size for file in new))})")
-        shapes = survey_files(run.spark, run.archive, new)
+        size = sum(file.size for file in new)
+        run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
+        shapes = survey_files(session_for_batch(run.spark, batch_bytes=size), run.archive, new)
         state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes))
         run.after_effect("survey")
     raise ConcurrentRunError(
@@ -133,7 +134,7 @@ def _apply_next(
     run: ArchiveRun, flow: CdcFlow, flow_state: FlowState, microbatch: Microbatch, table: str, lake_fs: FileSystem
 ) -> BatchReport:
     run.after_effect("intent")
-    session = session_for_table(run.spark, batch_bytes=microbatch.size)
+    session = session_for_batch(run.spark, batch_bytes=microbatch.size)
     checkpoint: FlowCheckpoint = flow_state.checkpoint()
     report = apply_microbatch(MicrobatchRun(session, run.lake, flow, checkpoint, microbatch, run.after_effect))
     flow_state.write_commit(report, table)

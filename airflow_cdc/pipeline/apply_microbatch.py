@@ -2,8 +2,8 @@
 
     read archive → decode → order → reconcile → stage     nothing outside the staging folder is touched
     write quarantine                                        an append with the microbatch's transaction identifier
-    write delete markers                                    likewise
     make or widen the target                                only adds what events need
+    write delete markers                                    an append like the quarantine's
     MERGE                                                   one Delta commit, with the same kind of identifier
     write the commit marker                                 by the caller; rebuilt from the Delta commit when lost
 
@@ -102,33 +102,38 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     surveyed = count_surveyed(run.microbatch.shapes)
     events = decoder.events(read_lines(run.spark, run.microbatch.archive, run.microbatch.files))
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
-    staged_changes = _stage(run, decoder, events, surveyed)
-    staged = count_staged(
-        staged_changes, cancelled_before=truncates.through, shielded_before=run.checkpoint.truncated_through
-    )
+    row_changes = _stage(run, decoder, events) if surveyed.rows else None
+    shield = run.checkpoint.truncated_through
+    staged = count_staged(row_changes, cancelled_before=truncates.through, shielded_before=shield) if row_changes else Staged()
     rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
-    live = staged_changes.filter(f"NOT ({before(truncates.through)}) AND NOT ({before(run.checkpoint.truncated_through)})")
+    late = _may_be_late(run, target, staged)
+    target, added = _fit_target(run, decoder, target)
     report = BatchReport(
         flow=run.flow.name,
         microbatch=run.microbatch.number,
         files=len(run.microbatch.files),
         bytes=run.microbatch.size,
+        events=_count(surveyed, staged, truncates, rejects),
         rejects=rejects,
         applied_through=staged.last,
         truncated_through=truncates.through,
         order_conflicts=staged.conflicts,
+        columns_added=added,
+        merge_plan="guarded merge: late events" if late else "merge",
     )
-    if not staged.live and not truncates.through:
-        return replace(report, events=_count(surveyed, staged, truncates, rejects, stale=0), merge_plan="nothing to merge")
-    return _merge(run, decoder, target, live, replace(report, events=_count(surveyed, staged, truncates, rejects, 0)), staged)
+    if target is None or not (staged.live or truncates.through):
+        return replace(report, merge_plan="nothing to merge")
+    if row_changes is None:
+        # Nothing but a truncate: the merge needs a source all the same.
+        row_changes = run.spark.sql(f"SELECT * FROM {sql.delta(run.table)} WHERE false")
+    live = row_changes.filter(f"NOT ({before(truncates.through)}) AND NOT ({before(shield)})")
+    return _merge(run, target, live, report, staged, late=late)
 
 
-def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
+def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> DataFrame:
     """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too."""
     good = events.filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL")
     row_changes = keep_latest_per_key(good, decoder.columns.keys, list(decoder.columns.types))
-    if not surveyed.rows:
-        return run.spark.createDataFrame([], row_changes.schema)
     folder = f"{run.state(staging_uri)}/{run.microbatch.number:08d}-{uuid.uuid4().hex[:8]}"
     row_changes.write.parquet(folder)
     run.after_effect("stage")
@@ -156,44 +161,47 @@ def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[
     return by_reason
 
 
-def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: dict[str, int], stale: int) -> EventCounts:
+def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: dict[str, int]) -> EventCounts:
     """Return where every record went (design, section 1)."""
     applied_truncates = truncates.good - truncates.ignored - truncates.stale
     return EventCounts(
         read=surveyed.read,
-        merged=staged.live - stale + min(applied_truncates, 1),
+        merged=staged.live + min(applied_truncates, 1),
         superseded=staged.events - staged.redelivered - staged.live - staged.shielded + max(applied_truncates - 1, 0),
         redelivered=staged.redelivered,
-        stale=stale + staged.shielded + truncates.stale,
+        stale=staged.shielded + truncates.stale,
         tombstones=surveyed.tombstones,
         control=surveyed.control + truncates.ignored,
         rejected=sum(rejects.values()),
     )
 
 
+def _fit_target(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, tuple[str, ...]]:
+    """Make the target or add the columns it lacks; None stays None while nothing tells what the table looks like."""
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    if not types:
+        return target, ()
+    if target is None:
+        target, added = create_target(run.spark, run.table, types, decoder.columns.keys), ()
+    else:
+        added = fit_target(run.spark, target, types, run.flow.name)
+    run.after_effect("target")
+    return replace(target, columns={**target.columns, **types}), added
+
+
 def _merge(
-    run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, live: DataFrame, report: BatchReport, staged: Staged
+    run: MicrobatchRun, target: TargetTable, live: DataFrame, report: BatchReport, staged: Staged, *, late: bool
 ) -> BatchReport:
-    late = is_late(run.checkpoint.applied_through, staged.first) if target else False
-    late = late or bool(target and not run.checkpoint.applied_through and target.version > 0)
-    fresh, stale = live, 0
-    if late and target:
-        fresh, stale = _drop_stale(run, target, live)
-        moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
-        report = replace(report, events=moved)
+    fresh, stale = _drop_stale(run, target, live) if late else (live, 0)
+    moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
+    report = replace(report, events=moved)
     if staged.deletes:
-        markers = markers_of(fresh, decoder.columns.keys, run.microbatch.number)
+        markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.flow.name}", version=run.microbatch.number)
         run.after_effect("delete_markers")
     if stale == staged.live and not report.truncated_through:
         return replace(report, merge_plan="nothing to merge: every event is stale")
-    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
-    target = target or create_target(run.spark, run.table, types, decoder.columns.keys)
-    added = fit_target(run.spark, target, types, run.flow.name)
-    target = replace(target, columns={**target.columns, **types})
-    run.after_effect("target")
-    report = replace(report, columns_added=added, merge_plan="guarded merge: late events" if late else "merge")
     metadata = {"flow": run.flow.name, "microbatch": run.microbatch.number, "report": report.to_json()}
     set_transaction(run.spark, application=run.flow.name, version=run.microbatch.number, metadata=json.dumps(metadata))
     try:
@@ -201,7 +209,7 @@ def _merge(
             run.spark,
             target=target,
             row_changes=fresh,
-            columns=list(types),
+            columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
             guarded=late,
             truncated_through=report.truncated_through,
@@ -210,6 +218,15 @@ def _merge(
         clear_transaction(run.spark)
     run.after_effect("merge")
     return report_of_commit(run) or report
+
+
+def _may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
+    """Tell whether rows or delete markers newer than the microbatch may exist."""
+    if target is None:
+        return False
+    # A table without checkpoint was filled by somebody else, or its state was lost.
+    unknown_history = not run.checkpoint.applied_through and target.size > 0
+    return unknown_history or is_late(run.checkpoint.applied_through, staged.first)
 
 
 def is_late(applied: dict[str, Position], first: dict[str, Position]) -> bool:

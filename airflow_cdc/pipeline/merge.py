@@ -146,8 +146,7 @@ def merge_row_changes(
     :param truncated_through: rows written before this position go away.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
-    carried = [name for name in columns if name in target.columns]
-    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*carried, POSITION, OP, COMMITTED_AT)}
+    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT)}
     assigned[MICROBATCH] = str(microbatch)
     updates = ", ".join(f"{column} = {value}" for column, value in assigned.items())
     on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)

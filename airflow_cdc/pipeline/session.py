@@ -6,6 +6,7 @@ must not share one (design, section 5).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -50,10 +51,12 @@ def start_session(app_name: str, *, master: str | None = None, options: Mapping[
     for key, value in {**_APPLICATION_OPTIONS, **SESSION_OPTIONS, **runtime.spark_options(), **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
+    # PySpark prints each failed analysis with its whole plan; our errors say what matters, and the plan would hide it.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     return session
 
 
-def session_for_table(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
+def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     """Return a session whose shuffles and Delta state jobs fit a batch of that size.
 
     Spark's 200 and Delta's 50 partitions would cost a small merge more than its work does.
@@ -64,6 +67,8 @@ def session_for_table(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     session.conf.set("spark.databricks.delta.snapshotPartitions", str(min(partitions, 8)))
+    # Adaptive execution makes a job of every shuffle; with one partition there is nothing to adapt.
+    session.conf.set("spark.sql.adaptive.enabled", str(partitions > 1).lower())
     return session
 
 

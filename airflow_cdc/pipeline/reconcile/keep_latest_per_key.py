@@ -28,7 +28,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
 
     :param events: good row events (``r c u d``) with ``columns`` and our own columns.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
-        another event of the key) and of order conflicts (archived later, though positioned earlier).
+        another event of the key) and whether an event was archived later, though positioned earlier (1 or 0).
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
     by_key = Window.partitionBy(*key_columns).orderBy(POSITION, ORDINAL)
@@ -44,7 +44,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
         F.max_by(image, F.struct(POSITION, ORDINAL)).alias(_IMAGE),
         F.count("*").alias(EVENTS),
         F.sum(REDELIVERED).alias(REDELIVERED),
-        F.coalesce(F.sum(CONFLICTS), F.lit(0)).alias(CONFLICTS),
+        F.coalesce(F.max(CONFLICTS), F.lit(0)).alias(CONFLICTS),
     )
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]

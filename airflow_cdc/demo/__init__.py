@@ -1,0 +1,7 @@
+"""The demo: a small shop's change events become Delta tables, by a Dag that Airflow really runs."""
+
+from __future__ import annotations
+
+from airflow_cdc.demo.run_demo import run_demo
+
+__all__ = ["run_demo"]

@@ -1,0 +1,88 @@
+"""Run the demo: two rounds of archived events, merged by Airflow and shown row by row."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from airflow_cdc.demo import show
+from airflow_cdc.demo.stage import DAG_ID, FolderTakenError, Stage, airflow_environment, set_stage
+from airflow_cdc.demo.story import Shop, archive
+from airflow_cdc.demo.worker import Worker, WorkerFailedError
+
+_JOB_LINE = re.compile(r"\[airflow-cdc\] (.+?)\s+(?:\[airflow\.|$)")
+_TASK_LINE = re.compile(r"\[DAG TEST\] starting task_id=(\w+)")
+_HALF_WRITTEN = 2
+"""Number of the record of products that the afternoon's file holds a first time by half."""
+
+
+def run_demo(console: Console, folder: Path) -> int:
+    """Merge change events by a Dag that Airflow runs, twice, and show what became of every row.
+
+    :param folder: wiped first; keeps what the demo made.
+    :return: 0 when every table ends up as its source, 1 when not, 2 when the folder holds something else.
+    """
+    try:
+        stage = set_stage(folder)
+    except FolderTakenError as error:
+        console.print(str(error), style="red")
+        return 2
+    started = time.monotonic()
+    show.opening(console, stage)
+    environment = airflow_environment(stage)
+    try:
+        with (
+            Worker("airflow_cdc.demo.airflow_worker", environment, stage.folder) as airflow,
+            Worker("airflow_cdc.demo.lake_worker", environment, stage.folder) as lake,
+        ):
+            right = _play(console, stage, airflow, lake)
+    except WorkerFailedError as error:
+        console.print(str(error), style="red", highlight=False)
+        return 1
+    show.closing(console, stage, time.monotonic() - started)
+    return 0 if right else 1
+
+
+def _play(console: Console, stage: Stage, airflow: Worker, lake: Worker) -> bool:
+    shop = Shop()
+    flows = [table.topic for table in shop.tables]
+
+    shop.first_load()
+    show.round_begins(console, 1, "the first load, and a morning's orders", archive(shop, stage.archive, "0800"))
+    _merge(console, airflow)
+    with console.status("reading the tables"):
+        before = lake.ask({"lake": str(stage.lake), "flows": flows})["rows"]
+    right = show.compared(console, before, shop.rows())
+
+    shop.afternoon()
+    show.round_begins(console, 2, "the awkward kind", archive(shop, stage.archive, "1600", half_written=_HALF_WRITTEN))
+    show.afternoon(console)
+    _merge(console, airflow)
+    with console.status("reading the tables"):
+        found = lake.ask({"lake": str(stage.lake), "flows": flows})
+    show.changes(console, shop, before, found["rows"])
+    show.quarantine(console, found["quarantine"])
+    right = show.compared(console, found["rows"], shop.rows()) and right
+    show.last_event_per_key(console, shop)
+    return right
+
+
+def _merge(console: Console, airflow: Worker) -> None:
+    with console.status("Airflow starts") as status:
+
+        def watch(line: str) -> None:
+            if task := _TASK_LINE.search(line):
+                status.update(f"Airflow runs {task[1]}")
+            elif job := _JOB_LINE.search(line):
+                status.update(f"merge: {job[1]}")
+
+        answer = airflow.ask({"dag_id": DAG_ID}, watch)
+    tasks: dict[str, Any] = answer["tasks"]
+    show.tasks(console, tasks)
+    if answer["state"] != "success":
+        raise WorkerFailedError(f"The Dag run ended as {answer['state']}; Airflow's and Spark's log is {airflow.log}")
+    show.counts(console, tasks["merge"]["result"])

@@ -1,0 +1,90 @@
+"""A process that takes orders one after the other: Airflow and Spark are started once and asked twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_END = 20
+
+
+class WorkerFailedError(RuntimeError):
+    """Raised when a worker could not do what it was told."""
+
+
+class Worker:
+    """A Python module run as a process of its own; what it prints goes to a log file.
+
+    :param module: a module that calls :func:`serve`.
+    :param environment: its environment variables.
+    :param folder: where the log and the answers go.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str], folder: Path) -> None:
+        self.name = module.rsplit(".", 1)[-1]
+        self.log = folder / f"{self.name}.log"
+        self._answer = folder / f"{self.name}.json"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=log, stderr=log, env=dict(environment), cwd=folder
+            )
+
+    def ask(self, order: Mapping[str, Any], watch: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+        """Give an order and return the answer.
+
+        :param watch: told every line that the worker logs meanwhile.
+        :raises WorkerFailedError: when the worker failed or ended.
+        """
+        assert self._process.stdin
+        self._answer.unlink(missing_ok=True)
+        with self.log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(0, os.SEEK_END)
+            self._process.stdin.write(f"{json.dumps({**order, 'answer': str(self._answer)})}\n".encode())
+            self._process.stdin.flush()
+            while not self._answer.exists() and self._process.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                for line in log:
+                    watch(line)
+        if not self._answer.exists():
+            raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}; see {self.log}")
+        answer: dict[str, Any] = json.loads(self._answer.read_text())
+        if "failed" in answer:
+            raise WorkerFailedError(f"{answer['failed']}; see {self.log}")
+        return answer
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # The end of its input tells it to go; a merge that is interrupted ends with it, by die_with_parent.
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(0 if kind else _SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def serve(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer orders from stdin until it ends."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer = Path(order.pop("answer"))
+        try:
+            document = handle(order)
+        except Exception as error:  # noqa: BLE001 - whoever asked is told.
+            traceback.print_exc()
+            document = {"failed": f"{type(error).__name__}: {error}"}
+        draft = answer.with_suffix(".draft")
+        draft.write_text(json.dumps(document))
+        draft.replace(answer)

@@ -1,0 +1,134 @@
+"""Write change events as the connectors spell them; only what the reference documents and captures show."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_cdc.model.position import format_sqlserver_lsn
+
+Record = dict[str, Any]
+Row = Mapping[str, Any]
+
+TOPIC = "server1.testDB.dbo.customers"
+
+
+def lsn(number: int) -> str:
+    """Return the number as a SQL Server LSN; block and slot both take part, so that neither may be left out."""
+    return format_sqlserver_lsn((0x27 << 48) | (number // 16 << 16) | number % 16)
+
+
+def sqlserver(
+    op: str,
+    *,
+    commit: int,
+    change: int | None = None,
+    serial: int | str | None = 1,
+    before: Row | None = None,
+    after: Row | None = None,
+    key: Row | None = None,
+    topic: str = TOPIC,
+    offset: int | None = None,
+    partition: int = 0,
+) -> Record:
+    """Return a whole Kafka record with a bare SQL Server envelope.
+
+    ``change`` defaults to ``commit``; a snapshot read has neither change nor serial.
+    """
+    image = after if after is not None else before
+    is_read = op == "r"
+    source = {
+        "version": "2.1.4.Final",
+        "connector": "sqlserver",
+        "name": topic.split(".", maxsplit=1)[0],
+        "ts_ms": 1_700_000_000_000 + commit,
+        "snapshot": "true" if is_read else "false",
+        "db": "testDB",
+        "schema": "dbo",
+        "table": topic.rsplit(".", 1)[-1],
+        "change_lsn": None if is_read else lsn(commit if change is None else change),
+        "commit_lsn": lsn(commit),
+        "event_serial_no": None if is_read else serial,
+    }
+    value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": source["ts_ms"] + 5, "transaction": None}
+    return record(topic, key if key is not None else {"id": image["id"]} if image else None, value, offset, partition)
+
+
+def postgresql(
+    op: str,
+    *,
+    commit: int | None,
+    change: int,
+    before: Row | None = None,
+    after: Row | None = None,
+    key: Row | None = None,
+    topic: str = "pg.public.customers",
+    offset: int | None = None,
+    partition: int = 0,
+) -> Record:
+    """Return a whole Kafka record with a bare PostgreSQL envelope; ``commit`` is the last commit's LSN."""
+    image = after if after is not None else before
+    source = {
+        "version": "3.5.0.Final",
+        "connector": "postgresql",
+        "name": topic.split(".", maxsplit=1)[0],
+        "ts_ms": 1_700_000_000_000 + change,
+        "snapshot": "true" if op == "r" else "false",
+        "db": "postgres",
+        "sequence": json.dumps([None if commit is None else str(commit), str(change)], separators=(",", ":")),
+        "schema": "public",
+        "table": topic.rsplit(".", 1)[-1],
+        "txId": change,
+        "lsn": change,
+        "xmin": None,
+    }
+    value = {"before": before, "after": after, "source": source, "transaction": None, "op": op, "ts_ms": source["ts_ms"] + 5}
+    identity = key if key is not None else ({"id": image["id"]} if image else None)
+    return record(topic, identity, value, offset, partition)
+
+
+def tombstone(key: Row, *, topic: str = TOPIC, offset: int | None = None, partition: int = 0) -> Record:
+    """Return the null-value record that follows a delete."""
+    return record(topic, key, None, offset, partition)
+
+
+def record(topic: str, key: Row | None, value: Row | None, offset: int | None, partition: int = 0) -> Record:
+    """Return a whole Kafka record."""
+    return {"topic": topic, "partition": partition, "offset": offset, "timestamp": 1, "headers": [], "key": key, "value": value}
+
+
+def numbered(records: Iterable[Record], first: int = 0) -> list[Record]:
+    """Give the records the offsets that they would have in one topic-partition each."""
+    next_offset: dict[tuple[str, int], int] = {}
+    result = []
+    for item in records:
+        place = (item["topic"], item["partition"])
+        offset = next_offset.get(place, first)
+        next_offset[place] = offset + 1
+        result.append({**item, "offset": offset})
+    return result
+
+
+def write_records(path: Path, records: Iterable[Record | str]) -> Path:
+    """Write whole records as JSON lines, gzip where the name says so; a text goes in as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join((item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)) + "\n" for item in records)
+    opener = gzip.open if path.name.endswith(".gz") else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.write(lines)
+    return path
+
+
+def write_sink_file(root: Path, records: Iterable[Record], *, keys: bool, folders: str = "", suffix: str = "") -> Path:
+    """Write records as a Kafka Connect sink does: values only, tombstones left out, the keys beside them where asked."""
+    kept = [item for item in records if item["value"] is not None]
+    first = kept[0]
+    stem = root / first["topic"] / folders / f"{first['topic']}+{first['partition']}+{first['offset']:010d}"
+    path = stem.with_name(f"{stem.name}.json{suffix}")
+    write_records(path, [json.dumps(item["value"]) for item in kept])
+    if keys:
+        write_records(stem.with_name(f"{stem.name}.keys.json{suffix}"), [json.dumps(item["key"]) for item in kept])
+    return path
