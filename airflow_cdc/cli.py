@@ -94,7 +94,7 @@ def apply(
 
         run = ArchiveRun(spark, archive, lake, read_flows(flows), tuple(tables or ()), _progress(console))
         report = apply_archive(run)
-        _print_report(report, console, as_json)
+        _print_report(report, console, as_json=as_json)
         if not report.ok:
             raise typer.Exit(EXIT_FAILED)
 
@@ -103,7 +103,7 @@ def _progress(console: Console) -> Callable[[str], None]:
     return lambda line: console.print(line, style="dim", highlight=False, markup=False)
 
 
-def _print_report(report: ApplyReport, console: Console, as_json: bool) -> None:
+def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
     else:
@@ -124,9 +124,7 @@ def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", con
         if as_json:
             print_json({"tables": [vars(flow) for flow in flows]})
             return
-        rows = [
-            [flow.flow, flow.table, flow.rows, _positions(flow.applied_position), flow.pending_files, flow.rejected] for flow in flows
-        ]
+        rows = [[flow.flow, flow.table, flow.rows, _positions(flow.applied_position), flow.pending_files, flow.rejected] for flow in flows]
         columns = ("flow", "table", "rows", "applied position", "pending files", "rejected")
         stdout_console().print(table(f"Lake {lake}", columns, rows, right=("rows", "pending files", "rejected")))
 
@@ -195,9 +193,7 @@ def diff(
 
 
 @quarantine.command("list")
-def quarantine_list(
-    lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None
-) -> None:
+def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
     """List quarantined records: flow, reason, place."""
     with _spark("quarantine", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,8 @@ def plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, Decimal | timedelta):
-        return str(value)
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value
+    keeps = isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value))
+    return value if keeps else str(value)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

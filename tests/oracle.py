@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -102,12 +103,16 @@ class SourceDatabase:
             self._emit("c", after["id"], after=after, commit=commit, change=change, serial=2)
             return
         image = after or before
-        self._emit(op, image["id"] if image else None, before=before, after=after, commit=commit, change=change, serial=2 if op == "u" else 1)
+        self._emit(
+            op, image["id"] if image else None, before=before, after=after, commit=commit, change=change, serial=2 if op == "u" else 1
+        )
         if op == "d":
             assert before
             self._append(tombstone({"id": before["id"]}, topic=self.topic, partition=self._partition(before["id"])))
 
-    def _emit(self, op: str, key: int | None, *, commit: int, change: int, serial: int = 1, before: Row | None = None, after: Row | None = None) -> None:
+    def _emit(
+        self, op: str, key: int | None, *, commit: int, change: int, serial: int = 1, before: Row | None = None, after: Row | None = None
+    ) -> None:
         place = {"topic": self.topic, "partition": self._partition(key)}
         if self.dialect == "sqlserver":
             event = sqlserver(op, commit=commit, change=change, serial=serial, before=before, after=after, **place)  # type: ignore[arg-type]
@@ -162,7 +167,7 @@ class History:
     def files(self, events: Sequence[Record]) -> list[list[Record]]:
         """Cut the events into files."""
         marks = sorted({len(events) * cut // 100 for cut in self.cuts} | {0, len(events)})
-        return [list(events[first:last]) for first, last in zip(marks, marks[1:], strict=False) if last > first]
+        return [list(events[first:last]) for first, last in pairwise(marks) if last > first]
 
 
 @st.composite

@@ -32,7 +32,9 @@ def round_begins(console: Console, number: int, what: str, files: list[Path]) ->
     console.print()
     console.rule(f"[bold]Round {number}:[/bold] {what}", align="left")
     size = sum(file.stat().st_size for file in files) / 1024
-    console.print(f"  {len(files)} files landed in the archive ({size:,.0f} KiB): SQL Server by a Kafka Connect sink, PostgreSQL as whole records")
+    console.print(
+        f"  {len(files)} files landed in the archive ({size:,.0f} KiB): SQL Server by a Kafka Connect sink, PostgreSQL as whole records"
+    )
 
 
 def afternoon(console: Console) -> None:
@@ -111,14 +113,18 @@ def compared(console: Console, lake: Mapping[str, list[Row]], source: Mapping[st
     equal = len(source) - len(different)
     rows = sum(map(len, source.values()))
     style = "red" if different else "green"
-    console.print(f"  [{style}]{equal} of {len(source)} tables are equal to their sources, value by value[/] ({rows} rows)", highlight=False)
+    console.print(
+        f"  [{style}]{equal} of {len(source)} tables are equal to their sources, value by value[/] ({rows} rows)", highlight=False
+    )
     return not different
 
 
 def last_event_per_key(console: Console, shop: Shop) -> None:
     """Say what the usual merge would have made of the moved keys."""
     kept, rows = rows_kept_by_last_event(shop.queue), len(shop.queue.rows)
-    console.print(f"  Taking each key's last event, as is common, would have left {kept} of the {rows} rows of {shop.queue.topic}.", highlight=False)
+    console.print(
+        f"  Taking each key's last event, as is common, would have left {kept} of the {rows} rows of {shop.queue.topic}.", highlight=False
+    )
 
 
 def closing(console: Console, stage: Stage, seconds: float) -> None:
@@ -126,7 +132,11 @@ def closing(console: Console, stage: Stage, seconds: float) -> None:
     lake = _short(stage.lake)
     console.print()
     console.rule(f"[bold]Done[/bold] in {seconds:.0f} s", align="left")
-    for command in (f"airflow-cdc tables --lake {lake}", f"airflow-cdc show pg.public.queue --lake {lake}", f"airflow-cdc quarantine list --lake {lake}"):
+    for command in (
+        f"airflow-cdc tables --lake {lake}",
+        f"airflow-cdc show pg.public.queue --lake {lake}",
+        f"airflow-cdc quarantine list --lake {lake}",
+    ):
         console.print(f"  {command}", style="bold", highlight=False)
 
 

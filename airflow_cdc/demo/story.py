@@ -93,7 +93,9 @@ class Shop:
         self.customers.update(1, credit=Decimal("1000.00"), city="Ockham")
         self.customers.move({3: 303})
         self.customers.delete(5)
-        self.customers.insert({"id": 7, "name": "Grace Hopper", "city": "Arlington", "credit": Decimal("10.00"), "since": date(2026, 11, 20)})
+        self.customers.insert(
+            {"id": 7, "name": "Grace Hopper", "city": "Arlington", "credit": Decimal("10.00"), "since": date(2026, 11, 20)}
+        )
         self.customers.redeliver(self.customers.events[-1])
         self._trade(_ORDERS + 61, 80)
         self.products.redeliver(self.products.events[-1])

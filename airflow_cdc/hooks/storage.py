@@ -103,7 +103,9 @@ class CdcStorageHook(BaseHook):
                 next_step="Keep the credentials in the storage's own connection and name that one in storage_conn_id.",
             )
         if not root:
-            raise ConfigurationError(f"Connection {self.conn_id} has no root URL.", next_step=f"Set its host, for example to {self.example}.")
+            raise ConfigurationError(
+                f"Connection {self.conn_id} has no root URL.", next_step=f"Set its host, for example to {self.example}."
+            )
         if not root.startswith("/") and "://" not in root:
             raise ConfigurationError(
                 f"Connection {self.conn_id}: {root!r} is neither a URL nor an absolute path.",

@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
         report = apply_archive(run)
     except CdcError as error:
         report = ApplyReport(arguments.archive, arguments.lake, error=error.to_json())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the operator must be told
         # The submitting task sees only the end of the log: the cause must travel in the report.
         traceback.print_exc()
         cause = {"type": type(error).__name__, "message": str(error)[:2000], "next_step": "See the job's log.", "transient": True}

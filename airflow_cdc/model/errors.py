@@ -73,6 +73,10 @@ class ConcurrentRunError(TransientError):
     """Raised when another run of the same flow committed first; nothing was lost."""
 
 
+class SparkFailedError(TransientError):
+    """Raised when Spark itself failed under a microbatch: a lost worker, a full disk, an object store that did not answer."""
+
+
 class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import uuid
+from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_cdc.model.errors import StateUnreadableError
@@ -61,7 +62,7 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
         return
     scratch = _scratch(path)
     _write_durably(scratch, data)
-    os.replace(scratch, path)
+    Path(scratch).replace(path)
 
 
 def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
@@ -77,7 +78,7 @@ def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
         except FileExistsError:
             return False
         finally:
-            os.unlink(scratch)
+            Path(scratch).unlink()
         return True
     try:
         fs.pipe_file(path, data, mode="create")
@@ -87,7 +88,7 @@ def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
 
 
 def _write_durably(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
+    with Path(path).open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -90,9 +90,7 @@ class CdcFlow:
                 values["columns"] = {str(name): str(kind) for name, kind in values["columns"].items()}
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
-            raise ConfigurationError(
-                f"Flow {entry.get('topic', '?')}: {error}.", next_step="Correct the flows file."
-            ) from error
+            raise ConfigurationError(f"Flow {entry.get('topic', '?')}: {error}.", next_step="Correct the flows file.") from error
 
 
 def _strings(value: Any) -> tuple[str, ...]:
@@ -106,9 +104,7 @@ def flows_from_document(document: Any) -> dict[str, CdcFlow]:
     """
     entries = document.get("flows") if isinstance(document, Mapping) else document
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise ConfigurationError(
-            "The flows file must hold a list of flows under 'flows:'.", next_step="See docs/reference/flows-file.md."
-        )
+        raise ConfigurationError("The flows file must hold a list of flows under 'flows:'.", next_step="See docs/reference/flows-file.md.")
     flows: dict[str, CdcFlow] = {}
     for entry in entries:
         flow = CdcFlow.from_mapping(entry)

@@ -66,7 +66,7 @@ class Ledger:
             folder, name = _split(file.path)
             seen = folders.get(folder, FolderSeen("", 0, 0))
             folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, (seen.digest + name_digest(name)) % 2**64)
-        topics = {**{topic: survey.number for topic in survey.topics()}, **self.topics}
+        topics = {**dict.fromkeys(survey.topics(), survey.number), **self.topics}
         kinds = dict(self.kinds)
         for shape in survey.shapes:
             kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))

@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import fsspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchiveListing, list_archive
-from airflow_cdc.model.errors import CdcError, ConcurrentRunError
+from airflow_cdc.model.errors import CdcError, ConcurrentRunError, SparkFailedError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import CdcFlow, matches_any
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger, staging_uri
+from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger, staging_uri
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
@@ -59,10 +60,9 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     state = ArchiveState(lake_fs, lake_root, run.archive)
     ledger = _survey_new_files(run, state, listing)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
-    with ThreadPoolExecutor(max(1, min(run.parallel, len(chosen)))) as pool:
-        outcomes = list(
-            pool.map(lambda topic: _apply_flow(run, state, ledger, FlowState(lake_fs, lake_root, topic), lake_fs), chosen)
-        )
+    flows = [_FlowRun(run, state, ledger, FlowState(lake_fs, lake_root, topic), lake_fs) for topic in chosen]
+    with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
+        outcomes = list(pool.map(_FlowRun.apply, flows))
     return ApplyReport(
         archive=run.archive,
         lake=run.lake,
@@ -83,80 +83,92 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveList
         shapes = survey_files(session_for_batch(run.spark, batch_bytes=size), run.archive, new)
         state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes))
         run.after_effect("survey")
-    raise ConcurrentRunError(
-        f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again."
-    )
+    raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
 
 
-def _apply_flow(run: ArchiveRun, state: ArchiveState, ledger: Ledger, flow_state: FlowState, lake_fs: FileSystem) -> FlowOutcome:
-    flow = run.flows.get(flow_state.flow, CdcFlow(flow_state.flow))
-    table = flow.table_path(run.lake)
-    reports: list[BatchReport] = []
-    error = None
-    try:
-        while microbatch := _next(state, ledger, flow_state, flow):
-            run.progress(f"{flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({_megabytes(microbatch.size)})")
-            reports.append(_apply_next(run, flow, flow_state, microbatch, table, lake_fs))
-            run.progress(f"{flow.name}: {_summary(reports[-1])}")
-    except CdcError as problem:
-        error = problem.to_json()
-    except PySparkException as problem:
-        error = _unexpected(flow.name, problem)
-    if error:
-        run.progress(f"{flow.name}: FAILED: {error['message']}")
-        return FlowOutcome(flow.name, FlowStatus.FAILED, table, tuple(reports), error)
-    status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
-    return FlowOutcome(flow.name, status, table, tuple(reports))
+@dataclass(frozen=True)
+class _FlowRun:
+    """One flow in one run over an archive."""
 
+    run: ArchiveRun
+    archive: ArchiveState
+    ledger: Ledger
+    state: FlowState
+    lake_fs: FileSystem
 
-def _next(state: ArchiveState, ledger: Ledger, flow_state: FlowState, flow: CdcFlow) -> Microbatch | None:
-    """Return the microbatch that is planned but not done, else plan the next one and write it down."""
-    while True:
-        checkpoint = flow_state.checkpoint()
-        open_intent = flow_state.intent(checkpoint.number + 1)
-        if open_intent:
-            return open_intent
-        planned = checkpoint.planned.get(state.archive, PlanPosition())
-        first = max(planned.survey, ledger.topics[flow.topic])
-        microbatch = next_microbatch(
-            flow=flow.name,
-            number=checkpoint.number + 1,
-            archive=state.archive,
-            surveys=state.surveys(first, ledger.surveyed_through),
-            planned=planned,
-            max_bytes=flow.max_microbatch_bytes,
+    @cached_property
+    def flow(self) -> CdcFlow:
+        return self.run.flows.get(self.state.flow, CdcFlow(self.state.flow))
+
+    @cached_property
+    def table(self) -> str:
+        return self.flow.table_path(self.run.lake)
+
+    def apply(self) -> FlowOutcome:
+        """Apply the flow's pending microbatches one by one, up to the first that fails."""
+        reports: list[BatchReport] = []
+        try:
+            while microbatch := self._next():
+                size = _megabytes(microbatch.size)
+                self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
+                reports.append(self._apply(microbatch))
+                self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
+        except CdcError as problem:
+            error = problem.to_json()
+            self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
+            return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error)
+        status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
+        return FlowOutcome(self.flow.name, status, self.table, tuple(reports))
+
+    def _next(self) -> Microbatch | None:
+        """Return the microbatch that is planned but not done, else plan the next one and write it down."""
+        while True:
+            checkpoint = self.state.checkpoint()
+            open_intent = self.state.intent(checkpoint.number + 1)
+            if open_intent:
+                return open_intent
+            planned = checkpoint.planned.get(self.archive.archive, PlanPosition())
+            first = max(planned.survey, self.ledger.topics[self.flow.topic])
+            microbatch = next_microbatch(
+                flow=self.flow.name,
+                number=checkpoint.number + 1,
+                archive=self.archive.archive,
+                surveys=self.archive.surveys(first, self.ledger.surveyed_through),
+                planned=planned,
+                max_bytes=self.flow.max_microbatch_bytes,
+            )
+            if microbatch is None or self.state.write_intent(microbatch):
+                return microbatch
+
+    def _apply(self, microbatch: Microbatch) -> BatchReport:
+        self.run.after_effect("intent")
+        session = session_for_batch(self.run.spark, batch_bytes=microbatch.size)
+        attempt = MicrobatchRun(session, self.run.lake, self.flow, self.state.checkpoint(), microbatch, self.run.after_effect)
+        try:
+            report = apply_microbatch(attempt)
+        except PySparkException as problem:
+            raise self._cause(microbatch, problem) from problem
+        self.state.write_commit(report, self.table)
+        self.run.after_effect("commit")
+        self._clear_staging()
+        return report
+
+    def _cause(self, microbatch: Microbatch, problem: PySparkException) -> CdcError:
+        place = f"Flow {self.flow.name}, microbatch {microbatch.number}"
+        if self.state.report(microbatch.number):
+            # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
+            return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
+        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        return SparkFailedError(
+            f"{place}: Spark failed: {lines[0]}",
+            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
+            condition=problem.getCondition(),
         )
-        if microbatch is None or flow_state.write_intent(microbatch):
-            return microbatch
 
-
-def _apply_next(
-    run: ArchiveRun, flow: CdcFlow, flow_state: FlowState, microbatch: Microbatch, table: str, lake_fs: FileSystem
-) -> BatchReport:
-    run.after_effect("intent")
-    session = session_for_batch(run.spark, batch_bytes=microbatch.size)
-    checkpoint: FlowCheckpoint = flow_state.checkpoint()
-    report = apply_microbatch(MicrobatchRun(session, run.lake, flow, checkpoint, microbatch, run.after_effect))
-    flow_state.write_commit(report, table)
-    run.after_effect("commit")
-    _clear_staging(lake_fs, run.lake, flow.name)
-    return report
-
-
-def _clear_staging(fs: FileSystem, lake: str, flow: str) -> None:
-    folder = fsspec.core.url_to_fs(staging_uri(lake, flow))[1]
-    if fs.exists(folder):
-        fs.rm(folder, recursive=True)
-
-
-def _unexpected(flow: str, problem: PySparkException) -> dict[str, object]:
-    text = str(problem).strip().splitlines()
-    return {
-        "type": type(problem).__name__,
-        "message": f"Flow {flow}: Spark failed: {text[0] if text else type(problem).__name__}",
-        "next_step": "See the job's log; nothing is lost, the microbatch is taken up again by the next run.",
-        "transient": True,
-    }
+    def _clear_staging(self) -> None:
+        folder = fsspec.core.url_to_fs(staging_uri(self.run.lake, self.flow.name))[1]
+        if self.lake_fs.exists(folder):
+            self.lake_fs.rm(folder, recursive=True)
 
 
 def _summary(report: BatchReport) -> str:
@@ -168,4 +180,3 @@ def _summary(report: BatchReport) -> str:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1024**2:.1f} MiB" if size >= 1024**2 else f"{size / 1024:.0f} KiB"
-

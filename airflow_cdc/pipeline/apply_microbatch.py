@@ -154,9 +154,7 @@ def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[
             f" but {sum(by_reason.values())} are rejected ({by_reason}).",
             next_step="Nothing was merged. Please report this with the microbatch's intent file.",
         )
-    append_once(
-        run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.flow.name}", version=run.microbatch.number
-    )
+    append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.flow.name}", version=run.microbatch.number)
     run.after_effect("quarantine")
     return by_reason
 
@@ -182,16 +180,13 @@ def _fit_target(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None
     if not types:
         return target, ()
     if target is None:
-        target, added = create_target(run.spark, run.table, types, decoder.columns.keys), ()
-    else:
-        added = fit_target(run.spark, target, types, run.flow.name)
+        target = create_target(run.spark, run.table, types, decoder.columns.keys)
+    added = fit_target(run.spark, target, types, run.flow.name)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types}), added
 
 
-def _merge(
-    run: MicrobatchRun, target: TargetTable, live: DataFrame, report: BatchReport, staged: Staged, *, late: bool
-) -> BatchReport:
+def _merge(run: MicrobatchRun, target: TargetTable, live: DataFrame, report: BatchReport, staged: Staged, *, late: bool) -> BatchReport:
     fresh, stale = _drop_stale(run, target, live) if late else (live, 0)
     moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
     report = replace(report, events=moved)

@@ -97,6 +97,8 @@ def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, s
                 f"Flow {flow}: column {name} of table {target.uri} is {known[name.lower()]}, the events now carry {kind}.",
                 next_step="Declare the column's type under 'columns' in the flows file, or rebuild the table.",
             )
+    if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
+        spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     added, left = [], None
     for name, kind in columns.items():
         if name.lower() not in known:
@@ -112,7 +114,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 def holds(column: str, value: str) -> bool:
     """Tell whether every value of one Spark SQL type is a value of a column of another."""
-    if column == value or column == "STRING":
+    if column in {value, "STRING"}:
         return True
     if column in _INTEGERS and value in _INTEGERS:
         return _INTEGERS.index(value) <= _INTEGERS.index(column)

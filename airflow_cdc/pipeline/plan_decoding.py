@@ -32,7 +32,9 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     """
     events = [shape for shape in microbatch.shapes if shape.kind in _EVENT_KINDS]
     rows = [shape for shape in events if shape.kind != Operation.TRUNCATE.value]
-    dialect = dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
+    dialect = (
+        dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
+    )
     columns = _columns(spark, flow, microbatch, rows, target) if rows else SourceColumns({}, target.keys if target else ())
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 
 CAPTURES = Path(__file__).parent / "captures"

@@ -21,7 +21,7 @@ TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """The process ended here."""
 
 
@@ -110,13 +110,13 @@ def test_a_crash_after_every_single_effect_loses_and_doubles_nothing(apply: Appl
         batch = len(list((tmp_path / "lake/_cdc/flows" / TOPIC / "commits").glob("*.json")))
         if (effect, batch) not in crashed:
             crashed.add((effect, batch))
-            raise Crash(effect)
+            raise CrashError(effect)
 
     for _ in range(60):
         try:
             report = apply(tmp_path / "archive", tmp_path / "lake", flows=ONE_FILE_A_BATCH, after_effect=crash_once)
             break
-        except Crash:
+        except CrashError:
             continue
 
     assert report.ok

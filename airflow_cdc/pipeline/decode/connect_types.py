@@ -60,9 +60,7 @@ def _days(value: str) -> str:
 def _local_timestamp(units_per_second: int) -> ColumnType:
     micros = {1_000: "* 1000", 1_000_000: ""}[units_per_second]
     # The session's zone is UTC, so the instant and the local time have the same fields.
-    return ColumnType(
-        "TIMESTAMP_NTZ", lambda value: f"CAST(timestamp_micros(try_cast({value} AS BIGINT) {micros}) AS TIMESTAMP_NTZ)"
-    )
+    return ColumnType("TIMESTAMP_NTZ", lambda value: f"CAST(timestamp_micros(try_cast({value} AS BIGINT) {micros}) AS TIMESTAMP_NTZ)")
 
 
 def _nano_timestamp(value: str) -> str:
@@ -79,9 +77,7 @@ def _time_of_day(units_per_second: int) -> ColumnType:
         count = f"try_cast({value} AS BIGINT)"
         whole = f"({count} DIV {units_per_second})"
         # Arithmetic, because PostgreSQL's 24:00:00 is a time and not midnight.
-        return (
-            f"format_string('%02d:%02d:%02d.%0{digits}d', {whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {count} % {units_per_second})"
-        )
+        return f"format_string('%02d:%02d:%02d.%0{digits}d', {whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {count} % {units_per_second})"
 
     return ColumnType("STRING", lambda value: f"CASE WHEN try_cast({value} AS BIGINT) >= 0 THEN {read(value)} END")
 

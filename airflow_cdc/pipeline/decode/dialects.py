@@ -31,12 +31,15 @@ class Dialect:
 
 def _lsn(field: str) -> str:
     """SQL of a SQL Server LSN ``vlf:block:slot`` as one number, NULL for any other text."""
+
     def part(number: int, weight: int) -> str:
         digits = f"conv(split_part(source.{field}, ':', {number}), 16, 10)"
         return f"CAST({digits} AS {NUMBER}) * {weight}BD"
 
     number = f"{part(1, 2**48)} + {part(2, 2**16)} + {part(3, 1)}"
-    return rf"CASE WHEN source.{field} RLIKE '^[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,4}}$' THEN CAST({number} AS {NUMBER}) END"
+    return (
+        rf"CASE WHEN source.{field} RLIKE '^[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,4}}$' THEN CAST({number} AS {NUMBER}) END"
+    )
 
 
 def _sequence(place: int) -> str:

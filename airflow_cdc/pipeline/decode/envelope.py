@@ -14,7 +14,7 @@ LINE_STRUCT = "__cdc_parsed"
 CORRUPT = "__cdc_corrupt"
 """Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
 
-KIND_MEMBERS = {name: "STRING" for name in ("op", "status", "databaseName", "tableChanges", "ts_ms")}
+KIND_MEMBERS = dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING")
 """Members of a value by which :func:`kind_of` tells what it is."""
 
 

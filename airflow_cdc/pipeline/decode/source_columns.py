@@ -57,7 +57,9 @@ def column_names(shapes: Iterable[TopicShape]) -> list[str]:
         if shape.value_shape is None:
             continue
         in_shape = (
-            [field["field"] for field in image_fields(shape.value_shape)] if is_schema(shape.value_shape) else member_names(shape.value_shape)
+            [field["field"] for field in image_fields(shape.value_shape)]
+            if is_schema(shape.value_shape)
+            else member_names(shape.value_shape)
         )
         at = 0
         for name in in_shape:
@@ -109,9 +111,7 @@ def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     )
 
 
-def resolve_columns(
-    *, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]
-) -> SourceColumns:
+def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]) -> SourceColumns:
     """Settle the columns of a microbatch.
 
     :param table: types by column of the target table; empty where it does not exist.

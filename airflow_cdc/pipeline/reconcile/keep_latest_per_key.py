@@ -49,4 +49,3 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
     return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS)
-

@@ -278,7 +278,9 @@ def test_the_message_is_the_jobs_own_cause_with_its_next_step(scene: Any, contex
 
 def test_a_run_that_stopped_before_any_flow_says_why(scene: Any, context: Any) -> None:
     scene.submit_by(_job_that_leaves({**REPORT, "error": TRANSIENT}, exit_code=1))
-    with pytest.raises(AirflowException, match=r"The job stopped.*\nThe run: ConcurrentRunError: Another run was first. Next step: Run again."):
+    with pytest.raises(
+        AirflowException, match=r"The job stopped.*\nThe run: ConcurrentRunError: Another run was first. Next step: Run again."
+    ):
         _merge(scene).execute(context)
 
 

@@ -162,7 +162,9 @@ def test_the_flow_says_what_a_truncate_does(
 def test_bad_records_go_to_the_quarantine_with_reason_and_place_and_the_good_ones_are_merged(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
-    good = numbered([sqlserver("c", commit=1, after={"id": 1, "n": 1, "b": True}), sqlserver("c", commit=2, after={"id": 2, "n": 2, "b": None})])
+    good = numbered(
+        [sqlserver("c", commit=1, after={"id": 1, "n": 1, "b": True}), sqlserver("c", commit=2, after={"id": 2, "n": 2, "b": None})]
+    )
     no_key = sqlserver("c", commit=3, after={"id": 3, "n": 3, "b": None}, key={"id": None}, offset=2)
     no_key["value"]["after"]["id"] = None
     no_position = sqlserver("c", commit=4, after={"id": 4, "n": 4, "b": None}, offset=3)
@@ -200,9 +202,21 @@ def test_one_file_may_hold_many_topics_and_control_topics_are_no_tables(
 ) -> None:
     other = "server1.testDB.dbo.orders"
     control = [
-        {"topic": "server1.transaction", "partition": 0, "offset": 0, "key": {"id": "1"}, "value": {"status": "BEGIN", "id": "1", "ts_ms": 1}},
+        {
+            "topic": "server1.transaction",
+            "partition": 0,
+            "offset": 0,
+            "key": {"id": "1"},
+            "value": {"status": "BEGIN", "id": "1", "ts_ms": 1},
+        },
         {"topic": "__debezium-heartbeat.server1", "partition": 0, "offset": 0, "key": {"serverName": "server1"}, "value": {"ts_ms": 1}},
-        {"topic": "server1", "partition": 0, "offset": 0, "key": {"databaseName": "testDB"}, "value": {"databaseName": "testDB", "ddl": None, "tableChanges": [], "source": {}}},
+        {
+            "topic": "server1",
+            "partition": 0,
+            "offset": 0,
+            "key": {"databaseName": "testDB"},
+            "value": {"databaseName": "testDB", "ddl": None, "tableChanges": [], "source": {}},
+        },
         {**sqlserver("c", commit=1, after={"id": "1", "type": "t", "data": "{}"}, topic="server1.testDB.dbo.debezium_signal"), "offset": 0},
     ]
     events = numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after={"id": 1, "total": 5}, topic=other)])
@@ -215,9 +229,7 @@ def test_one_file_may_hold_many_topics_and_control_topics_are_no_tables(
     assert set(report.control_topics) == {item["topic"] for item in control}
 
 
-def test_sink_files_in_folders_by_time_with_and_without_companions(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path
-) -> None:
+def test_sink_files_in_folders_by_time_with_and_without_companions(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     first = numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after=BEN)])
     second = numbered([sqlserver("d", commit=3, before=ANN), tombstone({"id": 1}), sqlserver("c", commit=4, after=CAT)], first=2)
     write_sink_file(archive, first, keys=True, folders="year=2026/month=11/day=20/hour=05")
@@ -291,11 +303,11 @@ def test_odd_names_of_columns_and_files(apply: Apply, spark: SparkSession, archi
     assert rows(spark, lake) == [row]
 
 
-def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path
-) -> None:
+def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number in range(3):
-        write_records(archive / f"{number}.jsonl", numbered([sqlserver("u", commit=number + 1, after={"id": 1, "n": number})], first=number))
+        write_records(
+            archive / f"{number}.jsonl", numbered([sqlserver("u", commit=number + 1, after={"id": 1, "n": number})], first=number)
+        )
     report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)})
     assert [batch.microbatch for batch in report.flows[0].batches] == [1, 2, 3]
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
