@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _NAME = "Change data capture"
-_DOCS = "https://github.com/airflow-cdc/airflow-cdc/tree/main/docs"
+_DOCS = "https://debezium.io/documentation/reference/"
 
 
 def get_provider_info() -> dict[str, Any]:

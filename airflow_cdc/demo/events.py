@@ -99,7 +99,7 @@ class SourceTable:
     """What the topic received, in its order."""
     archived: int = 0
     """How many of the events are in a file."""
-    clock: datetime = datetime(2026, 11, 20, 8, 0, 0)
+    clock: datetime = datetime(2026, 11, 20, 8, tzinfo=timezone.utc)
 
     connector = ""
     _log = 64

@@ -15,7 +15,7 @@ from airflow_cdc.demo.story import Shop, archive
 from airflow_cdc.demo.worker import Worker, WorkerFailedError
 
 _JOB_LINE = re.compile(r"\[airflow-cdc\] (.+?)\s+(?:\[airflow\.|$)")
-_TASK_LINE = re.compile(r"\[DAG TEST\] starting task_id=(\w+)")
+_TASK_LINE = re.compile(r"\[DAG TEST\] starting.* task_id=(\w+)")
 _HALF_WRITTEN = 2
 """Number of the record of products that the afternoon's file holds a first time by half."""
 
@@ -41,7 +41,7 @@ def run_demo(console: Console, folder: Path) -> int:
         ):
             right = _play(console, stage, airflow, lake)
     except WorkerFailedError as error:
-        console.print(str(error), style="red", highlight=False)
+        console.print(str(error), style="red", highlight=False, markup=False)
         return 1
     show.closing(console, stage, time.monotonic() - started)
     return 0 if right else 1
@@ -84,5 +84,5 @@ def _merge(console: Console, airflow: Worker) -> None:
     tasks: dict[str, Any] = answer["tasks"]
     show.tasks(console, tasks)
     if answer["state"] != "success":
-        raise WorkerFailedError(f"The Dag run ended as {answer['state']}; Airflow's and Spark's log is {airflow.log}")
+        raise WorkerFailedError(f"The Dag run ended as {answer['state']}. {airflow.last_words(40)}")
     show.counts(console, tasks["merge"]["result"])

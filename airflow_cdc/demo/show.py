@@ -111,10 +111,10 @@ def compared(console: Console, lake: Mapping[str, list[Row]], source: Mapping[st
             for row in sorted(rows)[:3]:
                 console.print(f"    {name}: {row}", markup=False, highlight=False)
     equal = len(source) - len(different)
-    rows = sum(map(len, source.values()))
+    total = sum(map(len, source.values()))
     style = "red" if different else "green"
     console.print(
-        f"  [{style}]{equal} of {len(source)} tables are equal to their sources, value by value[/] ({rows} rows)", highlight=False
+        f"  [{style}]{equal} of {len(source)} tables are equal to their sources, value by value[/] ({total} rows)", highlight=False
     )
     return not different
 

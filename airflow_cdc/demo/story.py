@@ -119,8 +119,9 @@ class Shop:
     def _new_orders(self, first: int, count: int) -> Iterator[Row]:
         chance = random.Random(first)
         for id_ in range(first, first + count):
-            placed_at = datetime(2026, 11, 20) + timedelta(minutes=id_, milliseconds=125)
-            total = Decimal(chance.randrange(500, 90_000)) / 100
+            # A datetime2 has no zone.
+            placed_at = datetime(2026, 11, 20) + timedelta(minutes=id_, milliseconds=125)  # noqa: DTZ001
+            total = Decimal(chance.randrange(500, 90_000)).scaleb(-2)
             yield {"id": id_, "customer_id": chance.randrange(1, 7), "status": "open", "total": total, "placed_at": placed_at}
 
 

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -48,18 +50,25 @@ class Worker:
         self._answer.unlink(missing_ok=True)
         with self.log.open(encoding="utf-8", errors="replace") as log:
             log.seek(0, os.SEEK_END)
-            self._process.stdin.write(f"{json.dumps({**order, 'answer': str(self._answer)})}\n".encode())
-            self._process.stdin.flush()
+            # A worker that has ended already is found out below, with its exit code.
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(f"{json.dumps({**order, 'answer': str(self._answer)})}\n".encode())
+                self._process.stdin.flush()
             while not self._answer.exists() and self._process.poll() is None:
                 time.sleep(_POLL_SECONDS)
                 for line in log:
                     watch(line)
         if not self._answer.exists():
-            raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}; see {self.log}")
+            raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}. {self.last_words()}")
         answer: dict[str, Any] = json.loads(self._answer.read_text())
         if "failed" in answer:
-            raise WorkerFailedError(f"{answer['failed']}; see {self.log}")
+            raise WorkerFailedError(f"{answer['failed']}. {self.last_words()}")
         return answer
+
+    def last_words(self, lines: int = 12) -> str:
+        """Return the end of the log, for an error message."""
+        with self.log.open(encoding="utf-8", errors="replace") as log:
+            return "\n  ".join([f"The end of {self.log}:", *(line.rstrip()[:300] for line in deque(log, lines))])
 
     def __enter__(self) -> Worker:
         return self
@@ -67,7 +76,8 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # The end of its input tells it to go; a merge that is interrupted ends with it, by die_with_parent.
         if self._process.stdin:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         try:
             self._process.wait(0 if kind else _SECONDS_TO_END)
         except subprocess.TimeoutExpired:

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc import runtime
 
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
+_INTERPRETED_BELOW_BYTES = 512 * 1024
+"""A batch of a few thousand events is done before the code that Spark would generate for it is compiled."""
 
 _APPLICATION_OPTIONS = {
     # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
@@ -69,6 +71,9 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     session.conf.set("spark.databricks.delta.snapshotPartitions", str(min(partitions, 8)))
     # Adaptive execution makes a job of every shuffle; with one partition there is nothing to adapt.
     session.conf.set("spark.sql.adaptive.enabled", str(partitions > 1).lower())
+    if batch_bytes < _INTERPRETED_BELOW_BYTES:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return session
 
 

@@ -34,7 +34,7 @@ class CdcArchiveTrigger(BaseTrigger):
         min_files: int,
         poke_interval: float,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.archive_conn_id = archive_conn_id
         self.lake_conn_id = lake_conn_id
         self.tables = tables

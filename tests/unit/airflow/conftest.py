@@ -6,6 +6,7 @@ No ``__init__.py`` in this folder: with one, ``import airflow`` would find the t
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import shutil
@@ -138,10 +139,43 @@ class Scene:
         """Replace spark-submit by another script."""
         write_executable(self.spark_submit, text)
 
+    def submit_leaves(self, report: Any, *, exit_code: int) -> None:
+        """Replace spark-submit by one that leaves this report, or this text."""
+        text = report if isinstance(report, str) else json.dumps(report)
+        self.submit_by(f"""\
+            #!{sys.executable}
+            import sys
+            open(sys.argv[sys.argv.index("--report") + 1], "w").write({text!r})
+            print("Exception in thread main: the wall of Spark's log")
+            sys.exit({exit_code})
+            """)
+
+    def merge(self, **arguments: Any) -> Any:
+        """Return a merge operator that submits by this scene's spark-submit."""
+        from airflow_cdc.operators.merge import CdcMergeOperator
+
+        return CdcMergeOperator(**{"task_id": "merge", "spark_binary": str(self.spark_submit), **arguments})
+
     @property
-    def seen(self) -> dict[str, Any]:
-        """The arguments and the environment that spark-submit was started with."""
-        found: dict[str, Any] = json.loads(self._seen.read_text())
+    def arguments(self) -> list[str]:
+        """The arguments that spark-submit was started with."""
+        found: list[str] = json.loads(self._seen.read_text())["arguments"]
+        return found
+
+    @property
+    def pairs(self) -> set[tuple[str, str]]:
+        """Every two arguments that stood one after the other."""
+        return set(itertools.pairwise(self.arguments))
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that spark-submit was given."""
+        return dict(value.split("=", 1) for name, value in itertools.pairwise(self.arguments) if name == "--conf")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment that spark-submit was started in."""
+        found: dict[str, str] = json.loads(self._seen.read_text())["environment"]
         return found
 
 

@@ -1,0 +1,114 @@
+"""However a merge ends early, no process of it lives on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_kill_leaves_no_process_behind(scene: Any, context: Any) -> None:
+    # spark-submit's JVM starts Python, which starts workers; Spark's hook kills the JVM alone.
+    pids = scene.folder / "pids"
+    scene.submit_by(f"#!/bin/sh\necho $$ >> {pids}\nsh -c 'sleep 300 & echo $! >> {pids}; wait' &\necho $! >> {pids}\nwait\n")
+    operator = scene.merge()
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            operator.execute(context)
+        except AirflowException as error:
+            raised.append(error)
+
+    task = threading.Thread(target=run, daemon=True)
+    task.start()
+    assert _wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    processes = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    assert all(process.is_running() for process in processes)
+    operator.on_kill()
+    task.join(10)
+    assert len(raised) == 1
+    assert _wait_for(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes))
+
+
+def test_a_kill_before_anything_was_submitted_is_no_error(scene: Any) -> None:
+    scene.merge().on_kill()
+
+
+_PARENT = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], env={**os.environ, "PYSPARK_GATEWAY_PORT": "1"})
+print(child.pid, flush=True)
+time.sleep(300)
+"""
+_CHILD = """
+import time
+from airflow_cdc.jobs.die_with_parent import die_with_parent
+die_with_parent(0.05)
+print("watching", flush=True)
+time.sleep(300)
+"""
+
+
+def _start_job(scene: Any, child: str, **environment: str) -> tuple[subprocess.Popen[str], psutil.Process]:
+    repository = str(Path(__file__).parents[3])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, child],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": repository, **environment},
+    )
+    assert parent.stdout
+    job = psutil.Process(int(parent.stdout.readline()))
+    assert parent.stdout.readline() == "watching\n"
+    return parent, job
+
+
+def _end(parent: subprocess.Popen[str]) -> None:
+    parent.kill()
+    parent.wait()
+    assert parent.stdout
+    parent.stdout.close()
+
+
+def test_the_job_ends_with_the_jvm_that_started_it(scene: Any) -> None:
+    parent, job = _start_job(scene, _CHILD)
+    _end(parent)
+    assert _wait_for(lambda: not job.is_running())
+
+
+def test_the_job_ends_with_the_task_that_submitted_it(scene: Any) -> None:
+    # A worker killed by SIGKILL runs no on_kill, and its JVM would go on.
+    task = subprocess.Popen(["sleep", "300"])
+    parent, job = _start_job(scene, _CHILD, **{SUBMITTER_VARIABLE: str(task.pid)})
+    task.kill()
+    task.wait()
+    ended = _wait_for(lambda: not job.is_running() or job.status() == psutil.STATUS_ZOMBIE)
+    _end(parent)
+    assert ended
+
+
+def test_a_job_started_by_hand_outlives_its_shell(scene: Any) -> None:
+    parent, job = _start_job(scene, "import os\nos.environ.pop('PYSPARK_GATEWAY_PORT')\n" + _CHILD)
+    _end(parent)
+    time.sleep(0.5)
+    lived = job.is_running()
+    job.kill()
+    assert lived

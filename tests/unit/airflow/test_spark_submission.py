@@ -1,0 +1,160 @@
+"""What the merge task submits, and where: the command line, the environment, the Spark connection."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+
+REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
+
+
+# What it submits.
+
+
+def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, context: Any) -> None:
+    scene.connect("lake", conn_type="cdc_lake", host=f"file://{scene.lake}")
+    scene.merge(lake_conn_id="lake", tables="a.*, b", flows_file="/flows.yaml").execute(context)
+    arguments = scene.arguments
+    given = _pairs(arguments[[argument.endswith("apply.py") for argument in arguments].index(True) :])
+    assert {("--archive", str(scene.archive)), ("--lake", f"file://{scene.lake}"), ("--flows", "/flows.yaml")} <= given
+    assert {("--table", "a.*"), ("--table", "b")} <= given
+    assert Path(next(argument for argument in arguments if argument.endswith("apply.py"))).parent.name == "jobs"
+
+
+def test_delta_is_configured_and_the_users_options_go_over_it(scene: Any, context: Any) -> None:
+    mine = {"spark.sql.extensions": "org.my.Extension", "spark.sql.catalog.spark_catalog": "org.my.Catalog", "spark.x": "1"}
+    scene.merge(conf=mine, packages="org.my:package:1", jars="/my.jar").execute(context)
+    conf = scene.conf
+    assert conf["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension,org.my.Extension"
+    assert (conf["spark.sql.catalog.spark_catalog"], conf["spark.x"]) == ("org.my.Catalog", "1")
+    # --packages and --jars would replace what Delta needs.
+    assert not {"--packages", "--jars"} & set(scene.arguments)
+    assert "org.my:package:1" in conf["spark.jars.packages"]
+    assert "/my.jar" in conf["spark.jars"]
+    assert "delta-spark" in conf["spark.jars.packages"] + conf["spark.jars"]
+
+
+def test_the_users_delta_is_the_only_one(scene: Any, context: Any) -> None:
+    scene.merge(packages="io.delta:delta-spark_4.2_2.13:4.4.9").execute(context)
+    conf = scene.conf
+    assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.2_2.13:4.4.9"
+    assert "spark.jars" not in conf
+
+
+def test_a_local_job_gets_this_python_a_quiet_log_and_a_small_jvm_and_the_users_flags_come_last(scene: Any, context: Any) -> None:
+    scene.merge(conf={"spark.driver.extraJavaOptions": "-Xss4m"}).execute(context)
+    options = scene.conf["spark.driver.extraJavaOptions"].split()
+    assert options[-1] == "-Xss4m"
+    assert "-XX:TieredStopAtLevel=1" in options
+    log4j = next(option for option in options if option.startswith("-Dlog4j2.configurationFile=file:"))
+    assert Path(log4j.split("file:")[1]).is_file()
+    assert scene.conf["spark.pyspark.driver.python"] == sys.executable
+    environment = scene.environment
+    assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert environment[SUBMITTER_VARIABLE] == str(os.getpid())
+    assert (Path(environment["JAVA_HOME"]) / "bin" / "java").is_file()
+
+
+def test_a_big_local_master_keeps_the_jvms_second_compiler(scene: Any, context: Any) -> None:
+    scene.connect("spark_default", conn_type="spark", host="local[16]")
+    scene.merge().execute(context)
+    assert "TieredStopAtLevel" not in scene.conf["spark.driver.extraJavaOptions"]
+
+
+def test_variables_of_this_machine_do_not_travel_to_yarn(scene: Any, context: Any) -> None:
+    # Spark's hook turns env_vars into spark.yarn.appMasterEnv.…: JAVA_HOME of the worker would break every other node.
+    scene.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "client"})
+    scene.merge(env_vars={"MINE": "1"}).execute(context)
+    conf = scene.conf
+    assert conf["spark.yarn.appMasterEnv.MINE"] == "1"
+    assert [name for name in conf if "appMasterEnv" in name] == ["spark.yarn.appMasterEnv.MINE"]
+
+
+def test_without_spark_submit_on_path_this_environments_own_is_called(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_cdc.operators.spark_target import SparkTarget, binary_for
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    ours = Path(binary_for(SparkTarget("local[2]", "client", "spark-submit")))
+    assert ours.parts[-3:] == ("pyspark", "bin", "spark-submit")
+    assert os.access(ours, os.X_OK)
+    assert binary_for(SparkTarget("yarn", "client", "spark-submit")) == str(ours)
+    monkeypatch.setenv("PATH", str(scene.folder))
+    assert binary_for(SparkTarget("yarn", "client", "spark-submit")) == "spark-submit"
+    assert binary_for(SparkTarget("local", "client", "spark-submit")) == str(ours)
+    assert binary_for(SparkTarget("local", "client", "/opt/spark/bin/spark-submit")) == "/opt/spark/bin/spark-submit"
+
+
+def test_another_sparks_scripts_are_not_pointed_at_our_spark_home(scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    scene.merge().execute(context)
+    assert "SPARK_HOME" not in scene.environment
+
+
+def test_no_secret_reaches_command_line_log_or_rendered_fields(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.connect("aws_archive", conn_type="aws", login="AKIAKEY", password="s3cr3t-key")
+    scene.connect("cdc_archive_default", conn_type="cdc_archive", host="s3://aws_archive@bucket/topics")
+    scene.submit_leaves(REPORT, exit_code=0)
+    operator = scene.merge()
+    operator.execute(context)
+    shown = capsys.readouterr().out + str([getattr(operator, field) for field in operator.template_fields])
+    assert "s3://bucket/topics" in shown
+    assert "s3cr3t" not in shown
+    assert "AKIAKEY" not in shown
+
+
+def test_the_run_needs_no_date(scene: Any, context: Any) -> None:
+    # Runs by REST, asset or partition have no logical_date: a template that names ds or data_interval_start would fail there.
+    operator = scene.merge(tables="{{ params.tables | join(',') }}")
+    operator.render_template_fields({**context, "params": {"tables": ["a", "b.*"]}})
+    assert (operator.tables, operator.name) == ("a,b.*", "airflow-cdc cdc.merge")
+
+
+def test_a_default_of_the_dag_reaches_the_operator(scene: Any) -> None:
+    from airflow.sdk import DAG
+
+    with DAG("d", default_args={"name": "mine", "conn_id": "other", "lake_conn_id": "lake", "conf": {"a": "b"}}):
+        operator = scene.merge()
+    assert (operator.name, operator._conn_id, operator.lake_conn_id, operator.conf) == ("mine", "other", "lake", {"a": "b"})
+
+
+# Where Spark is.
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        (None, r"There is no connection spark_default.*AIRFLOW_CONN_SPARK_DEFAULT"),
+        ("spark://local[*]", r"cannot read connection spark_default from the environment variable.*JSON"),
+        ('{"conn_type": "spark"}', r"the master is 'spark://'"),
+        ('{"conn_type": "spark", "host": "lokal[2]"}', r"the master is 'lokal\[2\]'"),
+        ("http://spark.example.com", r"the master is 'http://"),
+        ('{"conn_type": "spark", "host": "spark://m:7077", "extra": {"deploy-mode": "cluster"}}', "takes no Python job in cluster"),
+        ('{"conn_type": "spark", "host": "local", "extra": {"spark-binary": "/opt/spark-submit"}}', "cannot be used"),
+        ('{"conn_type": "spark", "host": "k8s://https://k:6443"}', r"cannot be used.*cncf-kubernetes"),
+    ],
+)
+def test_refuses_a_spark_connection_that_would_lead_elsewhere(
+    scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch, uri: str | None, told: str
+) -> None:
+    # Spark's own hook submits to YARN in the first two cases.
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    if uri is not None:
+        scene.connect_uri("spark_default", uri)
+    with pytest.raises(AirflowFailException, match=told):
+        scene.merge(spark_binary=None).execute(context)
+
+
+@pytest.mark.parametrize(
+    ("host", "master"), [("local", "local"), ("local%5B%2A%5D", "local[*]"), ("127.0.0.1:7077", "spark://127.0.0.1:7077")]
+)
+def test_takes_the_masters_that_a_uri_can_spell(scene: Any, context: Any, host: str, master: str) -> None:
+    scene.connect_uri("spark_default", f"spark://{host}")
+    scene.merge().execute(context)
+    assert ("--master", master) in scene.pairs
