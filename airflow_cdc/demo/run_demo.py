@@ -53,7 +53,7 @@ def _play(console: Console, stage: Stage, airflow: Worker, lake: Worker) -> bool
 
     shop.first_load()
     show.round_begins(console, 1, "the first load, and a morning's orders", archive(shop, stage.archive, "0800"))
-    _merge(console, airflow)
+    _merge(console, airflow, shop)
     with console.status("reading the tables"):
         before = lake.ask({"lake": str(stage.lake), "flows": flows})["rows"]
     right = show.compared(console, before, shop.rows())
@@ -61,7 +61,7 @@ def _play(console: Console, stage: Stage, airflow: Worker, lake: Worker) -> bool
     shop.afternoon()
     show.round_begins(console, 2, "the awkward kind", archive(shop, stage.archive, "1600", half_written=_HALF_WRITTEN))
     show.afternoon(console)
-    _merge(console, airflow)
+    _merge(console, airflow, shop)
     with console.status("reading the tables"):
         found = lake.ask({"lake": str(stage.lake), "flows": flows})
     show.changes(console, shop, before, found["rows"])
@@ -71,7 +71,7 @@ def _play(console: Console, stage: Stage, airflow: Worker, lake: Worker) -> bool
     return right
 
 
-def _merge(console: Console, airflow: Worker) -> None:
+def _merge(console: Console, airflow: Worker, shop: Shop) -> None:
     with console.status("Airflow starts") as status:
 
         def watch(line: str) -> None:
@@ -85,4 +85,4 @@ def _merge(console: Console, airflow: Worker) -> None:
     show.tasks(console, tasks)
     if answer["state"] != "success":
         raise WorkerFailedError(f"The Dag run ended as {answer['state']}. {airflow.last_words(40)}")
-    show.counts(console, tasks["merge"]["result"])
+    show.counts(console, shop, tasks["merge"]["result"])

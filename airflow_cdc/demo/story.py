@@ -141,11 +141,11 @@ def archive(shop: Shop, root: Path, folder: str, *, half_written: int | None = N
 
 
 AFTERNOON = {
-    "customers": "1 is updated three times, 3 becomes 303, 5 is deleted; the event of the new 7 comes twice",
+    "customers": "1 is updated three times, 3 becomes 303, 5 is deleted; 7's event comes twice",
     "orders": "80 new orders; others are paid, shipped, cancelled",
-    "products": "an update that does not tell the long note; this morning's event again; a line that was written by half",
+    "products": "an update that leaves out the long note; this morning's event again; half a line",
     "carts": "TRUNCATE, then one new cart",
-    "queue": "UPDATE queue SET place = place + 1: every key is taken over by the row before it",
+    "queue": "UPDATE queue SET place = place + 1: every row takes the next one's key",
 }
 """What happens to each table in the second round."""
 
@@ -154,10 +154,10 @@ REASONS: dict[tuple[str, object], str] = {
     ("customers", 3): "its key became 303",
     ("customers", 303): "its key was 3",
     ("customers", 5): "deleted",
-    ("customers", 7): "inserted; the second copy of its event was dropped",
-    ("products", "A-1"): "this morning's event again: stale, nothing to do",
-    ("products", "B-2"): "new price; the note was not told, so it stays",
-    ("products", "D-4"): "inserted, from the line that was whole",
+    ("customers", 7): "inserted; its event came twice",
+    ("products", "A-1"): "this morning's event again: stale",
+    ("products", "B-2"): "new price; the note, not told, stays",
+    ("products", "D-4"): "inserted, by the whole line",
     **{("carts", id_): "truncated" for id_ in range(1, 5)},
     ("carts", 9): "inserted after the truncate",
     ("queue", 1): "nobody moved here",

@@ -58,6 +58,8 @@ class Worker:
                 time.sleep(_POLL_SECONDS)
                 for line in log:
                     watch(line)
+            for line in log:
+                watch(line)
         if not self._answer.exists():
             raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}. {self.last_words()}")
         answer: dict[str, Any] = json.loads(self._answer.read_text())

@@ -8,7 +8,7 @@ Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,9 +82,9 @@ def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
             keys_of[companion["stem"] + companion["ending"]] = path
     files, ignored = [], []
     for path in sorted(sizes):
-        if _is_hidden(path) or _COMPANION_NAME.match(path):
+        if _is_hidden(path) or _is_companion(path, sizes):
             continue
-        if _OTHER_ENDINGS.search(path):
+        if _OTHER_ENDINGS.search(path) or _is_skipped_by_spark(path):
             ignored.append(path)
         else:
             files.append(_describe(path, sizes[path], keys_of.get(path)))
@@ -92,8 +92,24 @@ def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
 
 
 def _is_hidden(path: str) -> bool:
-    # Spark's own readers skip these names too. A folder of a topic may start with "__" (heartbeats), so only the file's name counts.
-    return path.rsplit("/", 1)[-1].startswith((".", "_SUCCESS", "_committed_", "_started_"))
+    """Tell whether a path is a writer's own: marks, unfinished files that will come under another name; or a heartbeat."""
+    *folders, name = path.split("/")
+    unfinished = any(folder.startswith(".") or folder in ("_temporary", "+tmp") for folder in folders)
+    return unfinished or name.startswith((".", "_SUCCESS", "_committed_", "_started_", "__debezium-heartbeat"))
+
+
+def _is_companion(path: str, paths: Container[str]) -> bool:
+    companion = _COMPANION_NAME.match(path)
+    if companion is None:
+        return False
+    # A table may be called "keys": without the values' file beside it only a sink's name makes it a companion.
+    return companion["stem"] + companion["ending"] in paths or _SINK_NAME.match(path.rsplit("/", 1)[-1]) is not None
+
+
+def _is_skipped_by_spark(path: str) -> bool:
+    # Spark's readers take such a file for one of their own and return no line of it, without a word.
+    name = path.rsplit("/", 1)[-1]
+    return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _describe(path: str, size: int, keys_path: str | None) -> ArchivedFile:

@@ -91,6 +91,8 @@ class CdcMergeOperator(SparkSubmitOperator):
             self.log.info(line)
         if not report.ok:
             raise failure(report)
+        if not report.flows and (globs := table_globs(self.tables)):
+            self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
         self._tell_assets(context, report)
         return summary(report)
 
@@ -125,6 +127,9 @@ class CdcMergeOperator(SparkSubmitOperator):
         except Exception as error:
             # spark-submit's error shows the last lines of a log; the job's own cause is in the report.
             report = place.read()
+            if report is None and isinstance(error, ValueError):
+                # Spark's hook and operator refuse settings that exclude each other; trying again would not change them.
+                raise AirflowFailException(f"Nothing was submitted: {error}") from error
             if report is None:
                 self.log.error("The job left no report: it did not start, or was killed.")
                 raise

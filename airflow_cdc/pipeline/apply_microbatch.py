@@ -24,7 +24,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, REJECT
+from airflow_cdc.model.columns import OP, OP_IF_ABSENT, REJECT
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri, staging_uri
@@ -38,7 +38,8 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.merge import TargetTable, create_target, find_commit, fit_target, merge_row_changes, read_target
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of, read_markers
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
@@ -125,16 +126,28 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         return replace(report, merge_plan="nothing to merge")
     if row_changes is None:
         # Nothing but a truncate: the merge needs a source all the same.
-        row_changes = run.spark.sql(f"SELECT * FROM {sql.delta(run.table)} WHERE false")
+        row_changes = run.spark.sql(f"SELECT *, {OP} AS {OP_IF_ABSENT} FROM {sql.delta(run.table)} WHERE false")
     live = row_changes.filter(f"NOT ({before(truncates.through)}) AND NOT ({before(shield)})")
     return _merge(run, target, live, report, staged, late=late)
 
 
 def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> DataFrame:
     """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too."""
-    good = events.filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL")
-    row_changes = keep_latest_per_key(good, decoder.columns.keys, list(decoder.columns.types))
-    folder = f"{run.state(staging_uri)}/{run.microbatch.number:08d}-{uuid.uuid4().hex[:8]}"
+    keys, columns = decoder.columns.keys, list(decoder.columns.types)
+    good = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
+    latest = _write_staged(run, keep_latest_per_key(events.filter(good), keys, columns), "latest")
+    hazardous = latest.filter(f"{HAZARD} = 1")
+    if hazardous.isEmpty():
+        return latest
+    lines = read_lines(run.spark, run.microbatch.archive, run.microbatch.files)
+    with_images = decoder.events(lines, with_images=True).filter(good)
+    theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
+    folded = _write_staged(run, fold_row_versions(theirs, keys, columns), "folded")
+    return latest.filter(f"{HAZARD} = 0").unionByName(folded)
+
+
+def _write_staged(run: MicrobatchRun, row_changes: DataFrame, name: str) -> DataFrame:
+    folder = f"{run.state(staging_uri)}/{run.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
     row_changes.write.parquet(folder)
     run.after_effect("stage")
     return run.spark.read.schema(row_changes.schema).parquet(folder)
@@ -208,6 +221,7 @@ def _merge(run: MicrobatchRun, target: TargetTable, live: DataFrame, report: Bat
             microbatch=run.microbatch.number,
             guarded=late,
             truncated_through=report.truncated_through,
+            untold=staged.untold,
         )
     finally:
         clear_transaction(run.spark)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT
+from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import CdcFlow, OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -103,6 +103,8 @@ class Staged:
     """Lowest live position by Kafka partition."""
     last: dict[str, Position] = field(default_factory=dict)
     """Highest live position by Kafka partition."""
+    untold: tuple[str, ...] = ()
+    """Columns of which some live row change does not tell the value."""
 
     @property
     def live(self) -> int:
@@ -131,6 +133,7 @@ def count_staged(staged: DataFrame, *, cancelled_before: Position | None, shield
             F.count_if(live & (F.col(OP) == Operation.DELETE.value)).alias("deletes"),
             F.min(F.when(live, F.col(POSITION))).alias("first"),
             F.max(F.when(live, F.col(POSITION))).alias("last"),
+            F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
         )
         .collect()
     )
@@ -138,7 +141,12 @@ def count_staged(staged: DataFrame, *, cancelled_before: Position | None, shield
         name: sum(row[name] or 0 for row in rows)
         for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "deletes")
     }
-    return Staged(**sums, first=_by_partition(rows, "first"), last=_by_partition(rows, "last"))
+    return Staged(
+        **sums,
+        first=_by_partition(rows, "first"),
+        last=_by_partition(rows, "last"),
+        untold=tuple(sorted({name for row in rows for name in row["untold"]})),
+    )
 
 
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:

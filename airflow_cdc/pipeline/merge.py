@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OP, POSITION, TARGET_COLUMNS, is_reserved
+from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OP, OP_IF_ABSENT, POSITION, TARGET_COLUMNS, UNAVAILABLE, is_reserved
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
@@ -140,23 +140,31 @@ def merge_row_changes(
     microbatch: int,
     guarded: bool,
     truncated_through: Position | None,
+    untold: Collection[str] = (),
 ) -> None:
-    """Make one MERGE commit of row changes: at most one a key, ``__cdc_op`` ``d`` for a delete.
+    """Make one MERGE commit of row changes: at most one a key.
+
+    ``__cdc_op`` says what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays), ``__cdc_op_if_absent`` of one
+    that it does not.
 
     :param columns: the source's columns that the changes carry.
     :param guarded: whether a row newer than its change may lie in the target; costs the comparison only where it may.
     :param truncated_through: rows written before this position go away.
+    :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
     assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT)}
     assigned[MICROBATCH] = str(microbatch)
-    updates = ", ".join(f"{column} = {value}" for column, value in assigned.items())
+    kept = {
+        sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(name)}), t.{sql.name(name)}, s.{sql.name(name)})" for name in untold
+    }
+    updates = ", ".join(f"{column} = {value}" for column, value in {**assigned, **kept}.items())
     on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)
     newer = f" AND s.{POSITION} > t.{POSITION}" if guarded else ""
     clauses = [
         f"WHEN MATCHED AND s.{OP} = 'd'{newer} THEN DELETE",
-        f"WHEN MATCHED AND s.{OP} <> 'd'{newer} THEN UPDATE SET {updates}",
-        f"WHEN NOT MATCHED AND s.{OP} <> 'd' THEN INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})",
+        f"WHEN MATCHED AND s.{OP} NOT IN ('d', 'k'){newer} THEN UPDATE SET {updates}",
+        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', 'k') THEN INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})",
     ]
     if truncated_through:
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(truncated_through)} THEN DELETE")

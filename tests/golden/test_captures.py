@@ -17,8 +17,8 @@ CAPTURES = Path(__file__).parent / "captures"
 
 TABLES = {
     "sqlserver_synth": ("*.customers", "*.items", "*.ring"),
-    "pg_pk": ("*.acct", "*.pair"),
-    "pg_pk_v19": ("*.acct", "*.pair"),
+    "pg_pk": ("*.acct", "*.pair", "*.ring"),
+    "pg_pk_v19": ("*.acct", "*.pair", "*.ring"),
 }
 
 

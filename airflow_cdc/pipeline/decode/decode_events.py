@@ -5,14 +5,30 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.columns import COMMITTED_AT, FILE, KIND, LINE, OFFSET, OP, ORDINAL, PARTITION, POSITION, RAW, RAW_KEY, REJECT
+from airflow_cdc.model.columns import (
+    COMMITTED_AT,
+    FILE,
+    KIND,
+    LINE,
+    OFFSET,
+    OP,
+    ORDINAL,
+    PARTITION,
+    POSITION,
+    RAW,
+    RAW_KEY,
+    REJECT,
+    TRANSACTION,
+    UNAVAILABLE,
+)
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
@@ -24,6 +40,33 @@ from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
+
+BEFORE = "__cdc_before"
+"""array<bigint>: a hash by column of the image before the event, NULL where the column is NULL or not told; NULL without image."""
+AFTER = "__cdc_after"
+"""The same of the image after the event."""
+
+_MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
+_PLACEHOLDER = "__debezium_unavailable_value"
+# As text, as bytes in base64, and as the only element of an array or map (archives, fact 7).
+_PLACEHOLDERS = ", ".join(
+    sql.text(spelled)
+    for spelled in (
+        _PLACEHOLDER,
+        base64.b64encode(_PLACEHOLDER.encode()).decode(),
+        f'["{_PLACEHOLDER}"]',
+        f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}',
+    )
+)
+
+
+def _unless_unavailable(text: str) -> str:
+    return f"if({text} IN ({_PLACEHOLDERS}), NULL, {text})"
+
+
+def _hashes(image: str, columns: Iterable[str]) -> str:
+    texts = (_unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
+    return f"if({image} IS NULL, NULL, array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}))"
 
 
 @dataclass(frozen=True)
@@ -48,20 +91,23 @@ class Decoder:
     def _has_keys(self) -> bool:
         return any(shape.key_shape for shape in self.shapes)
 
-    def events(self, lines: DataFrame) -> DataFrame:
+    def events(self, lines: DataFrame, *, with_images: bool = False) -> DataFrame:
         """Return one row a record of the topic: the source's columns, and our own behind them.
 
         Source columns hold the row's image after the event; of a delete only the key. Then follow kind, operation,
-        position (:data:`POSITION_TYPE`), commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and
-        reject (:data:`REJECT_TYPE`, NULL for a good record).
+        position (:data:`POSITION_TYPE`), transaction, the names of the columns whose value the event does not tell (NULL for none),
+        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and reject (:data:`REJECT_TYPE`, NULL for a
+        good record).
 
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
+        :param with_images: whether to add :data:`BEFORE` and :data:`AFTER`; costs the parsing of the before image.
         """
-        records = lines.selectExpr(FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(self._line_members())} AS {LINE_STRUCT}")
-        return self._typed(self._located(self._unwrapped(self._of_topic(records))))
+        members = self._line_members(with_images=with_images)
+        records = lines.selectExpr(FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(members)} AS {LINE_STRUCT}")
+        return self._typed(self._located(self._unwrapped(self._of_topic(records))), with_images=with_images)
 
-    def _line_members(self) -> str:
-        value = self._value_members()
+    def _line_members(self, *, with_images: bool) -> str:
+        value = self._value_members(self._payload_members(with_images=with_images))
         members = []
         if RecordLayout.RECORD in self._layouts:
             members += ["topic STRING", "partition STRING", "`offset` STRING", "key STRING", f"value STRUCT<{value}>"]
@@ -69,20 +115,20 @@ class Decoder:
             members.append(value)
         return ", ".join(members)
 
-    def _value_members(self) -> str:
+    def _value_members(self, payload: str) -> str:
         forms = []
         if True in self._wrapped:
-            forms.append(f"payload STRUCT<{self._payload_members()}>")
+            forms.append(f"payload STRUCT<{payload}>")
         if False in self._wrapped or not self._wrapped:
-            forms.append(self._payload_members())
+            forms.append(payload)
         return ", ".join(forms)
 
-    def _payload_members(self) -> str:
+    def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
         source = ", ".join(f"{name} STRING" for name in ("ts_ms", *self.dialect.source_fields))
         kinds = ", ".join(f"{name} {kind}" for name, kind in KIND_MEMBERS.items())
-        return f"{kinds}, before STRUCT<{self._key_struct}>, after STRUCT<{image}>, source STRUCT<{source}>"
+        return f"{kinds}, before STRUCT<{image if with_images else self._key_struct}>, after STRUCT<{image}>, source STRUCT<{source}>"
 
     @cached_property
     def _image_columns(self) -> list[str]:
@@ -178,12 +224,15 @@ class Decoder:
             forms.append(f"from_json({RAW_KEY}, {sql.text(struct)})")
         return f"coalesce({', '.join(forms)})"
 
-    def _typed(self, records: DataFrame) -> DataFrame:
+    def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
-            *[f"{text} AS {sql.name(name)}" for name, text in texts.items()],
+            *[f"{_unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
+            f"{self._unavailable(texts)} AS {UNAVAILABLE}",
+            f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
+            *([f"{_hashes('payload.before', texts)} AS {BEFORE}", f"{_hashes('payload.after', texts)} AS {AFTER}"] if with_images else []),
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
@@ -198,8 +247,21 @@ class Decoder:
             RAW_KEY,
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
-        ours = (KIND, OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, ORDINAL, FILE, LINE, RAW, RAW_KEY)
+        images = (BEFORE, AFTER) if with_images else ()
+        ours = (*images, KIND, OP, POSITION, TRANSACTION, UNAVAILABLE, COMMITTED_AT, PARTITION, OFFSET, ORDINAL, FILE, LINE, RAW, RAW_KEY)
         return staged.selectExpr(*values, *ours, f"{self._reject()} AS {REJECT}")
+
+    def _unavailable(self, texts: Mapping[str, str]) -> str:
+        """Return the SQL of the names of the columns that hold a placeholder; only text and bytes can."""
+        found = {
+            name: f"{text} IN ({_PLACEHOLDERS})"
+            for name, text in texts.items()
+            if name in self.columns.types and self.columns.types[name].sql_type in _MAY_BE_UNAVAILABLE
+        }
+        if not found:
+            return "CAST(NULL AS ARRAY<STRING>)"
+        listed = ", ".join(f"if({is_unavailable}, {sql.text(name)}, NULL)" for name, is_unavailable in found.items())
+        return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)

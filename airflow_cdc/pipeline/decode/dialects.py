@@ -25,8 +25,8 @@ class Dialect:
     """SQL over ``source``: the change's place in the transaction."""
     serial: str
     """SQL over ``source``: the event's place in the change."""
-    change_required: bool = True
-    """Whether a streamed event without ``change`` lacks its position."""
+    transaction: str
+    """SQL over ``source``: text that tells transactions apart."""
 
 
 def _lsn(field: str) -> str:
@@ -52,14 +52,16 @@ SQLSERVER = Dialect(
     change=_lsn("change_lsn"),
     # A number in the schema, a string in the documentation's examples; 1 where the connector leaves it out.
     serial="coalesce(try_cast(source.event_serial_no AS BIGINT), 1)",
+    transaction="source.commit_lsn",
 )
 
 POSTGRESQL = Dialect(
     # lsn alone is not monotone: transactions interleave. sequence is [last commit, lsn]; the first event has no last commit.
-    source_fields=("sequence", "lsn"),
+    source_fields=("sequence", "lsn", "txId"),
     commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
     change=_sequence(1),
     serial="0",
+    transaction="source.txId",
 )
 
 DIALECTS: Mapping[str, Dialect] = {"sqlserver": SQLSERVER, "postgresql": POSTGRESQL}

@@ -17,10 +17,12 @@ def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
 
     :param images: one column ``image``: the JSON text of a row image.
     """
-    # DECIMAL with digits behind the point is how a plain JSON fraction is parsed: the column is a floating point number.
-    fraction = "kind LIKE 'DECIMAL%' AND kind NOT LIKE '%,0)'"
+    # A plain JSON fraction is parsed as DECIMAL: the column is a floating point number. Of 10.0 the parser drops the zero, but
+    # an integer that fits 64 bits would be a BIGINT, so a DECIMAL that fits them was written with a point.
+    fraction = "kind LIKE 'DECIMAL%' AND (kind NOT LIKE '%,0)' OR in_64_bits)"
     members = images.sparkSession.sql(
-        "SELECT member.key AS name, schema_of_variant(member.value) AS kind"
+        "SELECT member.key AS name, schema_of_variant(member.value) AS kind,"
+        " try_variant_get(member.value, '$', 'BIGINT') IS NOT NULL AS in_64_bits"
         " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",
         images=images,
     )

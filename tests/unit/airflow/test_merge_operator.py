@@ -1,4 +1,4 @@
-"""What the merge task makes of the job's report: its result, its assets, its failures. Spark's own hook runs a stand-in for spark-submit."""
+"""What the merge task makes of the job's report: its result, its assets, its failures."""
 
 from __future__ import annotations
 
@@ -58,6 +58,12 @@ def test_logs_a_line_a_flow_that_adds_up(scene: Any, context: Any, capsys: pytes
     log = capsys.readouterr().out
     assert f"{TOPIC}: applied, 1 events read = 1 merged; rows inserted 1, updated 0, deleted 0; {scene.lake}/{TOPIC}" in log
     assert "[airflow-cdc] applying" in log
+
+
+def test_globs_that_match_nothing_are_told(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.land("0000000000")
+    assert scene.merge(tables="*.odrers").execute(context)["flows"] == {}
+    assert "No table of the archive matches *.odrers" in capsys.readouterr().out
 
 
 # What goes wrong.

@@ -21,11 +21,11 @@ REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics"
 def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, context: Any) -> None:
     scene.connect("lake", conn_type="cdc_lake", host=f"file://{scene.lake}")
     scene.merge(lake_conn_id="lake", tables="a.*, b", flows_file="/flows.yaml").execute(context)
-    arguments = scene.arguments
-    given = _pairs(arguments[[argument.endswith("apply.py") for argument in arguments].index(True) :])
-    assert {("--archive", str(scene.archive)), ("--lake", f"file://{scene.lake}"), ("--flows", "/flows.yaml")} <= given
-    assert {("--table", "a.*"), ("--table", "b")} <= given
-    assert Path(next(argument for argument in arguments if argument.endswith("apply.py"))).parent.name == "jobs"
+    job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith("jobs/apply.py"))
+    *given, report = scene.arguments[job + 1 :]
+    roots = ["--archive", str(scene.archive), "--lake", f"file://{scene.lake}"]
+    assert given == [*roots, "--flows", "/flows.yaml", "--table", "a.*", "--table", "b", "--report"]
+    assert Path(report).name == "report.json"
 
 
 def test_delta_is_configured_and_the_users_options_go_over_it(scene: Any, context: Any) -> None:
@@ -149,6 +149,12 @@ def test_refuses_a_spark_connection_that_would_lead_elsewhere(
         scene.connect_uri("spark_default", uri)
     with pytest.raises(AirflowFailException, match=told):
         scene.merge(spark_binary=None).execute(context)
+
+
+def test_settings_that_exclude_each_other_are_not_tried_again(scene: Any, context: Any) -> None:
+    scene.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
+    with pytest.raises(AirflowFailException, match="durable=True requires yarn_track_via_rm_api=True"):
+        scene.merge().execute(context)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,457 @@
+"""The lake's state: which files are surveyed, where each flow stands, and how both are found again when a part is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.lake import (
+    ArchiveState,
+    FlowCheckpoint,
+    FlowState,
+    FolderSeen,
+    Ledger,
+    archives_in,
+    delete_markers_uri,
+    flow_folder,
+    flows_in,
+    quarantine_uri,
+    staging_uri,
+)
+from airflow_cdc.model.microbatch import Microbatch, PlanPosition
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.survey import Survey
+from tests.unit.model.surveys import ARCHIVE, archived, files, names, numbers, shape, shapes, survey
+
+FS = fsspec.filesystem("file")
+TABLE = "file:///lake/t"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> ArchiveState:
+    return ArchiveState(FS, str(tmp_path), ARCHIVE)
+
+
+def unsurveyed(state: ArchiveState, paths: Iterable[str]) -> list[str]:
+    """Return which of the paths no survey holds, as a run finds out that lists them in their order."""
+    return [file.path for file in state.unsurveyed([archived(path) for path in sorted(paths)], state.ledger())]
+
+
+def ledger_file(lake: Path) -> Path:
+    (found,) = (lake / "_cdc" / "archives").glob("*/ledger.json")
+    return found
+
+
+# -- the ledger ----------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_remembers_topics_by_their_first_survey_and_all_that_was_seen_in_them() -> None:
+    first = Survey(ARCHIVE, 1, (archived("a"),), (shape("a", "t", "r"), shape("a", "server1.transaction", "transaction")))
+    second = Survey(ARCHIVE, 2, (archived("b"), archived("x/c")), (shape("b", "u", "c"), shape("x/c", "t", "c"), shape("x/c", "t", "r")))
+
+    ledger = Ledger().with_survey(first).with_survey(second)
+
+    assert ledger.surveyed_through == 2
+    assert ledger.topics == {"t": 1, "server1.transaction": 1, "u": 2}
+    assert ledger.kinds == {"t": ("c", "r"), "server1.transaction": ("transaction",), "u": ("c",)}
+    assert (ledger.tables(), ledger.control_topics()) == (["t", "u"], ["server1.transaction"])
+    assert {name: (seen.through, seen.count) for name, seen in ledger.folders.items()} == {"": ("b", 2), "x": ("c", 1)}
+
+
+def test_a_topic_that_looked_like_control_becomes_a_table_when_its_first_row_comes_and_keeps_its_first_survey() -> None:
+    ledger = Ledger().with_survey(survey(1, {"a": ["t"]}, kind="heartbeat"))
+    assert (ledger.tables(), ledger.control_topics()) == ([], ["t"])
+    ledger = ledger.with_survey(survey(2, {"b": ["t"]}))
+    assert (ledger.tables(), ledger.control_topics()) == (["t"], [])
+    # Its first survey is where its microbatches start: nothing of it is skipped.
+    assert ledger.topics == {"t": 1}
+
+
+def test_a_file_without_any_record_is_surveyed_all_the_same(state: ArchiveState) -> None:
+    state.add(survey(1, {"empty": []}))
+    assert unsurveyed(state, ["empty"]) == []
+    assert state.ledger().tables() == []
+
+
+# -- which files are new -------------------------------------------------------------------------------------------
+
+
+def test_before_the_first_survey_every_file_is_new(state: ArchiveState) -> None:
+    assert unsurveyed(state, ["b", "a", "x/c"]) == ["a", "b", "x/c"]
+    assert unsurveyed(state, []) == []
+
+
+def test_after_a_survey_what_comes_behind_and_in_new_folders_is_new(state: ArchiveState) -> None:
+    state.add(survey(1, {"a": "t", "c": "t", "x/a": "t"}))
+    assert unsurveyed(state, ["a", "c", "x/a"]) == []
+    assert unsurveyed(state, ["a", "c", "d", "x/a", "x/a+", "y/a"]) == ["d", "x/a+", "y/a"]
+
+
+def test_a_late_file_that_sorts_below_the_last_surveyed_name_is_found(state: ArchiveState) -> None:
+    state.add(survey(1, {"a": "t", "c": "t"}))
+    assert unsurveyed(state, ["a", "b", "c"]) == ["b"]
+    assert unsurveyed(state, ["0", "a", "b", "c", "d"]) == ["0", "b", "d"]
+    state.add(survey(2, {"b": "t"}))
+    assert unsurveyed(state, ["a", "b", "c"]) == []
+
+
+def test_a_removed_file_neither_hides_a_late_one_nor_makes_the_others_new(state: ArchiveState) -> None:
+    state.add(survey(1, {"a": "t", "b": "t", "c": "t"}))
+    assert unsurveyed(state, ["a", "c"]) == []
+    assert unsurveyed(state, ["a"]) == []
+    assert unsurveyed(state, ["a", "c", "d"]) == ["d"]
+    # One removed and one late: their number alone would say that nothing happened.
+    assert unsurveyed(state, ["a", "bb", "c"]) == ["bb"]
+    assert unsurveyed(state, ["aa", "bb", "cc"]) == ["aa", "bb", "cc"]
+
+
+def test_one_folder_in_disorder_leaves_the_others_alone(state: ArchiveState) -> None:
+    state.add(survey(1, {"x/a": "t", "x/c": "t", "y/a": "t"}))
+    assert unsurveyed(state, ["x/a", "x/b", "x/c", "y/a", "y/b"]) == ["x/b", "y/b"]
+
+
+folders = st.sampled_from(["", "x/", "x/y/", "z=1/"])
+paths = st.builds("{}{}".format, folders, st.text("abc+0", min_size=1, max_size=3))
+
+
+@given(st.lists(st.tuples(st.sets(paths, max_size=6), st.sets(paths, max_size=3)), max_size=5))
+def test_whatever_comes_and_goes_a_listing_minus_the_surveyed_files_is_new(rounds: list[tuple[set[str], set[str]]]) -> None:
+    fs = fsspec.filesystem("memory")
+    state = ArchiveState(fs, "/test_lake", ARCHIVE)
+    try:
+        there: set[str] = set()
+        known: set[str] = set()
+        number = 1
+        for arrived, removed in rounds:
+            there |= arrived
+            found = unsurveyed(state, there)
+            assert found == sorted(there - known)
+            if found:
+                assert state.add(survey(number, dict.fromkeys(found, "t")))
+                known |= set(found)
+                number += 1
+            there -= removed
+    finally:
+        if fs.exists("/test_lake"):
+            fs.rm("/test_lake", recursive=True)
+
+
+# -- a ledger that is lost or behind -------------------------------------------------------------------------------
+
+
+def test_a_lost_ledger_is_rebuilt_from_the_surveys(state: ArchiveState, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        state.add(survey(number, {f"f{number}": ["t", f"u{number}"]}))
+    whole = state.ledger()
+    assert whole.topics == {"t": 1, "u1": 1, "u2": 2, "u3": 3}
+
+    ledger_file(tmp_path).unlink()
+
+    assert state.ledger() == whole
+    assert ledger_file(tmp_path).exists()
+
+
+def test_a_ledger_that_is_behind_catches_up_and_says_so_on_disk(state: ArchiveState, tmp_path: Path) -> None:
+    state.add(survey(1, {"f1": "t"}))
+    state.ledger()
+    old = ledger_file(tmp_path).read_text()
+    # The run dies between the survey and the ledger.
+    state.add(survey(2, {"f2": "u"}))
+    assert ledger_file(tmp_path).read_text() == old
+
+    assert state.ledger().topics == {"t": 1, "u": 2}
+    assert json.loads(ledger_file(tmp_path).read_text())["surveyed_through"] == 2
+    assert json.loads(ledger_file(tmp_path).read_text())["archive"] == ARCHIVE
+
+
+def test_reading_a_ledger_that_is_up_to_date_writes_nothing(state: ArchiveState, tmp_path: Path) -> None:
+    assert state.ledger() == Ledger()
+    assert list(tmp_path.iterdir()) == []
+    state.add(survey(1, {"f1": "t"}))
+    state.ledger()
+    before = ledger_file(tmp_path).stat().st_mtime_ns
+    state.ledger()
+    assert ledger_file(tmp_path).stat().st_mtime_ns == before
+
+
+def test_of_two_runs_that_survey_at_once_one_is_told_to_look_again(state: ArchiveState) -> None:
+    assert state.add(survey(1, {"a": "t"})) is True
+    assert state.add(survey(1, {"b": "t"})) is False
+    assert unsurveyed(state, ["a", "b"]) == ["b"]
+
+
+def test_surveys_are_given_in_order_and_only_those_asked_for(state: ArchiveState) -> None:
+    for number in (1, 2, 3):
+        state.add(survey(number, {f"f{number}": "t"}))
+    assert [item.number for item in state.surveys(0, 3)] == [1, 2, 3]
+    assert [item.number for item in state.surveys(2, 2)] == [2]
+    assert list(state.surveys(4, 3)) == []
+
+
+@pytest.mark.xfail(strict=True, reason="lake.py ArchiveState.surveys skips a lost survey: its files would never be applied, in silence")
+def test_a_lost_survey_is_an_error_because_its_files_would_never_be_applied(state: ArchiveState, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        state.add(survey(number, {f"f{number}": "t"}))
+    state.ledger()
+    (lost,) = tmp_path.glob("_cdc/archives/*/surveys/00000002.json")
+    lost.unlink()
+    with pytest.raises(StateUnreadableError):
+        list(state.surveys(1, 3))
+
+
+def test_archives_of_one_lake_are_kept_apart_and_found_again(tmp_path: Path) -> None:
+    one, other = (ArchiveState(FS, str(tmp_path), uri) for uri in ("file:///one", "file:///other/"))
+    one.add(Survey("file:///one", 1, (archived("a"),), (shape("a", "t"),)))
+    other.add(Survey(other.archive, 1, (archived("b"),), (shape("b", "u"),)))
+    assert other.archive == "file:///other"
+    assert (one.ledger().tables(), other.ledger().tables()) == (["t"], ["u"])
+    assert sorted(found.archive for found in archives_in(FS, str(tmp_path))) == ["file:///one", "file:///other"]
+    assert archives_in(FS, str(tmp_path / "nowhere")) == []
+    # The same archive with a slash behind it is the same archive.
+    assert ArchiveState(FS, str(tmp_path), "file:///one/").ledger().tables() == ["t"]
+
+
+# -- where a flow stands -------------------------------------------------------------------------------------------
+
+
+def microbatch(number: int, planned: PlanPosition, archive: str = ARCHIVE) -> Microbatch:
+    return Microbatch("t", number, archive, (archived(f"f{number}", 10),), planned, (shape(f"f{number}", "t"),))
+
+
+def report(number: int, **facts: Any) -> BatchReport:
+    return BatchReport("t", number, 1, 10, **facts)
+
+
+def commit(state: FlowState, intent: Microbatch, done: BatchReport) -> None:
+    assert state.write_intent(intent)
+    state.write_commit(done, TABLE)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
+    """A flow with three committed microbatches, and what its checkpoint must be after each."""
+    state = FlowState(FS, str(tmp_path), "t")
+    expected = [
+        FlowCheckpoint(
+            "t",
+            1,
+            {ARCHIVE: PlanPosition(1, 1)},
+            {"0": Position(10, 11, 2), "1": Position(9)},
+            None,
+            EventCounts(read=3, merged=3),
+            TABLE,
+            4,
+        ),
+        FlowCheckpoint(
+            "t",
+            2,
+            {ARCHIVE: PlanPosition(1, 1), "file:///backfill": PlanPosition(5, 2)},
+            # A late microbatch does not move a partition back.
+            {"0": Position(10, 11, 2), "1": Position(9, 9), "-": Position(3)},
+            Position(7, 7, 7),
+            EventCounts(read=5, merged=4, stale=1),
+            TABLE,
+            4,
+        ),
+        FlowCheckpoint(
+            "t",
+            3,
+            {ARCHIVE: PlanPosition(2, 0), "file:///backfill": PlanPosition(5, 2)},
+            {"0": Position(10, 11, 3), "1": Position(9, 9), "-": Position(3)},
+            # An earlier truncate that comes later does not take the shield away.
+            Position(7, 7, 7),
+            EventCounts(read=6, merged=5, stale=1),
+            TABLE,
+            9,
+        ),
+    ]
+    reports = [
+        report(1, events=EventCounts(read=3, merged=3), applied_through=expected[0].applied_through, table_version=4),
+        report(
+            2,
+            events=EventCounts(read=2, merged=1, stale=1),
+            applied_through={"0": Position(10, 11, 1), "1": Position(9, 9), "-": Position(3)},
+            truncated_through=Position(7, 7, 7),
+        ),
+        report(
+            3,
+            events=EventCounts(read=1, merged=1),
+            applied_through={"0": Position(10, 11, 3)},
+            truncated_through=Position(5),
+            table_version=9,
+        ),
+    ]
+    plans = [(PlanPosition(1, 1), ARCHIVE), (PlanPosition(5, 2), "file:///backfill"), (PlanPosition(2, 0), ARCHIVE)]
+    for number, ((planned, archive), done) in enumerate(zip(plans, reports, strict=True), start=1):
+        commit(state, microbatch(number, planned, archive), done)
+    return state, expected
+
+
+def checkpoint_file(lake: Path) -> Path:
+    return lake / "_cdc" / "flows" / "t" / "checkpoint.json"
+
+
+def test_a_flow_without_history_stands_at_zero_and_looking_writes_nothing(tmp_path: Path) -> None:
+    assert FlowState(FS, str(tmp_path), "t").checkpoint() == FlowCheckpoint("t")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_follows_the_commits(history: tuple[FlowState, list[FlowCheckpoint]], tmp_path: Path) -> None:
+    state, expected = history
+    assert state.checkpoint() == expected[2]
+    assert FlowCheckpoint.from_json(json.loads(checkpoint_file(tmp_path).read_text())) == expected[2]
+
+
+@pytest.mark.parametrize("behind", [None, 0, 1])
+def test_a_checkpoint_that_is_lost_or_behind_is_rebuilt(
+    behind: int | None, history: tuple[FlowState, list[FlowCheckpoint]], tmp_path: Path
+) -> None:
+    state, expected = history
+    state.checkpoint()
+    if behind is None:
+        checkpoint_file(tmp_path).unlink()
+    else:
+        checkpoint_file(tmp_path).write_text(json.dumps(expected[behind].to_json()))
+
+    assert state.checkpoint() == expected[2]
+    assert json.loads(checkpoint_file(tmp_path).read_text())["number"] == 3
+
+
+def test_a_checkpoint_stops_before_a_microbatch_that_is_planned_but_not_done(
+    history: tuple[FlowState, list[FlowCheckpoint]],
+) -> None:
+    state, expected = history
+    open_one = microbatch(4, PlanPosition(3, 1))
+    assert state.write_intent(open_one) is True
+    # Another run plans the same number: it must take up the first plan, not its own.
+    assert state.write_intent(replace(open_one, files=())) is False
+    assert state.checkpoint() == expected[2]
+    assert state.intent(4) == open_one
+    assert state.intent(5) is None
+    assert state.report(4) is None
+    assert state.report(3) == report(
+        3,
+        events=EventCounts(read=1, merged=1),
+        applied_through={"0": Position(10, 11, 3)},
+        truncated_through=Position(5),
+        table_version=9,
+    )
+
+
+def test_a_commit_marker_does_not_count_before_those_below_it(tmp_path: Path) -> None:
+    state = FlowState(FS, str(tmp_path), "t")
+    commit(state, microbatch(2, PlanPosition(2, 1)), report(2))
+    assert state.checkpoint().number == 0
+    commit(state, microbatch(1, PlanPosition(1, 1)), report(1))
+    assert state.checkpoint().number == 2
+
+
+def test_a_broken_checkpoint_is_named(history: tuple[FlowState, list[FlowCheckpoint]], tmp_path: Path) -> None:
+    state, _ = history
+    checkpoint_file(tmp_path).write_text("{")
+    with pytest.raises(StateUnreadableError, match=r"checkpoint\.json is not JSON.*remove it if it is a checkpoint"):
+        state.checkpoint()
+
+
+@pytest.mark.xfail(strict=True, reason="lake.py from_json: valid JSON of another shape escapes as KeyError or AttributeError")
+@pytest.mark.parametrize("text", ['{"flow": "t"}', '{"flow": "t", "number": 1, "planned": 3}'])
+def test_a_checkpoint_of_another_shape_is_named_too(text: str, history: tuple[FlowState, list[FlowCheckpoint]], tmp_path: Path) -> None:
+    state, _ = history
+    checkpoint_file(tmp_path).write_text(text)
+    with pytest.raises(StateUnreadableError, match=r"checkpoint\.json"):
+        state.checkpoint()
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(min_size=1, max_size=12).filter(lambda name: name not in {".", ".."} and "\0" not in name), unique=True, max_size=4))
+def test_every_flow_has_a_folder_of_its_own_under_its_name(flows: list[str]) -> None:
+    fs = fsspec.filesystem("memory")
+    try:
+        for name in flows:
+            assert "/" not in flow_folder(name)
+            FlowState(fs, "/test_lake", name).write_intent(replace(microbatch(1, PlanPosition(1, 1)), flow=name))
+        assert flows_in(fs, "/test_lake") == sorted(flows)
+        for name in flows:
+            found = FlowState(fs, "/test_lake", name).intent(1)
+            assert found is not None
+            assert found.flow == name
+    finally:
+        if fs.exists("/test_lake"):
+            fs.rm("/test_lake", recursive=True)
+
+
+def test_the_names_of_kafka_topics_are_folders_as_they_are() -> None:
+    assert flow_folder("server1.testDB.dbo.my-table_1") == "server1.testDB.dbo.my-table_1"
+    assert flow_folder("a/b%c+d") == "a%2Fb%25c%2Bd"
+
+
+def test_a_flows_tables_lie_in_its_folder() -> None:
+    for lake in ("s3://bucket/lake", "s3://bucket/lake/"):
+        assert quarantine_uri(lake, "a b") == "s3://bucket/lake/_cdc/flows/a b/quarantine"
+        assert delete_markers_uri(lake, "a/b") == "s3://bucket/lake/_cdc/flows/a%2Fb/delete_markers"
+        assert staging_uri(lake, "t") == "s3://bucket/lake/_cdc/flows/t/staging"
+    assert flows_in(FS, "/nowhere/at/all") == []
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------
+
+positions = st.builds(Position, numbers, numbers, numbers)
+plans = st.builds(PlanPosition, numbers, numbers)
+counts = st.builds(EventCounts, *[numbers] * 8)
+ledgers = st.builds(
+    Ledger,
+    numbers,
+    st.dictionaries(names, st.builds(FolderSeen, names, numbers, st.integers(0, 2**64 - 1)), max_size=3),
+    st.dictionaries(names, numbers, max_size=3),
+    st.dictionaries(names, st.lists(names, max_size=3).map(tuple), max_size=3),
+)
+checkpoints = st.builds(
+    FlowCheckpoint,
+    names,
+    numbers,
+    st.dictionaries(names, plans, max_size=2),
+    st.dictionaries(names, positions, max_size=2),
+    st.none() | positions,
+    counts,
+    st.none() | names,
+    st.none() | numbers,
+)
+tuples_of_files, tuples_of_shapes = st.lists(files, max_size=3).map(tuple), st.lists(shapes, max_size=4).map(tuple)
+surveys = st.builds(Survey, names, numbers, tuples_of_files, tuples_of_shapes)
+microbatches = st.builds(Microbatch, names, numbers, names, tuples_of_files, plans, tuples_of_shapes)
+reports = st.builds(
+    BatchReport,
+    names,
+    numbers,
+    numbers,
+    numbers,
+    events=counts,
+    rejects=st.dictionaries(names, numbers, max_size=2),
+    applied_through=st.dictionaries(names, positions, max_size=2),
+    truncated_through=st.none() | positions,
+    columns_added=st.lists(names, max_size=2).map(tuple),
+    table_version=st.none() | numbers,
+    merge_plan=names,
+    seconds=st.floats(0, 1e6),
+)
+
+
+@given(st.one_of(files, ledgers, checkpoints, surveys, microbatches, reports, positions))
+def test_everything_that_is_written_down_survives_its_json(
+    written: ArchivedFile | Ledger | FlowCheckpoint | Survey | Microbatch | BatchReport | Position,
+) -> None:
+    document: Any = json.loads(json.dumps(written.to_json(), ensure_ascii=False))
+    assert type(written).from_json(document) == written

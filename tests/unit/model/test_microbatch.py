@@ -1,0 +1,115 @@
+"""The rule that picks a flow's next files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
+from airflow_cdc.model.survey import Survey
+from tests.unit.model.surveys import ARCHIVE, survey
+
+
+def pick(surveys: Sequence[Survey], planned: PlanPosition = PlanPosition(), *, max_bytes: int = 100) -> Microbatch | None:  # noqa: B008
+    """Pick the next microbatch of flow ``t`` from the surveys that the caller would hand over."""
+    pending = [item for item in surveys if item.number >= planned.survey]
+    return next_microbatch(flow="t", number=1, archive=ARCHIVE, surveys=pending, planned=planned, max_bytes=max_bytes)
+
+
+def paths(microbatch: Microbatch | None) -> list[str]:
+    assert microbatch is not None
+    return [file.path for file in microbatch.files]
+
+
+def test_a_microbatch_takes_whole_files_up_to_the_bytes_it_may_take() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t", "c": "t"}, sizes={"a": 40, "b": 60, "c": 1})]
+    first = pick(surveys)
+    assert paths(first) == ["a", "b"]
+    assert first is not None
+    assert first.size == 100
+    assert first.planned_through == PlanPosition(1, 2)
+    # One byte less, and the file that no longer fits waits.
+    assert paths(pick(surveys, max_bytes=99)) == ["a"]
+
+
+def test_a_file_too_large_for_any_microbatch_has_one_of_its_own() -> None:
+    surveys = [survey(1, {"a": "t", "huge": "t", "z": "t"}, sizes={"a": 1, "huge": 10**9, "z": 1})]
+    assert paths(pick(surveys)) == ["a"]
+    assert paths(pick(surveys, PlanPosition(1, 1))) == ["huge"]
+    assert paths(pick(surveys, PlanPosition(1, 2))) == ["z"]
+
+
+def test_a_microbatch_goes_on_in_the_middle_of_a_survey_and_over_its_end() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t"}), survey(2, {"c": "u"}), survey(3, {"A": "t", "B": "t"})]
+    found = pick(surveys, PlanPosition(1, 1), max_bytes=2)
+    assert paths(found) == ["b", "A"]
+    assert found is not None
+    assert found.planned_through == PlanPosition(3, 1)
+    assert paths(pick(surveys, found.planned_through, max_bytes=2)) == ["B"]
+
+
+def test_a_survey_whose_first_file_does_not_fit_is_begun_and_nothing_of_it_taken() -> None:
+    surveys = [survey(1, {"a": "t"}), survey(2, {"b": "t"}, sizes={"b": 100})]
+    found = pick(surveys)
+    assert found is not None
+    assert (paths(found), found.planned_through) == (["a"], PlanPosition(2, 0))
+    assert paths(pick(surveys, found.planned_through)) == ["b"]
+
+
+def test_nothing_pending_is_no_microbatch() -> None:
+    surveys = [survey(1, {"a": "t", "b": "u"}), survey(2, {"c": "u"})]
+    assert pick([]) is None
+    assert pick(surveys, PlanPosition(1, 1)) is None
+    assert pick(surveys, PlanPosition(2, 0)) is None
+
+
+def test_a_microbatch_carries_the_shapes_of_its_own_files_and_topic_only() -> None:
+    found = pick([survey(1, {"a": "tu", "b": "t", "c": "t"})], PlanPosition(1, 1), max_bytes=1)
+    assert found is not None
+    assert [(shape.file, shape.topic) for shape in found.shapes] == [("b", "t")]
+    assert (found.flow, found.number, found.archive) == ("t", 1, ARCHIVE)
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> list[Survey]:
+    """Generate surveys of an archive with files of many sizes, each with none, one or two topics."""
+    numbers = range(1, 1 + draw(st.integers(0, 5)))
+    topics = st.sampled_from(["", "t", "u", "tu"])
+    found = []
+    for number in numbers:
+        held = {f"{name:02d}-of-{number}": draw(topics) for name in range(draw(st.integers(0, 6)))}
+        found.append(survey(number, held, sizes={path: draw(st.integers(0, 30)) for path in held}))
+    return found
+
+
+@given(archives(), st.integers(1, 60))
+def test_the_microbatches_together_own_each_file_of_the_topic_once_and_in_order(surveys: list[Survey], max_bytes: int) -> None:
+    planned, owned, shapes = PlanPosition(), [], []
+    while microbatch := pick(surveys, planned, max_bytes=max_bytes):
+        assert microbatch.files
+        assert microbatch.size <= max_bytes or len(microbatch.files) == 1
+        assert microbatch.planned_through > planned
+        planned = microbatch.planned_through
+        owned += microbatch.files
+        shapes += microbatch.shapes
+        left = [file for item in surveys for file in item.files_of("t")][len(owned) :]
+        assert not left or microbatch.size + left[0].size > max_bytes, "a file that would have fit was left out"
+
+    assert owned == [file for item in surveys for file in item.files_of("t")]
+    assert shapes == [shape for item in surveys for shape in item.shapes if shape.topic == "t"]
+
+
+@given(archives(), archives(), st.integers(1, 60), st.integers(0, 10))
+def test_surveys_that_come_while_microbatches_run_are_picked_up_where_the_last_one_stopped(
+    early: list[Survey], late: list[Survey], max_bytes: int, taken: int
+) -> None:
+    later = [Survey(item.archive, item.number + len(early), item.files, item.shapes) for item in late]
+    planned, owned = PlanPosition(), []
+    for known in [early] * taken + [early + later] * 100:
+        microbatch = pick(known, planned, max_bytes=max_bytes)
+        if microbatch:
+            planned = microbatch.planned_through
+            owned += microbatch.files
+    assert owned == [file for item in early + later for file in item.files_of("t")]

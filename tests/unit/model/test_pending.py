@@ -1,0 +1,173 @@
+"""Which files wait for a flow: what sensor, command line and page are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
+from airflow_cdc.model.pending import PendingFiles, pending_files, surveyed_files_pending
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.survey import Survey, TopicShape
+from tests.unit.model.surveys import shape
+
+FS = fsspec.filesystem("file")
+
+
+class Scene:
+    """An archive, a lake, and runs that survey and commit without Spark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.archive, self.lake = folder / "archive", folder / "lake"
+        self.archive.mkdir()
+        self.state = ArchiveState(FS, str(self.lake), str(self.archive))
+
+    def arrive(self, *paths: str) -> None:
+        for path in paths:
+            file = self.archive / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("{}\n")
+
+    def survey(self, shapes_of: Callable[[ArchivedFile], list[TopicShape]] = lambda file: [shape(file.path, file.topic)]) -> None:
+        ledger = self.state.ledger()
+        new = self.state.unsurveyed(list_archive(FS, str(self.archive)).files, ledger)
+        found = tuple(item for file in new for item in shapes_of(file))
+        assert self.state.add(Survey(self.state.archive, ledger.surveyed_through + 1, tuple(new), found))
+
+    def commit(self, topic: str, *, max_bytes: int = 10**9) -> None:
+        flow = FlowState(FS, str(self.lake), topic)
+        ledger, checkpoint = self.state.ledger(), flow.checkpoint()
+        planned = checkpoint.planned.get(self.state.archive, PlanPosition())
+        surveys = self.state.surveys(max(planned.survey, ledger.topics[topic]), ledger.surveyed_through)
+        plan = next_microbatch(
+            flow=topic, number=checkpoint.number + 1, archive=self.state.archive, surveys=surveys, planned=planned, max_bytes=max_bytes
+        )
+        assert plan is not None
+        assert flow.write_intent(plan)
+        flow.write_commit(BatchReport(topic, plan.number, len(plan.files), plan.size), "table")
+
+    def pending(self, *tables: str) -> PendingFiles:
+        return pending_files(
+            archive_fs=FS,
+            archive_root=str(self.archive),
+            archive=str(self.archive),
+            lake_fs=FS,
+            lake_root=str(self.lake),
+            tables=tables,
+        )
+
+    def told(self, *tables: str) -> tuple[list[str], dict[str, int], int]:
+        found = self.pending(*tables)
+        assert bool(found) is (found.count > 0)
+        return [file.path for file in found.unsurveyed], found.planned or {}, found.count
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_an_empty_archive_has_nothing_pending_and_asking_leaves_no_trace(scene: Scene) -> None:
+    assert scene.told() == ([], {}, 0)
+    assert not scene.pending()
+    assert not scene.lake.exists()
+
+
+def test_files_are_pending_from_their_arrival_until_a_microbatch_of_theirs_is_committed(scene: Scene) -> None:
+    # nobody has looked into them
+    scene.arrive("t.jsonl", "u.jsonl")
+    assert scene.told() == (["t.jsonl", "u.jsonl"], {}, 2)
+
+    # a run surveyed them, and died
+    scene.survey()
+    assert scene.told() == ([], {"t": 1, "u": 1}, 2)
+
+    # one flow is done, the other failed
+    scene.commit("t")
+    assert scene.told() == ([], {"u": 1}, 1)
+    scene.commit("u")
+    assert scene.told() == ([], {}, 0)
+
+    # a file comes late, and sorts below what is surveyed
+    scene.arrive("a/t.jsonl", "README.md")
+    assert scene.told() == (["a/t.jsonl"], {}, 1)
+
+
+def test_a_planned_microbatch_is_pending_until_its_commit_marker_stands(scene: Scene) -> None:
+    scene.arrive("t.jsonl")
+    scene.survey()
+    flow = FlowState(FS, str(scene.lake), "t")
+    plan = next_microbatch(
+        flow="t", number=1, archive=scene.state.archive, surveys=scene.state.surveys(1, 1), planned=PlanPosition(), max_bytes=1
+    )
+    assert plan is not None
+    flow.write_intent(plan)
+    assert scene.told() == ([], {"t": 1}, 1)
+    flow.write_commit(BatchReport("t", 1, 1, 1), "table")
+    assert scene.told() == ([], {}, 0)
+
+
+def test_files_of_a_survey_that_is_planned_in_part_are_counted_by_what_is_left(scene: Scene) -> None:
+    def one_topic(file: ArchivedFile) -> list[TopicShape]:
+        return [shape(file.path, "t")]
+
+    scene.arrive("a", "b", "c")
+    scene.survey(one_topic)
+    scene.arrive("d", "e")
+    scene.survey(one_topic)
+    for left in (4, 3, 2, 1, 0):
+        scene.commit("t", max_bytes=1)
+        assert scene.told()[1:] == ({"t": left} if left else {}, left)
+
+
+def test_a_file_of_two_tables_waits_for_both(scene: Scene) -> None:
+    scene.arrive("mixed")
+    scene.survey(lambda file: [shape(file.path, "t"), shape(file.path, "u"), shape(file.path, "t", "d")])
+    assert scene.told() == ([], {"t": 1, "u": 1}, 2)
+    scene.commit("u")
+    assert scene.told() == ([], {"t": 1}, 1)
+
+
+def test_globs_narrow_the_question(scene: Scene) -> None:
+    scene.arrive("t.jsonl", "u.jsonl")
+    assert scene.told("t") == (["t.jsonl"], {}, 1)
+    scene.survey()
+    assert scene.told("t") == ([], {"t": 1}, 1)
+    assert scene.told("[tu]") == ([], {"t": 1, "u": 1}, 2)
+    assert scene.told("x*") == ([], {}, 0)
+
+
+def test_control_topics_wait_for_nobody(scene: Scene) -> None:
+    def told(file: ArchivedFile) -> list[TopicShape]:
+        return [shape(file.path, file.topic, "transaction" if file.topic == "s.transaction" else "c")]
+
+    first, second = (f"s.transaction/partition=0/s.transaction+0+{offset:010d}.json" for offset in (0, 9))
+    scene.arrive(first, "t.jsonl")
+    scene.survey(told)
+    assert scene.told() == ([], {"t": 1}, 1)
+    # Once a topic is known for what it is, its new files wake nobody.
+    scene.arrive(second)
+    assert scene.told() == ([], {"t": 1}, 1)
+
+
+def test_a_topic_first_seen_late_is_counted_from_there(scene: Scene) -> None:
+    scene.arrive("t.jsonl")
+    scene.survey()
+    scene.commit("t")
+    scene.arrive("u.jsonl")
+    scene.survey()
+    assert scene.state.ledger().topics == {"t": 1, "u": 2}
+    assert surveyed_files_pending(scene.state, scene.state.ledger(), FlowState(FS, str(scene.lake), "u")) == 1
+    assert surveyed_files_pending(scene.state, scene.state.ledger(), FlowState(FS, str(scene.lake), "t")) == 0
+
+
+def test_an_archive_that_is_not_there_is_an_error_and_not_an_empty_one(scene: Scene) -> None:
+    scene.archive.rmdir()
+    with pytest.raises(ArchiveNotFoundError):
+        scene.pending()

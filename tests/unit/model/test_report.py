@@ -1,0 +1,125 @@
+"""The numbers of a report add up, and it survives its JSON."""
+
+from __future__ import annotations
+
+import json
+
+from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
+
+COUNTS = EventCounts(read=36, merged=1, superseded=2, redelivered=4, stale=8, tombstones=16, control=2, rejected=3)
+FULL = BatchReport(
+    flow="server1.dbo.é",
+    microbatch=7,
+    files=2,
+    bytes=2**60,
+    events=COUNTS,
+    rows=RowCounts(1, 2, 3),
+    rejects={"missing_key": 2, "malformed_json": 1},
+    applied_through={"0": Position(2**80 - 1, 2**80 - 1, 2), "-": Position(5)},
+    truncated_through=Position(4, 5, 6),
+    order_conflicts=9,
+    columns_added=("a", "b c"),
+    table_version=12,
+    merge_plan="merge",
+    seconds=1.25,
+)
+
+
+def through_json(document: object) -> object:
+    return json.loads(json.dumps(document))
+
+
+def test_every_part_of_the_counts_is_accounted_for_and_read_is_not_a_part() -> None:
+    assert COUNTS.accounted() == 36 == COUNTS.read
+    for part in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected"):
+        assert EventCounts(**{part: 5}).accounted() == 5, part
+    assert EventCounts(read=5).accounted() == 0
+
+
+def test_sums_are_taken_part_by_part() -> None:
+    other = EventCounts(1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
+    assert vars(COUNTS + other) == {
+        "read": 37,
+        "merged": 11,
+        "superseded": 102,
+        "redelivered": 1004,
+        "stale": 10_008,
+        "tombstones": 100_016,
+        "control": 1_000_002,
+        "rejected": 10_000_003,
+    }
+    assert RowCounts(1, 2, 3) + RowCounts(10, 20, 30) == RowCounts(11, 22, 33)
+    second = BatchReport("f", 2, 1, 1, events=other, rows=RowCounts(10, 20, 30))
+    assert total_events([FULL, second]) == COUNTS + other
+    assert total_rows([FULL, second]) == RowCounts(11, 22, 33)
+    assert (total_events([]), total_rows([])) == (EventCounts(), RowCounts())
+
+
+def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> None:
+    document = through_json(FULL.to_json())
+    assert document == {
+        "flow": "server1.dbo.é",
+        "microbatch": 7,
+        "files": 2,
+        "bytes": 2**60,
+        "events": {
+            "read": 36,
+            "merged": 1,
+            "superseded": 2,
+            "redelivered": 4,
+            "stale": 8,
+            "tombstones": 16,
+            "control": 2,
+            "rejected": 3,
+        },
+        "rows": {"inserted": 1, "updated": 2, "deleted": 3},
+        "rejects": {"missing_key": 2, "malformed_json": 1},
+        "applied_through": {"0": ["1208925819614629174706175", "1208925819614629174706175", "2"], "-": ["5", "-1", "-1"]},
+        "truncated_through": ["4", "5", "6"],
+        "order_conflicts": 9,
+        "columns_added": ["a", "b c"],
+        "table_version": 12,
+        "merge_plan": "merge",
+        "seconds": 1.25,
+    }
+
+
+def test_a_batch_report_survives_its_json() -> None:
+    for report in (FULL, BatchReport("f", 1, 0, 0)):
+        assert BatchReport.from_json(through_json(report.to_json())) == report  # type: ignore[arg-type]
+
+
+def test_a_flows_outcome_sums_its_batches() -> None:
+    outcome = FlowOutcome("f", FlowStatus.APPLIED, "file:///lake/f", (FULL, FULL))
+    assert outcome.events == COUNTS + COUNTS
+    assert outcome.rows == RowCounts(2, 4, 6)
+    document = outcome.to_json()
+    assert (document["events"]["read"], document["rows"]["deleted"], document["status"]) == (72, 6, "applied")
+
+
+def test_a_run_is_ok_when_nothing_failed() -> None:
+    applied, failed = FlowOutcome("f", FlowStatus.APPLIED), FlowOutcome("g", FlowStatus.FAILED, error={"type": "KeysUnknownError"})
+    current = FlowOutcome("h", FlowStatus.UP_TO_DATE)
+    assert ApplyReport("a", "l", (applied, current)).ok
+    assert ApplyReport("a", "l").ok
+    assert not ApplyReport("a", "l", (applied, failed)).ok
+    assert not ApplyReport("a", "l", error={"type": "X"}).ok
+
+
+def test_a_runs_report_survives_its_json() -> None:
+    error = {"type": "KeysUnknownError", "message": "m", "next_step": "n", "transient": False}
+    report = ApplyReport(
+        "file:///archive",
+        "file:///lake",
+        (FlowOutcome("f", FlowStatus.APPLIED, "t", (FULL,)), FlowOutcome("g", FlowStatus.FAILED, None, (), error)),
+        ("server1.transaction",),
+        ("README.md",),
+        error,
+    )
+    document = through_json(report.to_json())
+    assert isinstance(document, dict)
+    assert document["ok"] is False
+    assert ApplyReport.from_json(document) == report
+    assert ApplyReport.from_json(through_json(ApplyReport("a", "l").to_json())) == ApplyReport("a", "l")  # type: ignore[arg-type]
