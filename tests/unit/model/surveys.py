@@ -17,7 +17,9 @@ def archived(path: str, size: int = 1) -> ArchivedFile:
     return ArchivedFile(path, size, path)
 
 
-def shape(file: str, topic: str, kind: str = "c", *, key_shape: str | None = '["id"]', value_shape: str | None = '["id","v"]') -> TopicShape:
+def shape(
+    file: str, topic: str, kind: str = "c", *, key_shape: str | None = '["id"]', value_shape: str | None = '["id","v"]'
+) -> TopicShape:
     """Return one shape of a topic's records in a file."""
     return TopicShape(file, topic, RecordLayout.RECORD, kind, "sqlserver", 0, key_shape, value_shape, True, 1, 0, 0)
 

@@ -58,7 +58,9 @@ def test_companions_run_beside_their_values_and_are_no_data(suffix: str) -> None
     assert described(values, keys, headers) == [ArchivedFile(values, 1, TOPIC, 0, 0, keys)]
     # The same in any order, for files of another name, and without keys.
     assert described(headers, keys, values) == [ArchivedFile(values, 1, TOPIC, 0, 0, keys)]
-    assert described(f"b.keys.json{suffix}", f"b.json{suffix}") == [ArchivedFile(f"b.json{suffix}", 1, "b", keys_path=f"b.keys.json{suffix}")]
+    assert described(f"b.keys.json{suffix}", f"b.json{suffix}") == [
+        ArchivedFile(f"b.json{suffix}", 1, "b", keys_path=f"b.keys.json{suffix}")
+    ]
     assert described(headers, values) == [ArchivedFile(values, 1, TOPIC, 0, 0)]
     # A companion whose values are not (or no longer) there is no data either, ...
     assert described(keys, headers) == []
@@ -167,7 +169,8 @@ def test_an_archive_in_an_object_store_is_listed_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", [ArchivedFile("a/b.json", 7, "t"), ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"), ArchivedFile("é", 0, "é", 1)]
+    "file",
+    [ArchivedFile("a/b.json", 7, "t"), ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"), ArchivedFile("é", 0, "é", 1)],
 )
 def test_a_file_survives_its_json(file: ArchivedFile) -> None:
     assert ArchivedFile.from_json(file.to_json()) == file

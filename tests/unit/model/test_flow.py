@@ -106,7 +106,9 @@ def test_a_document_lists_flows_under_their_heading_or_bare() -> None:
     assert flows_from_document({"flows": []}) == {}
 
 
-@pytest.mark.parametrize("document", [None, "text", 5, {}, {"flow": []}, {"flows": {"topic": "t"}}, {"flows": ["t"]}, [None], {"flows": None}])
+@pytest.mark.parametrize(
+    "document", [None, "text", 5, {}, {"flow": []}, {"flows": {"topic": "t"}}, {"flows": ["t"]}, [None], {"flows": None}]
+)
 def test_a_document_of_another_shape_is_refused(document: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"list of flows under 'flows:'.*Next step: See docs/reference/flows-file\.md"):
         flows_from_document(document)

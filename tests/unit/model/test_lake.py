@@ -376,7 +376,9 @@ def test_a_checkpoint_of_another_shape_is_named_too(text: str, history: tuple[Fl
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.text(min_size=1, max_size=12).filter(lambda name: name not in {".", ".."} and "\0" not in name), unique=True, max_size=4))
+@given(
+    st.lists(st.text(min_size=1, max_size=12).filter(lambda name: name not in {".", ".."} and "\0" not in name), unique=True, max_size=4)
+)
 def test_every_flow_has_a_folder_of_its_own_under_its_name(flows: list[str]) -> None:
     fs = fsspec.filesystem("memory")
     try:

@@ -1,0 +1,118 @@
+"""Positions as SQL: the same numbers as the model's, and NULL where the source block does not tell."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import UnsupportedConnectorError
+from airflow_cdc.model.position import format_sqlserver_lsn, postgres_sequence, sqlserver_lsn
+from airflow_cdc.pipeline.decode.dialects import DIALECTS, POSTGRESQL, SQLSERVER, Dialect, dialect_of
+
+Position = tuple[int | None, int | None, int | None]
+
+
+def positions(
+    spark: SparkSession, dialect: Dialect, *columns: str, sources: list[tuple[str | None, ...]]
+) -> dict[tuple[str | None, ...], Position]:
+    """Return by source block what the dialect's SQL says; every member of ``source`` arrives as text."""
+    frame = spark.createDataFrame(
+        [tuple(dict(zip(columns, source, strict=True)).get(name) for name in dialect.source_fields) + source for source in sources],
+        ", ".join([f"`source_{name}` STRING" for name in dialect.source_fields] + [f"`given_{name}` STRING" for name in columns]),
+    )
+    struct = ", ".join(f"'{name}', `source_{name}`" for name in dialect.source_fields)
+    rows = frame.selectExpr("*", f"named_struct({struct}) AS source").selectExpr(
+        "*", f"{dialect.commit} AS commit", f"{dialect.change} AS change", f"{dialect.serial} AS serial"
+    )
+    assert dict(rows.dtypes)["commit"] == dict(rows.dtypes)["change"] == "decimal(38,0)"
+
+    def number(value: object) -> int | None:
+        return None if value is None else int(str(value))
+
+    return {
+        tuple(row[f"given_{name}"] for name in columns): (number(row["commit"]), number(row["change"]), number(row["serial"]))
+        for row in rows.collect()
+    }
+
+
+def test_an_lsn_is_the_models_number_up_to_eighty_bits(spark: SparkSession) -> None:
+    generator = random.Random(3)
+    numbers = [0, 1, 0xFFFF, 0x10000, 2**48 - 1, 2**48, 2**63 - 1, 2**63, 2**64, 2**79, 2**80 - 1]
+    numbers += [generator.getrandbits(generator.randint(1, 80)) for _ in range(300)]
+    texts = [format_sqlserver_lsn(number) for number in numbers]
+    sources = [(commit, change, "1") for commit, change in zip(texts, reversed(texts), strict=True)]
+    sources += [(commit.upper(), change.upper(), "2") for commit, change, _ in sources]
+
+    found = positions(spark, SQLSERVER, "commit_lsn", "change_lsn", "event_serial_no", sources=sources)
+
+    for commit, change, serial in sources:
+        assert found[commit, change, serial] == (sqlserver_lsn(str(commit)), sqlserver_lsn(str(change)), int(str(serial)))
+    assert max(commit for commit, _, _ in found.values() if commit is not None) == 2**80 - 1
+
+
+def test_a_text_that_is_no_lsn_is_no_position(spark: SparkSession) -> None:
+    good = "00000027:00000758:0005"
+    bad = [None, "", "null", "x", "0", "00000027:00000758", f"{good}:0001", "000000027:00000758:0005", "00000027:00000758:00005"]
+    bad += [
+        f" {good}",
+        f"{good} ",
+        "00000027:0000g758:0005",
+        "-0000027:00000758:0005",
+        "00000027::0005",
+        "0x000027:00000758:0005",
+        "NULL:NULL:NULL",
+    ]
+    sources: list[tuple[str | None, ...]] = [(text, good) for text in bad] + [(good, text) for text in bad]
+    found = positions(spark, SQLSERVER, "commit_lsn", "change_lsn", sources=sources)
+    expected = sqlserver_lsn(good)
+    for text in bad:
+        assert found[text, good] == (None, expected, 1), text
+        assert found[good, text] == (expected, None, 1), text
+
+
+def test_a_serial_number_may_be_a_number_or_text_and_is_one_where_it_is_left_out(spark: SparkSession) -> None:
+    texts = {"1": 1, "2": 2, "10": 10, "9223372036854775807": 2**63 - 1, None: 1, "": 1, "x": 1}
+    found = positions(spark, SQLSERVER, "event_serial_no", sources=[(text,) for text in texts])
+    assert {text: serial for (text,), (_, _, serial) in found.items()} == texts
+
+
+def test_postgresqls_sequence_is_last_commit_and_change(spark: SparkSession) -> None:
+    whole = ['["100","200"]', "[100,200]", ' [ "100" , "200" ] ', '["99999999999999999999","18446744073709551615"]', '["9","10"]']
+    sources = [*whole, '[null,"1"]', "[null,1]"]
+    found = positions(spark, POSTGRESQL, "sequence", sources=[(text,) for text in sources])
+    for text in whole:
+        commit, change = postgres_sequence(text)
+        assert found[text,] == (commit, change, 0), text
+    # The first transaction after a start knows of no commit before it: its own place stands in.
+    assert found['[null,"1"]',] == found["[null,1]",] == (1, 1, 0)
+
+
+def test_a_sequence_that_does_not_tell_both_is_no_position(spark: SparkSession) -> None:
+    bad = [None, "", "null", "[]", "[null,null]", '["1"]', '["1",null]', '["a","b"]', "x", "1", '{"0":"1","1":"2"}', '["",""]', '["1","x"]']
+    # lsn alone is no place in an order: transactions interleave.
+    found = positions(spark, POSTGRESQL, "sequence", "lsn", "txId", sources=[(text, "24023128", "555") for text in bad])
+    assert len(found) == len(bad)
+    assert {change for _, change, _ in found.values()} == {None}
+
+
+def test_dialects_go_by_the_connectors_own_name() -> None:
+    assert {"sqlserver", "postgresql"} <= set(DIALECTS)
+    assert dialect_of({"sqlserver"}, "t") is SQLSERVER
+    assert dialect_of({"postgresql"}, "t") is POSTGRESQL
+
+
+@pytest.mark.parametrize(
+    ("connectors", "told"),
+    [
+        ({"teapot"}, r"come from \['teapot'\]"),
+        ({"postgresql", "sqlserver"}, r"come from \['postgresql', 'sqlserver'\]"),
+        (set(), "no connector that they name"),
+    ],
+)
+def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], told: str) -> None:
+    with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {told}|Flow t: the events come from {told}") as refused:
+        dialect_of(connectors, "t")
+    assert all(name in refused.value.message.split("known are")[1] for name in DIALECTS)
+    assert refused.value.transient is False
