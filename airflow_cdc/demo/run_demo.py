@@ -84,5 +84,5 @@ def _merge(console: Console, airflow: Worker, shop: Shop) -> None:
     tasks: dict[str, Any] = answer["tasks"]
     show.tasks(console, tasks)
     if answer["state"] != "success":
-        raise WorkerFailedError(f"The Dag run ended as {answer['state']}. {airflow.last_words(40)}")
+        raise WorkerFailedError(f"The Dag run ended as {answer['state']}:{airflow.last_words()}")
     show.counts(console, shop, tasks["merge"]["result"])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_END = 20
+_LINES_TOLD = 20
+_RAISED = re.compile(r"[\w.]+(Exception|Error): ")
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 class WorkerFailedError(RuntimeError):
@@ -61,16 +65,19 @@ class Worker:
             for line in log:
                 watch(line)
         if not self._answer.exists():
-            raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}. {self.last_words()}")
+            raise WorkerFailedError(f"{self.name} ended with exit code {self._process.returncode}:{self.last_words()}")
         answer: dict[str, Any] = json.loads(self._answer.read_text())
         if "failed" in answer:
-            raise WorkerFailedError(f"{answer['failed']}. {self.last_words()}")
+            raise WorkerFailedError(f"{self.name} failed:{self.last_words()}")
         return answer
 
-    def last_words(self, lines: int = 12) -> str:
-        """Return the end of the log, for an error message."""
-        with self.log.open(encoding="utf-8", errors="replace") as log:
-            return "\n  ".join([f"The end of {self.log}:", *(line.rstrip()[:300] for line in deque(log, lines))])
+    def last_words(self) -> str:
+        """Return the last exception in the log, or the log's end where there is none, for an error message."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        raised = [number for number, line in enumerate(lines) if _RAISED.match(line)]
+        words = lines[raised[-1] :] if raised else lines[-_LINES_TOLD:]
+        told = list(takewhile(lambda line: not _LOGGED.match(line), words)) or words
+        return "\n  ".join(["", *told[:_LINES_TOLD], f"The whole log: {self.log}"])
 
     def __enter__(self) -> Worker:
         return self

@@ -27,11 +27,11 @@ def test_every_setting_is_taken() -> None:
         "topic": "t",
         "table": "gold/t",
         "keys": ["a", "b"],
-        "columns": {"a": "BIGINT", 7: "STRING"},
+        "columns": {"a": "BIGINT", "b c": "STRING"},
         "on_truncate": "fail",
         "max_microbatch_bytes": 1,
     }
-    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), {"a": "BIGINT", "7": "STRING"}, OnTruncate.FAIL, 1)
+    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), {"a": "BIGINT", "b c": "STRING"}, OnTruncate.FAIL, 1)
     assert CdcFlow.from_mapping({"topic": "t", "keys": "id"}).keys == ("id",)
     assert [CdcFlow.from_mapping({"topic": "t", "on_truncate": name}).on_truncate for name in ("apply", "ignore", "fail")] == [
         OnTruncate.APPLY,
@@ -77,6 +77,9 @@ def test_a_table_lies_below_the_lake_or_at_a_uri_of_its_own(table: str | None, l
         pytest.param({"topic": "t", "table": 5}, "table", marks=SLIPS_THROUGH),
         pytest.param({"topic": "t", "max_microbatch_bytes": True}, "max_microbatch_bytes", marks=SLIPS_THROUGH),
         pytest.param({"topic": "t", "max_microbatch_bytes": 1.5}, "max_microbatch_bytes", marks=SLIPS_THROUGH),
+        # `keys: [no]` and `columns: {on: DATE}` in YAML: a column so named would be looked for as "False" and "True"
+        pytest.param({"topic": "t", "keys": [False]}, "keys", marks=SLIPS_THROUGH),
+        pytest.param({"topic": "t", "columns": {True: "DATE"}}, "columns", marks=SLIPS_THROUGH),
         pytest.param({"topic": "t", "keys": [""]}, "keys", marks=SLIPS_THROUGH),
         pytest.param({"topic": "t", "keys": ["id", "id"]}, "keys", marks=SLIPS_THROUGH),
         pytest.param({"topic": "t", "keys": {"id": "name"}}, "keys", marks=SLIPS_THROUGH),
