@@ -17,6 +17,10 @@ from airflow_cdc.model.pending import PendingFiles, pending_files
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
 """Under which name a file system tells a file's time: local, S3, Azure, Google."""
 
+_LITTLE = 64 * 1024**2
+_GZIP_GAIN = 12
+"""How much larger change events are than their compressed file."""
+
 
 class CdcArchiveHook(CdcStorageHook):
     """Reach an archive of change events, one topic per table.
@@ -47,6 +51,18 @@ class CdcArchiveHook(CdcStorageHook):
             lake_root=lake.fs_root,
             tables=tables,
         )
+
+    def little_waits(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> bool:
+        """Tell whether what waits is surely little: Spark is then started for a short job.
+
+        False also where Airflow cannot see the storage: the job's own error says more than a guess here could.
+        """
+        try:
+            pending = self.pending(lake, tables)
+        except Exception:  # noqa: BLE001
+            return False
+        size = sum(file.size * (_GZIP_GAIN if file.path.endswith(".gz") else 1) for file in pending.unsurveyed)
+        return not pending.planned and size < _LITTLE
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):

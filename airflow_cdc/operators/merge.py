@@ -80,10 +80,10 @@ class CdcMergeOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         try:
-            archive, lake = CdcArchiveHook(self.archive_conn_id).root, CdcLakeHook(self.lake_conn_id)
+            archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
             with self._report_place(target, lake, context) as place:
-                self._prepare(target, archive, lake.root, place)
+                self._prepare(target, archive, lake, place)
                 report = self._run_job(context, place)
         except CdcError as error:
             raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
@@ -112,14 +112,15 @@ class CdcMergeOperator(SparkSubmitOperator):
         instance = context["ti"]
         return report_in_lake(lake, f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}")
 
-    def _prepare(self, target: SparkTarget, archive: str, lake: str, place: ReportPlace) -> None:
+    def _prepare(self, target: SparkTarget, archive: CdcArchiveHook, lake: CdcLakeHook, place: ReportPlace) -> None:
         self.application = self.application or default_application()
-        self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages)
+        little_waits = target.is_local and archive.little_waits(lake, table_globs(self.tables))
+        self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
         # Their values are in conf now: as arguments of their own they would hide Delta's.
         self.jars = self.packages = None
         self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
-        self.application_args = list(_arguments(archive, lake, self.flows_file, table_globs(self.tables), place.uri))
+        self.application_args = list(_arguments(archive.root, lake.root, self.flows_file, table_globs(self.tables), place.uri))
 
     def _run_job(self, context: Context, place: ReportPlace) -> ApplyReport:
         try:

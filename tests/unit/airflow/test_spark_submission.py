@@ -62,10 +62,27 @@ def test_a_local_job_gets_this_python_a_quiet_log_and_a_small_jvm_and_the_users_
     assert (Path(environment["JAVA_HOME"]) / "bin" / "java").is_file()
 
 
-def test_a_big_local_master_keeps_the_jvms_second_compiler(scene: Any, context: Any) -> None:
-    scene.connect("spark_default", conn_type="spark", host="local[16]")
-    scene.merge().execute(context)
-    assert "TieredStopAtLevel" not in scene.conf["spark.driver.extraJavaOptions"]
+@pytest.mark.parametrize(
+    ("name", "size", "short"), [("a.json", 2**20, True), ("a.json", 2**27, False), ("a.json.gz", 2**24, False), (None, 0, False)]
+)
+def test_a_long_job_keeps_the_jvms_second_compiler(scene: Any, context: Any, name: str | None, size: int, short: bool) -> None:
+    if name is None:
+        scene.connect("cdc_archive_default", conn_type="cdc_archive", host="s3://airflow/cannot/see")
+    else:
+        (scene.archive / name).touch()
+        os.truncate(scene.archive / name, size)
+    scene.submit_leaves(REPORT, exit_code=0)
+    operator = scene.merge()
+    operator.execute(context)
+    assert ("-XX:TieredStopAtLevel=1" in operator.conf["spark.driver.extraJavaOptions"]) is short
+
+
+def test_files_that_wait_since_a_crash_may_be_many(scene: Any, context: Any) -> None:
+    scene.land("0000000000")
+    scene.submit_by(scene.spark_submit.read_text().replace("if batch is None", "if True"))
+    for _ in range(2):
+        scene.merge().execute(context)
+    assert "-XX:TieredStopAtLevel=1" not in scene.conf["spark.driver.extraJavaOptions"]
 
 
 def test_variables_of_this_machine_do_not_travel_to_yarn(scene: Any, context: Any) -> None:
