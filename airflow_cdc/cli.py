@@ -39,6 +39,7 @@ SparkConf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setti
 @contextmanager
 def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[SparkSession, Console]]:
     """Start Spark with its log in a file; end the command with the right exit code when something goes wrong."""
+    settings = _settings(conf)
     handle, log = tempfile.mkstemp(prefix=f"airflow-cdc-{command}-", suffix=".log")
     os.close(handle)
     console = divert_stderr(Path(log))
@@ -48,7 +49,7 @@ def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[
         from airflow_cdc.pipeline.session import start_session
 
         os.environ.update(runtime.spark_environment(master))
-        session = start_session(f"airflow-cdc {command}", master=master, options=_settings(conf))
+        session = start_session(f"airflow-cdc {command}", master=master, options=settings)
         yield session, console
         failed = False
     except CdcError as error:
@@ -89,10 +90,16 @@ def apply(
 
     Exit code 0 when all flows succeeded, 1 when any failed (the others still complete), 2 on usage.
     """
+    try:
+        settings = read_flows(flows)
+    except ConfigurationError as error:
+        # Before Spark starts: nobody waits ten seconds for a typing error.
+        Console(stderr=True).print(f"[red]{type(error).__name__}:[/red] {error.message}\n  Next step: {error.next_step}", highlight=False)
+        raise typer.Exit(EXIT_USAGE) from error
     with _spark("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
-        run = ArchiveRun(spark, archive, lake, read_flows(flows), tuple(tables or ()), _progress(console))
+        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console))
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         if not report.ok:

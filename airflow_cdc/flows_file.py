@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow, flows_from_document
 
 
-def read_flows(path: Path | None) -> dict[str, CdcFlow]:
-    """Return the flows of a flows file (YAML or JSON), none where no file is given.
+def read_flows(path: Path | str | None) -> dict[str, CdcFlow]:
+    """Return the flows of a flows file (YAML or JSON; a path or a URI), none where no file is given.
 
     :raises ConfigurationError: when the file cannot be read as flows.
     """
     if path is None:
         return {}
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        with fsspec.open(str(path), "rt", encoding="utf-8") as file:
+            document = yaml.safe_load(file)
+    except (OSError, ValueError, ImportError, yaml.YAMLError) as error:
         raise ConfigurationError(f"The flows file {path} cannot be read: {error}.", next_step="Correct the path or the file.") from error
     return flows_from_document(document)

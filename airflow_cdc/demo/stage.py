@@ -66,7 +66,10 @@ def shipped_dag() -> Path:
     """Return the example Dag: beside the package in a checkout, inside it in a wheel."""
     package = Path(airflow_cdc.__file__).parent
     places = (package.parent / "dags" / f"{DAG_ID}.py", package / "demo" / "dags" / f"{DAG_ID}.py")
-    return next(place for place in places if place.is_file())
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise FileNotFoundError(f"The example Dag {DAG_ID} is neither at {places[0]} nor at {places[1]}.")
+    return found
 
 
 def airflow_environment(stage: Stage) -> dict[str, str]:

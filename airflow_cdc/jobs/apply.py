@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 import traceback
-from pathlib import Path
 
 import fsspec
 
@@ -28,7 +27,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="apply.py")
     parser.add_argument("--archive", required=True)
     parser.add_argument("--lake", required=True)
-    parser.add_argument("--flows", type=Path)
+    parser.add_argument("--flows")
     parser.add_argument("--table", action="append", default=[])
     parser.add_argument("--report", required=True)
     return parser.parse_args(argv)

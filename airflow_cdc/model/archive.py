@@ -69,6 +69,8 @@ def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
         raise ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
     prefix = root.rstrip("/") + "/"
     found: dict[str, Any] = fs.find(root, detail=True)
+    if root in found:
+        raise ArchiveNotFoundError(f"The archive's root {root} is a file.", next_step="Give the folder that holds the archived files.")
     return classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
@@ -80,21 +80,63 @@ class CdcFlow:
                 f"Flow {entry.get('topic', '?')}: unknown settings {unknown}, known are {sorted(known)}.",
                 next_step="Correct the flows file.",
             )
-        try:
-            values = dict(entry)
-            if "keys" in values:
-                values["keys"] = _strings(values["keys"])
-            if "on_truncate" in values:
-                values["on_truncate"] = OnTruncate(values["on_truncate"])
-            if "columns" in values:
-                values["columns"] = {str(name): str(kind) for name, kind in values["columns"].items()}
-            return cls(**values)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ConfigurationError(f"Flow {entry.get('topic', '?')}: {error}.", next_step="Correct the flows file.") from error
+        values = {setting: _read(entry, setting) for setting in entry}
+        if "topic" not in values:
+            raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
+        return cls(**values)
 
 
-def _strings(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(str(item) for item in value)
+def _read(entry: Mapping[str, Any], setting: str) -> Any:
+    try:
+        return _READERS[setting](entry[setting])
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"Flow {entry.get('topic', '?')}: {setting} is {entry[setting]!r}, expected {error}.", next_step="Correct the flows file."
+        ) from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError("a text")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
+        raise TypeError("a list of texts")
+    if len(set(items)) < len(items):
+        raise ValueError("each of them once")
+    return tuple(items)
+
+
+def _types(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
+        raise TypeError("Spark SQL types by column")
+    return dict(value)
+
+
+def _positive(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TypeError("a positive whole number")
+    return value
+
+
+def _on_truncate(value: Any) -> OnTruncate:
+    choices = [policy.value for policy in OnTruncate]
+    if value not in choices:
+        raise ValueError(f"one of {choices}")
+    return OnTruncate(value)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "topic": _text,
+    "table": lambda value: None if value is None else _text(value),
+    "keys": _texts,
+    "columns": _types,
+    "on_truncate": _on_truncate,
+    "max_microbatch_bytes": _positive,
+}
 
 
 def flows_from_document(document: Any) -> dict[str, CdcFlow]:

@@ -14,12 +14,14 @@ reading it starts at the recorded number and probes for the next one, so its cos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
@@ -94,7 +96,8 @@ class ArchiveState:
     """The surveys of one archive in one lake."""
 
     def __init__(self, fs: FileSystem, lake_root: str, archive: str) -> None:
-        self.archive = archive.rstrip("/")
+        # A local folder has one state, whether it is given as a path or as a file URL.
+        self.archive = re.sub(r"^file:/+", "/", archive).rstrip("/")
         self._fs = fs
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
 
@@ -136,8 +139,12 @@ class ArchiveState:
         """Yield the surveys from number ``first`` through ``last``."""
         for number in range(max(first, 1), last + 1):
             survey = self._read(number)
-            if survey:
-                yield survey
+            if survey is None:
+                raise StateUnreadableError(
+                    f"Survey {number} of archive {self.archive} is gone ({self._path(number)}), and with it which files wait.",
+                    next_step="Restore it, or remove the archive's state folder: its files are then surveyed again, which is harmless.",
+                )
+            yield survey
 
     def _surveyed_paths(self, ledger: Ledger) -> set[str]:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
@@ -224,8 +231,15 @@ class FlowState:
 
     def checkpoint(self) -> FlowCheckpoint:
         """Return the checkpoint, caught up with commit markers that a crash kept out of it."""
-        document = read_json(self._fs, f"{self._folder}/checkpoint.json")
-        checkpoint = FlowCheckpoint.from_json(document) if document else FlowCheckpoint(self.flow)
+        path = f"{self._folder}/checkpoint.json"
+        document = read_json(self._fs, path)
+        try:
+            checkpoint = FlowCheckpoint.from_json(document) if document else FlowCheckpoint(self.flow)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateUnreadableError(
+                f"State file {path} is no checkpoint: {type(error).__name__} {error}.",
+                next_step="Remove it; it is rebuilt from the commit markers.",
+            ) from error
         behind = False
         while commit := read_json(self._fs, self._commit_path(checkpoint.number + 1)):
             intent = self.intent(checkpoint.number + 1)

@@ -15,6 +15,7 @@ from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE
 
 KEYS_PROPERTY = "airflow_cdc.keys"
@@ -109,28 +110,6 @@ def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, s
     return tuple(added)
 
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-
-
-def holds(column: str, value: str) -> bool:
-    """Tell whether every value of one Spark SQL type is a value of a column of another."""
-    if column in {value, "STRING"}:
-        return True
-    if column in _INTEGERS and value in _INTEGERS:
-        return _INTEGERS.index(value) <= _INTEGERS.index(column)
-    if column == "DOUBLE":
-        return value in ("FLOAT", "TINYINT", "SMALLINT", "INT")
-    if column.startswith("DECIMAL") and value.startswith("DECIMAL"):
-        (p1, s1), (p2, s2) = _decimal_parts(column), _decimal_parts(value)
-        return s1 >= s2 and p1 - s1 >= p2 - s2
-    return False
-
-
-def _decimal_parts(kind: str) -> tuple[int, int]:
-    precision, scale = kind[kind.index("(") + 1 : -1].split(",")
-    return int(precision), int(scale)
-
-
 def merge_row_changes(
     spark: SparkSession,
     *,
@@ -161,10 +140,11 @@ def merge_row_changes(
     updates = ", ".join(f"{column} = {value}" for column, value in {**assigned, **kept}.items())
     on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)
     newer = f" AND s.{POSITION} > t.{POSITION}" if guarded else ""
+    inserted = f"INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})"
     clauses = [
         f"WHEN MATCHED AND s.{OP} = 'd'{newer} THEN DELETE",
         f"WHEN MATCHED AND s.{OP} NOT IN ('d', 'k'){newer} THEN UPDATE SET {updates}",
-        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', 'k') THEN INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})",
+        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', 'k') THEN {inserted}",
     ]
     if truncated_through:
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(truncated_through)} THEN DELETE")

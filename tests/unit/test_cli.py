@@ -266,12 +266,10 @@ def test_a_bad_flows_file_is_a_usage_error(content: str | None, told: str, scene
     assert not (tmp_path / "lake").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="cli.py apply reads the flows file after Spark has started: ten seconds for a typing error")
 def test_a_bad_flows_file_is_told_before_spark_starts(scene: Scene, run: Run, no_spark: None, tmp_path: Path) -> None:
     assert run("apply", "--archive", scene.archive, "--lake", tmp_path / "lake", "--flows", tmp_path / "none.yaml").code == 2
 
 
-@pytest.mark.xfail(strict=True, reason="cli.py _settings complains when stderr is already diverted: the reason lands in Spark's log")
 def test_a_spark_setting_that_is_none_is_told_on_the_terminal(tmp_path: Path) -> None:
     ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (2, "")

@@ -15,6 +15,7 @@ from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline.column_types import reads_alike
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
 
 
@@ -81,7 +82,9 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
         for field in image_fields(shape.value_shape):
             name, found = field["field"], column_type(field, shape.connector or "")
             before = types.setdefault(name, found)
-            if before.sql_type != found.sql_type and name not in flow.columns:
+            if reads_alike(found.sql_type, before.sql_type):
+                types[name] = found
+            elif not reads_alike(before.sql_type, found.sql_type) and name not in flow.columns:
                 raise SchemaChangeError(
                     f"Flow {flow.name}: column {name} is {before.sql_type} in some events of the microbatch and {found.sql_type} in others"
                     f" (file {shape.file}).",

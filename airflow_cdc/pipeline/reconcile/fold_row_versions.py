@@ -102,12 +102,12 @@ filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> deliver
 
 # The version that a delete or update is about: the one equal to its before image; else one that equals it where the image
 # tells anything (LOBs are NULL there); else the oldest, which is the target's own where the target holds the key.
-_WITHOUT_SUBJECT = f"""
+_WITHOUT_SUBJECT = """
 CASE
   WHEN event.before IS NOT NULL AND exists(versions, version -> version.image = event.before)
     THEN filter(versions, (version, place) -> place <> array_position(transform(versions, v -> v.image), event.before) - 1)
-  WHEN event.before IS NOT NULL AND exists(versions, version -> {{loosely}})
-    THEN filter(versions, (version, place) -> place <> array_position(transform(versions, version -> {{loosely}}), true) - 1)
+  WHEN event.before IS NOT NULL AND exists(versions, version -> {loosely})
+    THEN filter(versions, (version, place) -> place <> array_position(transform(versions, version -> {loosely}), true) - 1)
   ELSE slice(versions, 2, greatest(size(versions) - 1, 0))
 END
 """.format(
@@ -136,7 +136,8 @@ def _fold(*, held: bool) -> str:
     state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start})"
     # SQL lambdas have no let: an inner transform over one element names the settled versions.
     step = f"named_struct('transaction', event.transaction, 'versions', transform(array({settled}), versions -> {changed})[0])"
-    numbered = "transform(events, (e, place) -> named_struct('number', place + 1, 'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after))"
+    members = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after"
+    numbered = f"transform(events, (e, place) -> named_struct('number', place + 1, {members}))"
     return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> try_element_at(state.versions, -1).event)"
 
 

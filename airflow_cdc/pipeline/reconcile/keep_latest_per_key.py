@@ -61,7 +61,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
 
 
 def _flag_hazards(events: DataFrame, by_key: WindowSpec) -> DataFrame:
-    """Flag a delete or update that may be about another row version than the last one.
+    """Flag a delete that may be about another row version than the last one.
 
     So it is behind a create of the same transaction that did not follow a delete: the key was taken over, perhaps, from a row
     that lived (archives, fact 2).
@@ -70,5 +70,5 @@ def _flag_hazards(events: DataFrame, by_key: WindowSpec) -> DataFrame:
     marked = events.withColumn(_TAKEN_OVER_IN, F.when(takes_over, F.col(TRANSACTION)))
     earlier = by_key.rowsBetween(Window.unboundedPreceding, -1)
     taken_over_in = F.last(_TAKEN_OVER_IN, ignorenulls=True).over(earlier)
-    removes_another = F.col(OP).isin("d", "u") & (taken_over_in == F.col(TRANSACTION))
+    removes_another = (F.col(OP) == "d") & (taken_over_in == F.col(TRANSACTION))
     return marked.withColumn(HAZARD, removes_another.cast("int"))

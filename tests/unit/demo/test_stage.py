@@ -69,9 +69,7 @@ def test_a_worker_answers_and_is_watched(worker: Worker) -> None:
 
 
 def test_a_worker_that_fails_says_why_and_goes_on(worker: Worker) -> None:
-    with pytest.raises(
-        WorkerFailedError, match=r"some_worker failed:\n  ZeroDivisionError: division by zero\n  The whole log: "
-    ):
+    with pytest.raises(WorkerFailedError, match=r"some_worker failed:\n  ZeroDivisionError: division by zero\n  The whole log: "):
         worker.ask({"do": "it", "by": 0})
     assert worker.ask({"do": "it", "by": 1}) == {"done": 1}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
 
-ARCHIVE = "file:///archive"
+ARCHIVE = "s3://bucket/archive"
 
 
 def archived(path: str, size: int = 1) -> ArchivedFile:

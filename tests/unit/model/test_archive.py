@@ -151,8 +151,15 @@ def test_a_listing_is_in_the_order_of_paths_and_knows_sizes(tmp_path: Path) -> N
 def test_an_empty_archive_is_one_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     fs, root = fsspec.core.url_to_fs(str(tmp_path))
     assert list_archive(fs, root).files == ()
-    with pytest.raises(ArchiveNotFoundError, match="no archive at .*/nowhere.*Next step: Check the archive's root URI"):
+    with pytest.raises(ArchiveNotFoundError, match=r"no archive at .*/nowhere.*Next step: Check the archive's root URI"):
         list_archive(fs, f"{root}/nowhere")
+
+
+def test_a_file_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{}")
+    fs, root = fsspec.core.url_to_fs(str(tmp_path / "a.jsonl"))
+    with pytest.raises(ArchiveNotFoundError, match=r"a\.jsonl is a file.*Next step: Give the folder"):
+        list_archive(fs, root)
 
 
 def test_an_archive_in_an_object_store_is_listed_alike() -> None:

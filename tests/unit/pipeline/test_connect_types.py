@@ -137,8 +137,8 @@ def test_a_date_is_a_count_of_days(session: SparkSession) -> None:
 
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local time, as DATETIME2 is
-MIN_MICROS = (datetime.min - EPOCH) // timedelta(microseconds=1)
-MAX_MICROS = (datetime.max - EPOCH) // timedelta(microseconds=1)
+MIN_MICROS = (datetime.min - EPOCH) // timedelta(microseconds=1)  # noqa: DTZ901
+MAX_MICROS = (datetime.max - EPOCH) // timedelta(microseconds=1)  # noqa: DTZ901
 
 
 @pytest.mark.parametrize(
