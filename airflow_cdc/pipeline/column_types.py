@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
+_SYNONYMS = {
+    "BYTE": "TINYINT",
+    "SHORT": "SMALLINT",
+    "INTEGER": "INT",
+    "LONG": "BIGINT",
+    "REAL": "FLOAT",
+    "DEC": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "TIMESTAMP_LTZ": "TIMESTAMP",
+}
+
+
+def canonical(sql_type: str) -> str:
+    """Return a Spark SQL type by the name that a table tells it by: ``decimal(10, 2)`` is ``DECIMAL(10,2)``, ``long`` ``BIGINT``."""
+    name, bracket, parameters = re.sub(r"\s+", "", sql_type).upper().partition("(")
+    known = _SYNONYMS.get(name, name)
+    return "DECIMAL(10,0)" if known == "DECIMAL" and not bracket else known + bracket + parameters
+
+
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 

@@ -15,7 +15,7 @@ from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline.column_types import reads_alike
+from airflow_cdc.pipeline.column_types import canonical, reads_alike
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
 
 
@@ -114,6 +114,14 @@ def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     )
 
 
+def _declared(declared: str, told: ColumnType | None) -> ColumnType:
+    """Read a column as the flow declares it: from the value that the schema tells, else from the JSON text."""
+    sql_type = canonical(declared)
+    if told is None or told.sql_type == sql_type:
+        return told or cast_to(sql_type)
+    return ColumnType(sql_type, lambda value: f"try_cast({told.read(value)} AS {sql_type})")
+
+
 def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]) -> SourceColumns:
     """Settle the columns of a microbatch.
 
@@ -133,7 +141,7 @@ def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mappi
             )
         declared = flow.columns.get(name)
         if declared:
-            types[name] = cast_to(declared.upper())
+            types[name] = _declared(declared, from_schema.get(name))
         elif name in from_schema:
             types[name] = from_schema[name]
         elif name in table or name in inferred:

@@ -175,9 +175,6 @@ def test_a_source_column_of_our_own_prefix_is_refused(name: str) -> None:
         resolve([shape(names("id", name))], inferred={"id": "BIGINT", name: "STRING"})
 
 
-@pytest.mark.xfail(
-    strict=True, reason="source_columns.py resolve_columns: a declared type is cast from the raw text, past the schema's own rule"
-)
 @pytest.mark.parametrize(
     ("declared", "field", "text", "expected"),
     [
@@ -194,9 +191,6 @@ def test_a_declared_type_is_made_of_the_value_that_the_schema_tells(
     assert row["value"] == expected
 
 
-@pytest.mark.xfail(
-    strict=True, reason="source_columns.py: a synonym differs from the table's own name of the type, so the second batch fails"
-)
 @pytest.mark.parametrize(
     ("declared", "sql_type"),
     [("integer", "INT"), ("long", "BIGINT"), ("decimal(10, 2)", "DECIMAL(10,2)"), ("numeric(10,2)", "DECIMAL(10,2)"), ("real", "FLOAT")],
