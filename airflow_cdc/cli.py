@@ -16,6 +16,7 @@ from airflow_cdc import __version__
 from airflow_cdc.console import divert_stderr, print_errors, print_json, report_table, stdout_console, table
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
+from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.outcome import ApplyReport
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ app.add_typer(quarantine, name="quarantine")
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
-Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False)]
+Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]
@@ -78,7 +79,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
 
 @app.command()
 def apply(
-    archive: Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False)],
+    archive: Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)],
     lake: Lake,
     flows: Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)] = None,
     tables: Globs = None,
@@ -164,8 +165,8 @@ def show(
 
 @app.command()
 def diff(
-    lake_a: Annotated[str, typer.Argument(metavar="LAKE_A")],
-    lake_b: Annotated[str, typer.Argument(metavar="LAKE_B")],
+    lake_a: Annotated[str, typer.Argument(metavar="LAKE_A", callback=absolute_uri)],
+    lake_b: Annotated[str, typer.Argument(metavar="LAKE_B", callback=absolute_uri)],
     tables: Globs = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

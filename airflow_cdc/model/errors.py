@@ -77,6 +77,18 @@ class SparkFailedError(TransientError):
     """Raised when Spark itself failed under a microbatch: a lost worker, a full disk, an object store that did not answer."""
 
 
+class PlanRefusedError(TerminalError):
+    """Raised when Spark refuses what a flow asks of it: a type that does not exist, a column that is none, a name it cannot take."""
+
+
+class StorageFailedError(TransientError):
+    """Raised when the archive's or the lake's storage failed outside of Spark."""
+
+
+class UnexpectedError(TerminalError):
+    """Raised for what this package did not foresee: a defect of it; the flow stops, the others go on."""
+
+
 class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 

@@ -94,6 +94,11 @@ def _write_durably(path: str, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def absolute_uri(uri: str) -> str:
+    """Return a URI as it is, a local path from the root: Spark, fsspec and another run's folder must mean the same place."""
+    return uri if "://" in uri or uri.startswith("file:") else str(Path(uri).absolute())
+
+
 def short_hash(text: str) -> str:
     """Return a stable name of 12 hexadecimal digits for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -2,6 +2,7 @@
 
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
+    <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
     <lake>/_cdc/flows/<flow>/checkpoint.json     where the flow stands        derived from the commits
@@ -15,6 +16,7 @@ reading it starts at the recorded number and probes for the next one, so its cos
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -142,7 +144,7 @@ class ArchiveState:
             if survey is None:
                 raise StateUnreadableError(
                     f"Survey {number} of archive {self.archive} is gone ({self._path(number)}), and with it which files wait.",
-                    next_step="Restore it, or remove the archive's state folder: its files are then surveyed again, which is harmless.",
+                    next_step="Restore it, or remove the lake's whole _cdc folder: the archive is then applied anew; the newer row wins.",
                 )
             yield survey
 
@@ -228,6 +230,16 @@ class FlowState:
         self.flow = flow
         self._fs = fs
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}"
+
+    def incarnation(self) -> str:
+        """Return the name of this life of the flow's state, made when it begins.
+
+        Part of the transaction identifier: microbatch 1 of a flow whose state was lost is not microbatch 1 of the one before.
+        """
+        path = f"{self._folder}/flow.json"
+        while not (document := read_json(self._fs, path)):
+            create_json(self._fs, path, {"flow": self.flow, "incarnation": uuid.uuid4().hex[:12]})
+        return str(document["incarnation"])
 
     def checkpoint(self) -> FlowCheckpoint:
         """Return the checkpoint, caught up with commit markers that a crash kept out of it."""

@@ -51,7 +51,8 @@ def pending_files(
     listing = list_archive(archive_fs, archive_root)
     control = set(ledger.control_topics())
     new = state.unsurveyed(listing.files, ledger)
-    unsurveyed = tuple(file for file in new if file.topic not in control and matches_any(file.topic, globs))
+    # Only a sink's file name tells the topic for sure; what else is new may hold any.
+    unsurveyed = tuple(file for file in new if file.topic not in control and (file.start_offset is None or matches_any(file.topic, globs)))
     planned: dict[str, int] = {}
     for topic in ledger.tables():
         if matches_any(topic, globs):

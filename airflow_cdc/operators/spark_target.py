@@ -23,7 +23,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages")
 """Options whose values are lists: what Delta needs is added to what the user gave."""
 _MASTERS = re.compile(r"local(\[.*\])?$|yarn|spark://.+|k8s://.+")
-_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=200m"
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,9 @@ def conf_for(
     if "delta-spark" in given.get("spark.jars.packages", "") or "delta-spark" in given.get("spark.jars", ""):
         defaults.pop("spark.jars", None)
         defaults.pop("spark.jars.packages", None)
+    if target.is_local:
+        # Nobody looks at the page of a job that lives for a minute, and the next job's would be refused its port.
+        defaults["spark.ui.enabled"] = "false"
     if target.driver_is_here:
         # The job must find this package, and the pyspark that belongs to it, whatever python3 is first on PATH.
         defaults["spark.pyspark.driver.python"] = sys.executable

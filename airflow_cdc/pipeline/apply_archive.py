@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import fsspec
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchiveListing, list_archive
-from airflow_cdc.model.errors import CdcError, ConcurrentRunError, SparkFailedError
-from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.errors import (
+    ArchivedFileMissingError,
+    CdcError,
+    ConcurrentRunError,
+    PlanRefusedError,
+    SparkFailedError,
+    StorageFailedError,
+    UnexpectedError,
+)
+from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger, staging_uri
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
@@ -54,6 +62,7 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
 
     :raises CdcError: when the archive or the lake's state cannot be read at all.
     """
+    run = replace(run, archive=absolute_uri(run.archive), lake=absolute_uri(run.lake))
     archive_fs, archive_root = fsspec.core.url_to_fs(run.archive)
     lake_fs, lake_root = fsspec.core.url_to_fs(run.lake)
     listing = list_archive(archive_fs, archive_root)
@@ -114,11 +123,23 @@ class _FlowRun:
                 reports.append(self._apply(microbatch))
                 self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
         except CdcError as problem:
-            error = problem.to_json()
-            self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
-            return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error)
+            return self._failed(reports, problem)
+        except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
+            return self._failed(reports, self._unexpected(problem))
         status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
         return FlowOutcome(self.flow.name, status, self.table, tuple(reports))
+
+    def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
+        error = problem.to_json()
+        self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
+        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error)
+
+    def _unexpected(self, problem: Exception) -> CdcError:
+        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
+        return kind(
+            f"Flow {self.flow.name}: {type(problem).__name__}: {problem}",
+            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
+        )
 
     def _next(self) -> Microbatch | None:
         """Return the microbatch that is planned but not done, else plan the next one and write it down."""
@@ -143,7 +164,9 @@ class _FlowRun:
     def _apply(self, microbatch: Microbatch) -> BatchReport:
         self.run.after_effect("intent")
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.size)
-        attempt = MicrobatchRun(session, self.run.lake, self.flow, self.state.checkpoint(), microbatch, self.run.after_effect)
+        application = f"{self.flow.name}:{self.state.incarnation()}"
+        checkpoint = self.state.checkpoint()
+        attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.run.after_effect)
         try:
             report = apply_microbatch(attempt)
         except PySparkException as problem:
@@ -158,11 +181,23 @@ class _FlowRun:
         if self.state.report(microbatch.number):
             # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
             return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
-        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        told = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        condition = problem.getCondition()
+        if condition == "PATH_NOT_FOUND":
+            return ArchivedFileMissingError(
+                f"{place}: a file of the microbatch is gone from the archive: {told}",
+                next_step="Bring it back, or rebuild the table from what is left.",
+            )
+        if isinstance(problem, AnalysisException):
+            return PlanRefusedError(
+                f"{place}: Spark refuses the plan: {told}",
+                next_step="Look for a type, key or column in the flows file that does not fit the events; then run again.",
+                condition=condition,
+            )
         return SparkFailedError(
-            f"{place}: Spark failed: {lines[0]}",
+            f"{place}: Spark failed: {told}",
             next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
-            condition=problem.getCondition(),
+            condition=condition,
         )
 
     def _clear_staging(self) -> None:

@@ -54,6 +54,8 @@ class MicrobatchRun:
     """A session of its own: the transaction identifier is a setting of it."""
     lake: str
     flow: CdcFlow
+    application: str
+    """Who commits: flow and incarnation; microbatches rise by one in it."""
     checkpoint: FlowCheckpoint
     """Where the flow stood before this microbatch."""
     microbatch: Microbatch
@@ -92,7 +94,7 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
 
 def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
-    commit = find_commit(run.spark, run.table, flow=run.flow.name, microbatch=run.microbatch.number)
+    commit = find_commit(run.spark, run.table, application=run.application, microbatch=run.microbatch.number)
     if commit is None:
         return None
     return replace(BatchReport.from_json(commit.metadata["report"]), rows=commit.rows, table_version=commit.version)
@@ -167,7 +169,7 @@ def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[
             f" but {sum(by_reason.values())} are rejected ({by_reason}).",
             next_step="Nothing was merged. Please report this with the microbatch's intent file.",
         )
-    append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.flow.name}", version=run.microbatch.number)
+    append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.application}", version=run.microbatch.number)
     run.after_effect("quarantine")
     return by_reason
 
@@ -206,12 +208,12 @@ def _merge(run: MicrobatchRun, target: TargetTable, live: DataFrame, report: Bat
     if staged.deletes:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
-        append_once(run.spark, markers, uri, application=f"delete_markers:{run.flow.name}", version=run.microbatch.number)
+        append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)
         run.after_effect("delete_markers")
     if stale == staged.live and not report.truncated_through:
         return replace(report, merge_plan="nothing to merge: every event is stale")
-    metadata = {"flow": run.flow.name, "microbatch": run.microbatch.number, "report": report.to_json()}
-    set_transaction(run.spark, application=run.flow.name, version=run.microbatch.number, metadata=json.dumps(metadata))
+    metadata = {"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()}
+    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=json.dumps(metadata))
     try:
         merge_row_changes(
             run.spark,

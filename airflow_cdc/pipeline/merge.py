@@ -157,12 +157,12 @@ def position_literal(position: Position) -> str:
     return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
 
 
-def find_commit(spark: SparkSession, uri: str, *, flow: str, microbatch: int, limit: int = 20) -> MergeCommit | None:
+def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, limit: int = 20) -> MergeCommit | None:
     """Return the commit of a microbatch from the table's history, None where the last ``limit`` versions hold none."""
     rows = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
     for row in rows.collect():
         metadata = _metadata(row["userMetadata"])
-        if metadata.get("flow") == flow and metadata.get("microbatch") == microbatch:
+        if metadata.get("application") == application and metadata.get("microbatch") == microbatch:
             metrics = row["operationMetrics"] or {}
             counts = RowCounts(
                 inserted=int(metrics.get("numTargetRowsInserted", 0)),

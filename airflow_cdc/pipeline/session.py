@@ -7,6 +7,7 @@ must not share one (design, section 5).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -50,7 +51,10 @@ def start_session(app_name: str, *, master: str | None = None, options: Mapping[
     builder = SparkSession.builder.appName(app_name)
     if master:
         builder = builder.master(master)
-    for key, value in {**_APPLICATION_OPTIONS, **SESSION_OPTIONS, **runtime.spark_options(), **(options or {})}.items():
+    # Under spark-submit the submitter chose jars, extensions and the like, with Delta's among them; ours would replace the list.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    ours = {} if submitted else {**_APPLICATION_OPTIONS, **runtime.spark_options()}
+    for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     # PySpark prints each failed analysis with its whole plan; our errors say what matters, and the plan would hide it.

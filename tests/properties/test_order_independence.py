@@ -21,7 +21,7 @@ TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
 
 
-class CrashError(Exception):
+class CrashError(BaseException):
     """The process ended here."""
 
 

@@ -135,12 +135,16 @@ def test_a_file_of_two_tables_waits_for_both(scene: Scene) -> None:
 
 
 def test_globs_narrow_the_question(scene: Scene) -> None:
-    scene.arrive("t.jsonl", "u.jsonl")
-    assert scene.told("t") == (["t.jsonl"], {}, 1)
+    sunk, other = (f"{topic}/partition=0/{topic}+0+0000000000.json" for topic in ("t", "u"))
+    scene.arrive(sunk, other)
+    assert scene.told("t") == ([sunk], {}, 1)
     scene.survey()
     assert scene.told("t") == ([], {"t": 1}, 1)
     assert scene.told("[tu]") == ([], {"t": 1, "u": 1}, 2)
     assert scene.told("x*") == ([], {}, 0)
+    # A name of no sink's tells nothing: the file may hold any topic until somebody has looked.
+    scene.arrive("any name")
+    assert scene.told("t") == (["any name"], {"t": 1}, 2)
 
 
 def test_control_topics_wait_for_nobody(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,37 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
     report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)})
     assert [batch.microbatch for batch in report.flows[0].batches] == [1, 2, 3]
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
+
+
+def test_a_lake_whose_state_was_lost_takes_new_files_all_the_same(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after=BEN)]))
+    apply(archive, lake)
+    shutil.rmtree(lake / "_cdc")
+    write_records(archive / "2.jsonl", numbered([sqlserver("c", commit=3, after=CAT), sqlserver("d", commit=4, before=BEN)], first=2))
+
+    report = apply(archive, lake)
+
+    assert rows(spark, lake) == [ANN, CAT]
+    assert report.flows[0].events == counts(read=4, merged=2, superseded=1, stale=1)
+
+
+def test_relative_paths_are_places_like_any_other(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    monkeypatch.chdir(archive.parent)
+    report = apply("archive", "lake")
+    assert report.flows[0].events == counts(read=1, merged=1)
+    assert rows(spark, lake) == [ANN]
+    assert [flow.status.value for flow in apply(archive, lake).flows] == ["up_to_date"]
+
+
+def test_a_removed_file_stops_its_flow_for_good_and_a_wrong_type_too(apply: Apply, archive: Path, lake: Path) -> None:
+    path = write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    failed = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, columns={"name": "teapot"})}, may_fail=True).flows[0]
+    assert failed.error
+    assert (failed.error["type"], failed.error["transient"]) == ("PlanRefusedError", False)
+    path.unlink()
+    failed = apply(archive, lake, may_fail=True).flows[0]
+    assert failed.error
+    assert (failed.error["type"], failed.error["transient"]) == ("ArchivedFileMissingError", False)
