@@ -116,7 +116,3 @@ class RejectReason(str, Enum):
     """A create, read or update carries no ``after``."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
-    UNKNOWN_COLUMN = "unknown_column"
-    """The image holds a column that neither schema nor table knows."""
-    AMBIGUOUS_POSITION = "ambiguous_position"
-    """Two different events share key, position and archive ordinal."""
