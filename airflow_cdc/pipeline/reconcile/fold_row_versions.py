@@ -75,8 +75,9 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
 
 
 # The events that wrote the surviving row, oldest first: back to the one that made it, or to the first of the batch.
+# A delete between them was for another row version: it tells nothing about this one.
 _LINEAGE = """
-CASE WHEN survivor > 0 THEN reverse(aggregate(reverse(slice(events, 1, survivor)),
+CASE WHEN survivor > 0 THEN reverse(aggregate(reverse(filter(slice(events, 1, survivor), event -> event.op <> 'd')),
     named_struct('open', true, 'events', slice(events, 1, 0)),
     (state, event) -> if(state.open,
         named_struct('open', event.op NOT IN ('c', 'r'), 'events', array_append(state.events, event)), state),

@@ -95,3 +95,17 @@ def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, 
         {"id": 2, "price": 4, "note": "new"},
         {"id": 3, "price": 6, "note": None},
     ]
+
+
+def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    before = {"id": 1, "price": 1, "note": "old row"}
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([postgresql("r", commit=None, change=10, after=before)]))
+    apply(tmp_path / "archive", tmp_path / "lake")
+    taken_over = [
+        postgresql("c", commit=20, change=21, after={"id": 1, "price": 2, "note": "new row"}),
+        postgresql("d", commit=20, change=22, before=before),
+        postgresql("u", commit=20, change=23, after={"id": 1, "price": 3, "note": UNTOLD}),
+    ]
+    write_records(tmp_path / "archive" / "2.jsonl", numbered([_in_transaction(item, 20) for item in taken_over], first=1))
+    apply(tmp_path / "archive", tmp_path / "lake")
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{"id": 1, "price": 3, "note": "new row"}]
