@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 from airflow_cdc.pipeline.session import start_session
 
-GOLDEN = Path(__file__).parent / "golden"
+# At the interpreter's end py4j tells each closed connection to a stream that pytest has closed before.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,6 @@ _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
 """Under which name a file system tells a file's time: local, S3, Azure, Google."""
 
 _LITTLE = 64 * 1024**2
-_GZIP_GAIN = 12
-"""How much larger change events are than their compressed file."""
 
 
 class CdcArchiveHook(CdcStorageHook):
@@ -61,7 +59,7 @@ class CdcArchiveHook(CdcStorageHook):
             pending = self.pending(lake, tables)
         except Exception:  # noqa: BLE001
             return False
-        size = sum(file.size * (_GZIP_GAIN if file.path.endswith(".gz") else 1) for file in pending.unsurveyed)
+        size = sum(file.text_size for file in pending.unsurveyed)
         return not pending.planned and size < _LITTLE
 
     def _findings(self) -> str:

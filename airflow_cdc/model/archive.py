@@ -22,6 +22,9 @@ _OTHER_ENDINGS = re.compile(r"\.(crc|tmp|part|inprogress|pending|md|sql|csv|parq
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 
 
+_GZIP_GAIN = 12
+
+
 @dataclass(frozen=True, order=True)
 class ArchivedFile:
     """One archived data file."""
@@ -38,6 +41,11 @@ class ArchivedFile:
     """Kafka offset of the first record by the name, where it tells."""
     keys_path: str | None = None
     """Companion whose lines are the keys of this file's lines."""
+
+    @property
+    def text_size(self) -> int:
+        """Bytes of its lines, as far as they can be told without reading: change events shrink about twelve times by gzip."""
+        return self.size * (_GZIP_GAIN if self.path.endswith(".gz") else 1)
 
     def to_json(self) -> dict[str, Any]:
         """Return the file as plain JSON values."""

@@ -39,6 +39,11 @@ class Microbatch:
         """Bytes as they lie in the archive."""
         return sum(file.size for file in self.files)
 
+    @property
+    def text_size(self) -> int:
+        """Bytes of the lines, estimated."""
+        return sum(file.text_size for file in self.files)
+
     def to_json(self) -> dict[str, Any]:
         """Return the intent as plain JSON values."""
         return {

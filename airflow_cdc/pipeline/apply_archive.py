@@ -89,7 +89,7 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveList
             return ledger
         size = sum(file.size for file in new)
         run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
-        shapes = survey_files(session_for_batch(run.spark, batch_bytes=size), run.archive, new)
+        shapes = survey_files(session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new)), run.archive, new)
         state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes))
         run.after_effect("survey")
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
@@ -163,7 +163,7 @@ class _FlowRun:
 
     def _apply(self, microbatch: Microbatch) -> BatchReport:
         self.run.after_effect("intent")
-        session = session_for_batch(self.run.spark, batch_bytes=microbatch.size)
+        session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.run.after_effect)

@@ -28,6 +28,12 @@ def declared_keys(capture: str) -> Mapping[str, CdcFlow]:
     return {table["topic"]: CdcFlow(table["topic"], keys=tuple(table["key"])) for table in tables.values()}
 
 
+@pytest.fixture(scope="module")
+def finals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the lakes of final rows, each made by the first test that needs it."""
+    return tmp_path_factory.mktemp("finals")
+
+
 @pytest.mark.parametrize(
     ("capture", "archive", "final"),
     [
@@ -38,13 +44,13 @@ def declared_keys(capture: str) -> Mapping[str, CdcFlow]:
     ],
 )
 def test_an_archive_gives_the_same_tables_as_the_database_s_final_rows(
-    capture: str, archive: str, final: str, apply: Apply, spark: SparkSession, tmp_path: Path
+    capture: str, archive: str, final: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
     flows = declared_keys(capture) if archive == "s3" and capture == "sqlserver_synth" else None
     report = apply(CAPTURES / capture / archive, tmp_path / "lake", flows=flows, tables=TABLES[capture])
-    apply(CAPTURES / capture / final, tmp_path / "final", tables=TABLES[capture])
+    apply(CAPTURES / capture / final, finals / capture / final, tables=TABLES[capture])
 
-    found = compare_lakes(spark, str(tmp_path / "lake"), str(tmp_path / "final"))
+    found = compare_lakes(spark, str(tmp_path / "lake"), str(finals / capture / final))
 
     assert len(found.tables) == len(TABLES[capture])
     assert [table for table in found.tables if not table.equal] == []

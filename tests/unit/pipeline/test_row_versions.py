@@ -40,27 +40,26 @@ def _in_transaction(item: Record, transaction: int) -> Record:
 THREE = [row(1, "a"), row(2, "b"), row(3, "c")]
 
 
-@pytest.mark.parametrize(
-    ("title", "steps", "expected"),
-    [
-        ("a shift up, lowest first", ((THREE[0], 2), (THREE[1], 3), (THREE[2], 4)), [row(2, "a"), row(3, "b"), row(4, "c")]),
-        ("a shift down, highest first", ((THREE[2], 2), (THREE[1], 1), (THREE[0], 0)), [row(0, "a"), row(1, "b"), row(2, "c")]),
-        ("a rotation", ((THREE[0], 2), (THREE[1], 3), (THREE[2], 1)), [row(1, "c"), row(2, "a"), row(3, "b")]),
-        ("through a temporary key", ((THREE[0], 9), (THREE[1], 1), (row(9, "a"), 2)), [row(1, "b"), row(2, "a"), row(3, "c")]),
-        ("there and back", ((THREE[0], 9), (row(9, "a"), 1)), THREE),
-    ],
-)
+HANDED_ON = {
+    "shift up, lowest first": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 4)), [row(2, "a"), row(3, "b"), row(4, "c")]),
+    "shift down, highest first": (((THREE[2], 2), (THREE[1], 1), (THREE[0], 0)), [row(0, "a"), row(1, "b"), row(2, "c")]),
+    "rotation": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 1)), [row(1, "c"), row(2, "a"), row(3, "b")]),
+    "through a temporary key": (((THREE[0], 9), (THREE[1], 1), (row(9, "a"), 2)), [row(1, "b"), row(2, "a"), row(3, "c")]),
+    "there and back": (((THREE[0], 9), (row(9, "a"), 1)), THREE),
+}
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["one batch", "rows in the table"])
-def test_rows_that_change_keys_in_one_transaction_all_live(
-    title: str, steps: Any, expected: list[Any], together: bool, apply: Apply, spark: SparkSession, tmp_path: Path
-) -> None:
-    snapshot = [postgresql("r", commit=None, change=10, after=item) for item in THREE]
-    events = numbered([*snapshot, *moved(20, *steps)])
-    parts = [events] if together else [events[:3], events[3:]]
-    for number, part in enumerate(parts):
-        write_records(tmp_path / "archive" / f"{number}.jsonl", part)
-        apply(tmp_path / "archive", tmp_path / "lake")
-    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == expected
+def test_rows_that_change_keys_in_one_transaction_all_live(together: bool, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    for name, (steps, _) in HANDED_ON.items():
+        snapshot = [postgresql("r", commit=None, change=10, after=item) for item in THREE]
+        events = numbered([{**event, "topic": name} for event in (*snapshot, *moved(20, *steps))])
+        for number, part in enumerate([events] if together else [events[:3], events[3:]]):
+            write_records(tmp_path / f"archive {number}" / f"{name}.jsonl", part)
+    for number in range(1 if together else 2):
+        apply(tmp_path / f"archive {number}", tmp_path / "lake")
+    found = {name: read_rows(spark, str(tmp_path / "lake"), name).rows for name in HANDED_ON}
+    assert found == {name: expected for name, (_, expected) in HANDED_ON.items()}
 
 
 def test_a_row_born_and_gone_in_a_transaction_leaves_the_one_before_it(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
