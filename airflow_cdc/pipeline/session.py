@@ -67,7 +67,8 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
 
     Spark's 200 and Delta's 50 partitions would cost a small merge more than its work does.
     """
-    session = spark.newSession()
+    # Spark Connect has no newSession; its cloneSession is likewise a session with settings and views of its own.
+    session: SparkSession = spark.cloneSession() if hasattr(spark, "cloneSession") else spark.newSession()
     for key, value in SESSION_OPTIONS.items():
         session.conf.set(key, value)
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
