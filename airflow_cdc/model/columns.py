@@ -18,7 +18,6 @@ TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
 
 # Columns of the frames on their way; none of them reaches a target table.
-ROW = "__cdc_row"
 KIND = "__cdc_kind"
 PARTITION = "__cdc_partition"
 ORDINAL = "__cdc_ordinal"
@@ -31,8 +30,6 @@ REJECT = "__cdc_reject"
 OP_IF_ABSENT = "__cdc_op_if_absent"
 TRANSACTION = "__cdc_transaction"
 UNAVAILABLE = "__cdc_unavailable"
-EVENT = "__cdc_event"
-RANK = "__cdc_rank"
 
 
 def is_reserved(name: str) -> bool:
