@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from airflow_cdc import __version__
-from airflow_cdc.console import divert_stderr, print_errors, print_json, report_table, stdout_console, table
+from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, stdout_console, table
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
@@ -119,6 +119,7 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
     for name, items in (("control topics, not tables", report.control_topics), ("files left aside", report.ignored_files)):
         if items:
             console.print(f"{name}: {', '.join(items[:20])}{' …' if len(items) > 20 else ''}", style="dim", highlight=False)
+    print_gaps(console, report)
     print_errors(console, report)
 
 
