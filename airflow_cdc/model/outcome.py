@@ -85,8 +85,8 @@ class FlowOutcome:
             document["table"],
             tuple(BatchReport.from_json(item) for item in document["batches"]),
             document["error"],
-            tuple(OffsetGap(**gap) for gap in document["waiting_for"]),
-            document["waiting_files"],
+            tuple(OffsetGap(**gap) for gap in document.get("waiting_for", ())),
+            document.get("waiting_files", 0),
         )
 
 
