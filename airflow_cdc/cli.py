@@ -83,6 +83,7 @@ def apply(
     lake: Lake,
     flows: Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)] = None,
     tables: Globs = None,
+    check_transactions: Annotated[bool, typer.Option("--check-transactions", help="Check the counts of transaction topics.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     conf: SparkConf = None,
@@ -100,7 +101,7 @@ def apply(
     with _spark("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console))
+        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console), check_transactions=check_transactions)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         if not report.ok:

@@ -90,8 +90,9 @@ def report_table(report: ApplyReport) -> Table:
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:
-    """Print which offsets are missing, and what waits for them."""
-    for line in (line for flow in report.flows for line in flow.gap_lines()):
+    """Print which offsets and which transactions' events are missing, and what waits for them."""
+    offsets = [line for flow in report.flows for line in flow.gap_lines()]
+    for line in [*offsets, *(line for item in report.transactions for line in item.lines())]:
         console.print(Text(line, style="yellow"))
 
 

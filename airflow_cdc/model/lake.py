@@ -2,6 +2,7 @@
 
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
+    <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -30,6 +31,7 @@ from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.survey import Survey, is_control_topic
+from airflow_cdc.model.transactions import TransactionLedger
 
 STATE_FOLDER = "_cdc"
 
@@ -157,6 +159,15 @@ class ArchiveState:
         for number in sorted({item.survey for item in checkpoint.held.get(self.archive, ()) if item.survey < first}):
             yield from self.surveys(number, number)
         yield from self.surveys(first, ledger.surveyed_through)
+
+    def transactions(self) -> TransactionLedger:
+        """Return which transactions are not archived whole, as far as a run has looked."""
+        document = read_json(self._fs, f"{self._folder}/transactions.json")
+        return TransactionLedger.from_json(document) if document else TransactionLedger()
+
+    def write_transactions(self, ledger: TransactionLedger) -> None:
+        """Write down how far transactions were looked into."""
+        replace_json(self._fs, f"{self._folder}/transactions.json", ledger.to_json())
 
     def _surveyed_paths(self, ledger: Ledger) -> set[str]:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
+from airflow_cdc.model.transactions import TransactionReport
 
 _NAMED_GAPS = 5
 
@@ -103,6 +104,8 @@ class ApplyReport:
     """Files under the archive's root that are not archived records."""
     error: dict[str, Any] | None = field(default=None)
     """Set when the run stopped before any flow could be told."""
+    transactions: tuple[TransactionReport, ...] = ()
+    """By connector: transactions that are not archived whole; only where the run was asked to check them."""
 
     @property
     def ok(self) -> bool:
@@ -119,6 +122,7 @@ class ApplyReport:
             "control_topics": list(self.control_topics),
             "ignored_files": list(self.ignored_files),
             "error": self.error,
+            "transactions": [item.to_json() for item in self.transactions],
         }
 
     @classmethod
@@ -131,4 +135,5 @@ class ApplyReport:
             tuple(document["control_topics"]),
             tuple(document["ignored_files"]),
             document["error"],
+            tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
         )

@@ -17,6 +17,10 @@ MOST_OPEN = 10_000
 MOST_REMEMBERED = 5_000
 """Whole transactions remembered, so that a late copy of some of their events does not open them again."""
 
+MOST_LISTED = 20
+"""Transactions' topics named in a report; the sums count all."""
+MOST_NAMED = 5
+
 Ranges = tuple[tuple[int, int], ...]
 """First and last of each stretch, both included, ascending and apart."""
 
@@ -169,6 +173,77 @@ class OpenTransactions:
         """Read what :meth:`to_json` wrote."""
         found = (Transaction.from_json(item) for item in document["open"])
         return cls({item.key: item for item in found}, tuple(document["whole"]), document["given_up"])
+
+
+@dataclass(frozen=True)
+class TransactionReport:
+    """What one connector's transaction topic says about the archive."""
+
+    prefix: str
+    """The connector's ``topic.prefix``."""
+    lacking: tuple[Lacking, ...] = ()
+    """Events that are announced and not archived; of many the last."""
+    incomplete: int = 0
+    """Transactions that lack events, listed or not."""
+    without_end: int = 0
+    """Transactions of which the END is not archived."""
+    given_up: int = 0
+    """Transactions that are no longer followed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {**vars(self), "lacking": [dict(vars(item)) for item in self.lacking]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TransactionReport:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**document, "lacking": tuple(Lacking(**item) for item in document["lacking"])})
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people are told."""
+        yield from (f"{self.prefix}: {item}" for item in self.lacking[-MOST_NAMED:])
+        if self.incomplete:
+            yield f"{self.prefix}: {self.incomplete} transactions lack events"
+
+
+@dataclass(frozen=True)
+class TransactionLedger:
+    """The transactions of all connectors of an archive, as far as its surveys were looked into."""
+
+    surveyed_through: int = 0
+    connectors: Mapping[str, OpenTransactions] = field(default_factory=dict)
+    """By ``topic.prefix``."""
+
+    def with_survey(self, number: int, found: Mapping[str, Iterable[Transaction]], topics: Iterable[str]) -> TransactionLedger:
+        """Return the ledger after one more survey.
+
+        :param found: by prefix: what its records tell.
+        :param topics: the archive's topics that carry rows.
+        """
+        topics, connectors = tuple(topics), dict(self.connectors)
+        for prefix, items in found.items():
+            connectors[prefix] = connectors.get(prefix, OpenTransactions()).with_records(items, prefix=prefix, topics=topics)
+        return TransactionLedger(number, connectors)
+
+    def reports(self, topics: Iterable[str]) -> tuple[TransactionReport, ...]:
+        """Return what is not whole, by connector."""
+        topics, found = tuple(topics), []
+        for prefix, known in sorted(self.connectors.items()):
+            lacking = tuple(known.lacking(prefix, topics))
+            without_end = sum(item.expected is None for item in known.open.values())
+            incomplete = len({item.transaction for item in lacking})
+            found.append(TransactionReport(prefix, lacking[-MOST_LISTED:], incomplete, without_end, known.given_up))
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as plain JSON values."""
+        return {"surveyed_through": self.surveyed_through, "connectors": {name: item.to_json() for name, item in self.connectors.items()}}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TransactionLedger:
+        """Read what :meth:`to_json` wrote."""
+        connectors = {name: OpenTransactions.from_json(item) for name, item in document["connectors"].items()}
+        return cls(document["surveyed_through"], connectors)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbat
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
+from airflow_cdc.model.transactions import TransactionReport
 from airflow_cdc.pipeline.apply_microbatch import MicrobatchRun, apply_microbatch
+from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
@@ -64,6 +66,8 @@ class ArchiveRun:
     """Told what happens, a line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    check_transactions: bool = False
+    """Whether to check the counts of archived transaction topics; costs one more look at each new file."""
     parallel: int = min(4, os.cpu_count() or 1)
     """Tables merged at a time."""
 
@@ -89,7 +93,15 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
         flows=tuple(outcomes),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=listing.ignored,
+        transactions=_check_transactions(run, state, ledger, listing),
     )
+
+
+def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing) -> tuple[TransactionReport, ...]:
+    if not run.check_transactions:
+        return ()
+    known = check_transactions(run.spark, state, ledger, listing.files)
+    return known.reports(ledger.tables())
 
 
 def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveListing) -> Ledger:
