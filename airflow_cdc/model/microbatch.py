@@ -85,17 +85,20 @@ class Microbatch:
         )
 
 
-def pending_in(survey: Survey, flow: str, planned: PlanPosition, held: Collection[HeldFile] = ()) -> tuple[ArchivedFile, ...]:
+def pending_in(survey: Survey, flow: str, planned: PlanPosition, held: Iterable[HeldFile] = ()) -> tuple[ArchivedFile, ...]:
     """Return the files of a survey that no microbatch of a flow owns: those after ``planned``, and those that were held."""
+    return tuple(file for _, file in _pending(survey, flow, planned, frozenset(held)))
+
+
+def _pending(survey: Survey, flow: str, planned: PlanPosition, held: frozenset[HeldFile]) -> list[tuple[int, ArchivedFile]]:
+    """Return the pending files of a survey, each with its place among all of the flow's."""
     files = survey.files_of(flow)
-    start = _start(survey, planned, len(files))
-    return tuple(file for place, file in enumerate(files) if place >= start or HeldFile(survey.number, file.path) in held)
+    start = _start(survey, planned) if survey.number >= planned.survey else len(files)
+    return [(place, file) for place, file in enumerate(files) if place >= start or HeldFile(survey.number, file.path) in held]
 
 
-def _start(survey: Survey, planned: PlanPosition, files: int) -> int:
-    if survey.number == planned.survey:
-        return planned.files
-    return 0 if survey.number > planned.survey else files
+def _start(survey: Survey, planned: PlanPosition) -> int:
+    return planned.files if survey.number == planned.survey else 0
 
 
 def next_microbatch(
@@ -106,7 +109,7 @@ def next_microbatch(
     surveys: Iterable[Survey],
     planned: PlanPosition,
     max_bytes: int,
-    held: Collection[HeldFile] = (),
+    held: Iterable[HeldFile] = (),
     waiting: Collection[str] = (),
 ) -> Microbatch | None:
     """Pick the next files of a flow: those held and those after ``planned``, in the surveys' order.
@@ -118,38 +121,42 @@ def next_microbatch(
     :param waiting: paths of files to pass over now.
     :return: None when nothing is pending but what waits.
     """
-    taken: list[ArchivedFile] = []
-    shapes: list[TopicShape] = []
-    offsets: list[FileOffsets] = []
-    still_held = sorted(held)
-    size, full = 0, False
+    still_held, taken = set(held), list[tuple[Survey, ArchivedFile]]()
+    before, size, full = frozenset(still_held), 0, False
     for survey in surveys:
-        files = survey.files_of(flow)
-        start = _start(survey, planned, len(files))
-        owned: set[str] = set()
-        reached = start
-        for place, file in enumerate(files):
-            if place < start and HeldFile(survey.number, file.path) not in held:
-                continue
+        reached, new = _start(survey, planned), survey.number >= planned.survey
+        for place, file in _pending(survey, flow, planned, before):
+            here = HeldFile(survey.number, file.path)
             waits = file.path in waiting
             full = full or (not waits and bool(taken) and size + file.size > max_bytes)
-            if full and place >= start:
+            if full and here not in before:
                 break
-            here = HeldFile(survey.number, file.path)
             if waits or full:
-                still_held += [] if place < start else [here]
+                still_held.add(here)
             else:
-                still_held = [item for item in still_held if item != here]
-                taken.append(file)
-                owned.add(file.path)
+                still_held.discard(here)
+                taken.append((survey, file))
                 size += file.size
             reached = max(reached, place + 1)
-        shapes += [shape for shape in survey.shapes if shape.topic == flow and shape.file in owned]
-        offsets += [item for item in file_offsets(survey, flow) if item.file in owned] if owned else []
-        if survey.number >= planned.survey:
-            planned = PlanPosition(survey.number, reached)
-        if full and reached < len(files):
+        planned = PlanPosition(survey.number, reached) if new else planned
+        if full and new:
             break
     if not taken:
         return None
-    return Microbatch(flow, number, archive, tuple(taken), planned, tuple(shapes), tuple(offsets), tuple(still_held))
+    files = tuple(file for _, file in taken)
+    return Microbatch(flow, number, archive, files, planned, *_surveyed(flow, taken), tuple(sorted(still_held)))
+
+
+def _surveyed(flow: str, taken: Iterable[tuple[Survey, ArchivedFile]]) -> tuple[tuple[TopicShape, ...], tuple[FileOffsets, ...]]:
+    """Return what the surveys found in the files that were taken of them."""
+    owned: dict[int, set[str]] = {}
+    surveys: dict[int, Survey] = {}
+    for survey, file in taken:
+        surveys[survey.number] = survey
+        owned.setdefault(survey.number, set()).add(file.path)
+    shapes: list[TopicShape] = []
+    offsets: list[FileOffsets] = []
+    for number, paths in owned.items():
+        shapes += [shape for shape in surveys[number].shapes if shape.topic == flow and shape.file in paths]
+        offsets += [item for item in file_offsets(surveys[number], flow) if item.file in paths]
+    return tuple(shapes), tuple(offsets)

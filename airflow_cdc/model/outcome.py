@@ -103,7 +103,7 @@ class ApplyReport:
     ignored_files: tuple[str, ...] = ()
     """Files under the archive's root that are not archived records."""
     error: dict[str, Any] | None = field(default=None)
-    """Set when the run stopped before any flow could be told."""
+    """Set when the run stopped before any flow could be told, or when the check of transactions failed."""
     transactions: tuple[TransactionReport, ...] = ()
     """By connector: transactions that are not archived whole; only where the run was asked to check them."""
 

@@ -151,7 +151,7 @@ class OpenTransactions:
         for item in found:
             if item.key not in whole:
                 known[item.key] = known[item.key].merged(item) if item.key in known else item
-        for key in [key for key, item in known.items() if item.is_whole(prefix, topics)]:
+        for key in sorted(key for key, item in known.items() if item.is_whole(prefix, topics)):
             del known[key]
             whole[key] = None
         newest = sorted(known.values(), key=lambda item: (item.survey, item.key))[-MOST_OPEN:]

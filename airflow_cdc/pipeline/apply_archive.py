@@ -39,7 +39,6 @@ from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbat
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
-from airflow_cdc.model.transactions import TransactionReport
 from airflow_cdc.pipeline.apply_microbatch import MicrobatchRun, apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.find_holes import find_holes
@@ -87,21 +86,25 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     flows = [_FlowRun(run, state, ledger, FlowState(lake_fs, lake_root, topic), lake_fs) for topic in chosen]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(_FlowRun.apply, flows))
-    return ApplyReport(
+    report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
         flows=tuple(outcomes),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=listing.ignored,
-        transactions=_check_transactions(run, state, ledger, listing),
     )
+    return _check_transactions(run, state, ledger, listing, report) if run.check_transactions else report
 
 
-def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing) -> tuple[TransactionReport, ...]:
-    if not run.check_transactions:
-        return ()
-    known = check_transactions(run.spark, state, ledger, listing.files)
-    return known.reports(ledger.tables())
+def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, report: ApplyReport) -> ApplyReport:
+    try:
+        known = check_transactions(run.spark, state, ledger, listing.files)
+    except PySparkException as problem:
+        # What was merged before must be told all the same.
+        told = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        failed = SparkFailedError(f"The check of transactions failed: {told}", next_step="See the job's log; the flows were applied.")
+        return replace(report, error=failed.to_json())
+    return replace(report, transactions=known.reports(ledger.tables()))
 
 
 def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveListing) -> Ledger:

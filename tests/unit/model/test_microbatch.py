@@ -152,7 +152,7 @@ def test_a_held_file_for_which_there_is_no_room_stays_held() -> None:
     surveys = [survey(1, {"a": "t", "b": "t"}, sizes={"a": 60, "b": 60}), survey(2, {"c": "t"})]
     held = (HeldFile(1, "a"), HeldFile(1, "b"))
     found = pick(surveys, PlanPosition(1, 2), held=held)
-    assert (paths(found), found and found.held, found and found.planned_through) == (["a"], (HeldFile(1, "b"),), PlanPosition(2, 0))
+    assert (paths(found), found and found.held, found and found.planned_through) == (["a"], (HeldFile(1, "b"),), PlanPosition(1, 2))
     assert pending_in(surveys[0], "t", PlanPosition(1, 2), held) == surveys[0].files
 
 
