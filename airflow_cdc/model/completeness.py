@@ -7,7 +7,7 @@ called missing only where nothing of this explains it. Compaction and Kafka's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -87,6 +87,7 @@ def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
     Files whose records have no offset, neither themselves nor by the file's name, are left out.
     """
     unreadable: dict[str, int] = {}
+    with_tombstones = {shape.file for shape in survey.shapes if shape.kind == RecordKind.TOMBSTONE.value}
     groups: dict[tuple[str, int], list[TopicShape]] = {}
     for shape in survey.shapes:
         if shape.layout is RecordLayout.RECORD and shape.first_offset is None:
@@ -98,7 +99,10 @@ def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
     files = {file.path: file for file in survey.files}
     found = []
     for (path, partition), shapes in groups.items():
-        proven = _proven(files[path], shapes, holes.get((path, partition)), unreadable.get(path, 0))
+        # Each delete is followed by a tombstone in the same partition; sinks leave them out, and some archives too.
+        deletes = sum(shape.records for shape in shapes if shape.kind == Operation.DELETE.value)
+        omitted = 0 if path in with_tombstones else deletes
+        proven = _proven(files[path], shapes, holes.get((path, partition)), omitted=omitted, unreadable=unreadable.get(path, 0))
         if proven:
             found.append(FileOffsets(path, partition, *proven))
     order = {file.path: place for place, file in enumerate(survey.files)}
@@ -106,20 +110,16 @@ def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
 
 
 def _proven(
-    file: ArchivedFile, shapes: Iterable[TopicShape], holes: OffsetHoles | None, unreadable: int
+    file: ArchivedFile, shapes: Sequence[TopicShape], holes: OffsetHoles | None, *, omitted: int, unreadable: int
 ) -> tuple[int, int, tuple[Range, ...], int] | None:
-    shapes = tuple(shapes)
-    counted = {kind: sum(shape.records for shape in shapes if shape.kind == kind) for kind in {shape.kind for shape in shapes}}
-    # Each delete is followed by a tombstone in the same partition; sinks leave it out, and some archives too.
-    omitted = max(0, counted.get(Operation.DELETE.value, 0) - counted.get(RecordKind.TOMBSTONE.value, 0))
-    numbered = [shape for shape in shapes if shape.first_offset is not None and shape.last_offset is not None]
-    if numbered:
-        first = min(shape.first_offset for shape in numbered if shape.first_offset is not None)
-        last = max(shape.last_offset for shape in numbered if shape.last_offset is not None)
+    numbered = [(shape.first_offset, shape.last_offset) for shape in shapes]
+    ranges = [(first, last) for first, last in numbered if first is not None and last is not None]
+    if ranges:
+        first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
         return first, last, *_covered(first, last, holes, omitted=omitted, unreadable=unreadable)
     if file.start_offset is None:
         return None
-    last = file.start_offset + sum(counted.values()) - 1
+    last = file.start_offset + sum(shape.records for shape in shapes) - 1
     return file.start_offset, last, ((file.start_offset, last + omitted),), 0
 
 
