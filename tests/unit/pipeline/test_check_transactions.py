@@ -8,12 +8,15 @@ from typing import Any
 
 import fsspec
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import list_archive
 from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.outcome import FlowStatus
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.model.transactions import Lacking, TransactionReport
+from airflow_cdc.pipeline import apply_archive
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.survey import survey_files
 from tests.conftest import Apply
@@ -72,3 +75,16 @@ def test_a_real_capture_lacks_nothing_and_without_one_file_just_that_files_event
         else:
             # A table of which no file is there is not waited for.
             assert (report.lacking, report.incomplete) == ((), 0)
+
+
+def test_a_check_that_fails_does_not_hide_what_was_applied(apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise PySparkException("no space left")
+
+    monkeypatch.setattr(apply_archive, "check_transactions", fails)
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sqlserver("c", commit=1, after={"id": 1})]))
+    report = apply(tmp_path / "archive", tmp_path / "lake", check_transactions=True, may_fail=True)
+    assert report.flows[0].status is FlowStatus.APPLIED
+    assert report.error
+    assert (report.error["type"], report.ok) == ("SparkFailedError", False)
+    assert "no space left" in report.error["message"]

@@ -12,6 +12,7 @@ from airflow_cdc.model.completeness import OffsetGap
 from airflow_cdc.model.errors import OffsetGapError
 from airflow_cdc.model.flow import CdcFlow, OnGap
 from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.pipeline import find_holes
 from airflow_cdc.pipeline.inspect_lake import read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records
@@ -128,3 +129,13 @@ def test_an_archive_without_tombstones_is_complete_all_the_same(apply: Apply, ar
 
 def delete(number: int) -> dict[str, Any]:
     return sqlserver("d", commit=100 + number, before={"id": number, "v": "x"})
+
+
+def test_of_very_many_holes_in_a_file_the_largest_are_named_and_all_are_counted(
+    apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_holes, "MOST_RUNS", 2)
+    write_records(archive / "a.jsonl", [record for record in creates(0, 30) if record["offset"] not in (3, 7, 8, 9, 20, 25, 26)])
+    (flow,) = apply(archive, lake).flows
+    assert [(gap.first, gap.last) for gap in flow.batches[0].offsets.gaps] == [(7, 9), (25, 26)]
+    assert flow.batches[0].offsets.missing == 7
