@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from airflow_cdc import __version__
-from airflow_cdc.console import divert_stderr, print_errors, print_json, report_table, stdout_console, table
+from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, stdout_console, table
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
@@ -83,6 +83,7 @@ def apply(
     lake: Lake,
     flows: Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)] = None,
     tables: Globs = None,
+    check_transactions: Annotated[bool, typer.Option("--check-transactions", help="Check the counts of transaction topics.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     conf: SparkConf = None,
@@ -100,7 +101,7 @@ def apply(
     with _spark("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console))
+        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console), check_transactions=check_transactions)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         if not report.ok:
@@ -119,6 +120,7 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
     for name, items in (("control topics, not tables", report.control_topics), ("files left aside", report.ignored_files)):
         if items:
             console.print(f"{name}: {', '.join(items[:20])}{' …' if len(items) > 20 else ''}", style="dim", highlight=False)
+    print_gaps(console, report)
     print_errors(console, report)
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 
-_STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.FAILED: "bold red"}
+_STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.WAITING: "yellow", FlowStatus.FAILED: "bold red"}
 _LONGEST_CELL = 60
 
 
@@ -87,6 +87,13 @@ def report_table(report: ApplyReport) -> Table:
         for flow in report.flows
     ]
     return table("Applied", ("flow", "status", *counted, "rows"), rows, right=(*counted, "rows"))
+
+
+def print_gaps(console: Console, report: ApplyReport) -> None:
+    """Print which offsets and which transactions' events are missing, and what waits for them."""
+    offsets = [line for flow in report.flows for line in flow.gap_lines()]
+    for line in [*offsets, *(line for item in report.transactions for line in item.lines())]:
+        console.print(Text(line, style="yellow"))
 
 
 def print_errors(console: Console, report: ApplyReport) -> None:

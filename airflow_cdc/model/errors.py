@@ -97,6 +97,10 @@ class TruncateRefusedError(TerminalError):
     """Raised when the source truncated a table whose flow says to stop then."""
 
 
+class OffsetGapError(TerminalError):
+    """Raised when offsets are missing from the archive and the flow says to stop then; nothing behind them was merged."""
+
+
 class CountMismatchError(TerminalError):
     """Raised when the events of a microbatch do not add up: a defect of this package; nothing was merged."""
 

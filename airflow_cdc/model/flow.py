@@ -25,6 +25,17 @@ class OnTruncate(str, Enum):
     """Stop the flow and leave the decision to a person."""
 
 
+class OnGap(str, Enum):
+    """What happens when offsets are missing between the archived files of a topic-partition."""
+
+    WARN = "warn"
+    """Go on, and say so in the report."""
+    WAIT = "wait"
+    """Leave the files behind the missing range alone until it has come."""
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+
+
 @dataclass(frozen=True)
 class CdcFlow:
     """One topic, one target table. Checked once, here; later code trusts it."""
@@ -41,6 +52,8 @@ class CdcFlow:
     """What a TRUNCATE in the source does to the target."""
     max_microbatch_bytes: int = DEFAULT_MICROBATCH_BYTES
     """Most archived bytes (as they lie in the archive) that one microbatch takes."""
+    on_gap: OnGap = OnGap.WARN
+    """What happens when Kafka offsets are missing from the archive."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -122,11 +135,14 @@ def _positive(value: Any) -> int:
     return value
 
 
-def _on_truncate(value: Any) -> OnTruncate:
-    choices = [policy.value for policy in OnTruncate]
-    if value not in choices:
-        raise ValueError(f"one of {choices}")
-    return OnTruncate(value)
+def _one_of(policies: type[Enum]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        choices = [policy.value for policy in policies]
+        if value not in choices:
+            raise ValueError(f"one of {choices}")
+        return policies(value)
+
+    return read
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -134,7 +150,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "table": lambda value: None if value is None else _text(value),
     "keys": _texts,
     "columns": _types,
-    "on_truncate": _on_truncate,
+    "on_truncate": _one_of(OnTruncate),
+    "on_gap": _one_of(OnGap),
     "max_microbatch_bytes": _positive,
 }
 

@@ -2,6 +2,7 @@
 
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
+    <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -19,18 +20,22 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition
+from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.survey import Survey, is_control_topic
+from airflow_cdc.model.transactions import TransactionLedger
 
 STATE_FOLDER = "_cdc"
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,22 @@ class ArchiveState:
                 )
             yield survey
 
+    def pending_surveys(self, checkpoint: FlowCheckpoint, ledger: Ledger) -> Iterator[Survey]:
+        """Yield the surveys that may have files which no committed microbatch of a flow owns."""
+        first = max(checkpoint.planned.get(self.archive, PlanPosition()).survey, ledger.topics.get(checkpoint.flow, 1))
+        for number in sorted({item.survey for item in checkpoint.held.get(self.archive, ()) if item.survey < first}):
+            yield from self.surveys(number, number)
+        yield from self.surveys(first, ledger.surveyed_through)
+
+    def transactions(self) -> TransactionLedger:
+        """Return which transactions are not archived whole, as far as a run has looked."""
+        document = read_json(self._fs, f"{self._folder}/transactions.json")
+        return TransactionLedger.from_json(document) if document else TransactionLedger()
+
+    def write_transactions(self, ledger: TransactionLedger) -> None:
+        """Write down how far transactions were looked into."""
+        replace_json(self._fs, f"{self._folder}/transactions.json", ledger.to_json())
+
     def _surveyed_paths(self, ledger: Ledger) -> set[str]:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
 
@@ -177,12 +198,17 @@ class FlowCheckpoint:
     table: str | None = None
     """URI of the target table."""
     table_version: int | None = None
+    held: dict[str, tuple[HeldFile, ...]] = field(default_factory=dict)
+    """By archive root: files before ``planned`` that wait for missing offsets."""
+    offsets: dict[str, ArchivedOffsets] = field(default_factory=dict)
+    """By archive root: Kafka offsets of the applied files."""
 
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
         """Return the checkpoint after one more committed microbatch."""
         applied = dict(self.applied_through)
         for partition, position in report.applied_through.items():
             applied[partition] = max(position, applied.get(partition, position))
+        offsets = self.offsets.get(intent.archive, ArchivedOffsets())
         truncates = [position for position in (self.truncated_through, report.truncated_through) if position]
         return replace(
             self,
@@ -193,6 +219,8 @@ class FlowCheckpoint:
             events=self.events + report.events,
             table=table,
             table_version=report.table_version if report.table_version is not None else self.table_version,
+            held=_set(self.held, intent.archive, intent.held),
+            offsets=_set(self.offsets, intent.archive, offsets.with_files(intent.offsets)) if intent.offsets else self.offsets,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -206,6 +234,8 @@ class FlowCheckpoint:
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
+            "held": {name: [[item.survey, item.path] for item in files] for name, files in self.held.items()},
+            "offsets": {name: offsets.to_json() for name, offsets in self.offsets.items()},
         }
 
     @classmethod
@@ -220,7 +250,13 @@ class FlowCheckpoint:
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],
+            {name: tuple(HeldFile(*item) for item in files) for name, files in document.get("held", {}).items()},
+            {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
         )
+
+
+def _set(by_archive: dict[str, _Kept], archive: str, value: _Kept) -> dict[str, _Kept]:
+    return {name: kept for name, kept in {**by_archive, archive: value}.items() if kept}
 
 
 class FlowState:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
+from airflow_cdc.model.transactions import TransactionReport
+
+_NAMED_GAPS = 5
 
 
 class FlowStatus(str, Enum):
@@ -16,6 +21,8 @@ class FlowStatus(str, Enum):
     """At least one microbatch was committed."""
     UP_TO_DATE = "up_to_date"
     """Nothing was pending."""
+    WAITING = "waiting"
+    """Nothing was committed: what is pending waits for offsets that are missing."""
     FAILED = "failed"
     """The flow stopped; the others went on."""
 
@@ -31,6 +38,10 @@ class FlowOutcome:
     batches: tuple[BatchReport, ...] = ()
     error: dict[str, Any] | None = None
     """``type``, ``message``, ``next_step``, ``transient`` (:meth:`airflow_cdc.model.errors.CdcError.to_json`)."""
+    waiting_for: tuple[OffsetGap, ...] = ()
+    """Missing offsets that the flow waits for; empty unless it says ``on_gap: wait``."""
+    waiting_files: int = 0
+    """Files behind them, not applied."""
 
     @property
     def events(self) -> EventCounts:
@@ -42,6 +53,16 @@ class FlowOutcome:
         """Sum over the microbatches."""
         return total_rows(self.batches)
 
+    def gap_lines(self) -> Iterator[str]:
+        """Yield what people are told of missing offsets: those known at the flow's end, and what waits for them."""
+        known = self.batches[-1].offsets if self.batches else OffsetReport()
+        gaps = self.waiting_for or known.gaps
+        yield from (f"{self.flow}: {gap}" for gap in gaps[:_NAMED_GAPS])
+        if self.waiting_files:
+            yield f"{self.flow}: {self.waiting_files} files wait for what is missing"
+        elif known.missing > sum(gap.missing for gap in gaps[:_NAMED_GAPS]):
+            yield f"{self.flow}: {known.missing} offsets are missing in all"
+
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
         return {
@@ -52,13 +73,22 @@ class FlowOutcome:
             "rows": dict(vars(self.rows)),
             "batches": [batch.to_json() for batch in self.batches],
             "error": self.error,
+            "waiting_for": [dict(vars(gap)) for gap in self.waiting_for],
+            "waiting_files": self.waiting_files,
         }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> FlowOutcome:
         """Read what :meth:`to_json` wrote."""
-        batches = tuple(BatchReport.from_json(item) for item in document["batches"])
-        return cls(document["flow"], FlowStatus(document["status"]), document["table"], batches, document["error"])
+        return cls(
+            document["flow"],
+            FlowStatus(document["status"]),
+            document["table"],
+            tuple(BatchReport.from_json(item) for item in document["batches"]),
+            document["error"],
+            tuple(OffsetGap(**gap) for gap in document.get("waiting_for", ())),
+            document.get("waiting_files", 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +103,9 @@ class ApplyReport:
     ignored_files: tuple[str, ...] = ()
     """Files under the archive's root that are not archived records."""
     error: dict[str, Any] | None = field(default=None)
-    """Set when the run stopped before any flow could be told."""
+    """Set when the run stopped before any flow could be told, or when the check of transactions failed."""
+    transactions: tuple[TransactionReport, ...] = ()
+    """By connector: transactions that are not archived whole; only where the run was asked to check them."""
 
     @property
     def ok(self) -> bool:
@@ -90,6 +122,7 @@ class ApplyReport:
             "control_topics": list(self.control_topics),
             "ignored_files": list(self.ignored_files),
             "error": self.error,
+            "transactions": [item.to_json() for item in self.transactions],
         }
 
     @classmethod
@@ -102,4 +135,5 @@ class ApplyReport:
             tuple(document["control_topics"]),
             tuple(document["ignored_files"]),
             document["error"],
+            tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
         )

@@ -9,7 +9,7 @@ from airflow_cdc.model.archive import ArchivedFile, list_archive
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
-from airflow_cdc.model.microbatch import PlanPosition
+from airflow_cdc.model.microbatch import PlanPosition, pending_in
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,6 @@ def pending_files(
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
     """Return how many surveyed files of a flow no committed microbatch owns."""
-    plan = flow.checkpoint().planned.get(state.archive, PlanPosition())
-    first = max(plan.survey, ledger.topics.get(flow.flow, 1))
-    waiting = 0
-    for survey in state.surveys(first, ledger.surveyed_through):
-        held = len(survey.files_of(flow.flow))
-        waiting += held - plan.files if survey.number == plan.survey else held
-    return waiting
+    checkpoint = flow.checkpoint()
+    planned, held = checkpoint.planned.get(state.archive, PlanPosition()), checkpoint.held.get(state.archive, ())
+    return sum(len(pending_in(survey, flow.flow, planned, held)) for survey in state.pending_surveys(checkpoint, ledger))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from airflow_cdc.model.completeness import OffsetReport
 from airflow_cdc.model.position import Position
 
 
@@ -74,6 +75,8 @@ class BatchReport:
     merge_plan: str = ""
     """The way that was chosen to write, and why."""
     seconds: float = 0.0
+    offsets: OffsetReport = field(default_factory=OffsetReport)
+    """Kafka offsets that are missing, that came again, or that the files do not tell."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -83,6 +86,7 @@ class BatchReport:
         document["applied_through"] = {name: position.to_json() for name, position in self.applied_through.items()}
         document["truncated_through"] = self.truncated_through and self.truncated_through.to_json()
         document["columns_added"] = list(self.columns_added)
+        document["offsets"] = self.offsets.to_json()
         return document
 
     @classmethod
@@ -94,6 +98,7 @@ class BatchReport:
         values["applied_through"] = {name: Position.from_json(parts) for name, parts in values["applied_through"].items()}
         values["truncated_through"] = Position.from_json(parts) if (parts := values["truncated_through"]) else None
         values["columns_added"] = tuple(values["columns_added"])
+        values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)
 
 

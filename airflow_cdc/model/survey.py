@@ -60,6 +60,42 @@ class TopicShape:
     last_offset: int | None
 
 
+@dataclass(frozen=True, order=True)
+class OffsetHoles:
+    """Offsets that a file skips between its first and its last record of one topic-partition."""
+
+    file: str
+    topic: str
+    partition: int
+    holes: tuple[tuple[int, int], ...]
+    """First and last offset of each, ascending; of very many the largest."""
+    unlisted: int = 0
+    """Offsets in the holes that are not among them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the holes as plain JSON values."""
+        return {**vars(self), "holes": [list(hole) for hole in self.holes]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> OffsetHoles:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**document, "holes": tuple((first, last) for first, last in document["holes"])})
+
+
+def may_skip_offsets(shapes: Iterable[TopicShape]) -> tuple[str, ...]:
+    """Return the paths of the files whose records are more or fewer than the offsets from their first to their last.
+
+    A file that holds a record twice for each one that it lacks is not among them.
+    """
+    spans: dict[tuple[str, str, int | None], tuple[int, int, int]] = {}
+    for shape in shapes:
+        if shape.first_offset is not None and shape.last_offset is not None:
+            place = (shape.file, shape.topic, shape.partition)
+            first, last, records = spans.get(place, (shape.first_offset, shape.last_offset, 0))
+            spans[place] = (min(first, shape.first_offset), max(last, shape.last_offset), records + shape.records)
+    return tuple(sorted({file for (file, _, _), (first, last, records) in spans.items() if last - first + 1 != records}))
+
+
 def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
     """Return shapes as plain JSON values; each distinct key or value shape stands there once, for a schema is long."""
     texts: dict[str, int] = {}
@@ -92,6 +128,7 @@ class Survey:
     number: int
     files: tuple[ArchivedFile, ...]
     shapes: tuple[TopicShape, ...]
+    holes: tuple[OffsetHoles, ...] = ()
 
     def files_of(self, topic: str) -> tuple[ArchivedFile, ...]:
         """Return the files that hold records of a topic, in the survey's order."""
@@ -108,6 +145,7 @@ class Survey:
             "archive": self.archive,
             "number": self.number,
             "files": [file.to_json() for file in self.files],
+            "holes": [item.to_json() for item in self.holes],
             **shapes_to_json(self.shapes),
         }
 
@@ -119,6 +157,7 @@ class Survey:
             document["number"],
             tuple(ArchivedFile.from_json(item) for item in document["files"]),
             shapes_from_json(document),
+            tuple(OffsetHoles.from_json(item) for item in document.get("holes", ())),
         )
 
 

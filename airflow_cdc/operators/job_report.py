@@ -120,6 +120,7 @@ def lines(report: ApplyReport) -> Iterator[str]:
                     rejects[reason] = rejects.get(reason, 0) + count
             if rejects:
                 yield f"{flow.flow}: in the quarantine: " + ", ".join(f"{count} {reason}" for reason, count in sorted(rejects.items()))
+        yield from flow.gap_lines()
         if flow.status is FlowStatus.FAILED:
             yield f"{flow.flow}: failed: {_cause(flow.error)}"
     if report.control_topics:

@@ -13,23 +13,35 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchiveListing, list_archive
+from airflow_cdc.model.completeness import (
+    MOST_LISTED,
+    ArchivedOffsets,
+    FileOffsets,
+    OffsetGap,
+    file_offsets,
+    files_behind,
+    report_offsets,
+)
 from airflow_cdc.model.errors import (
     ArchivedFileMissingError,
     CdcError,
     ConcurrentRunError,
+    OffsetGapError,
     PlanRefusedError,
     SparkFailedError,
     StorageFailedError,
     UnexpectedError,
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
-from airflow_cdc.model.flow import CdcFlow, matches_any
-from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger, staging_uri
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
+from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger, staging_uri
+from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.pipeline.apply_microbatch import MicrobatchRun, apply_microbatch
+from airflow_cdc.pipeline.check_transactions import check_transactions
+from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
@@ -53,6 +65,8 @@ class ArchiveRun:
     """Told what happens, a line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    check_transactions: bool = False
+    """Whether to check the counts of archived transaction topics; costs one more look at each new file."""
     parallel: int = min(4, os.cpu_count() or 1)
     """Tables merged at a time."""
 
@@ -72,13 +86,25 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     flows = [_FlowRun(run, state, ledger, FlowState(lake_fs, lake_root, topic), lake_fs) for topic in chosen]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(_FlowRun.apply, flows))
-    return ApplyReport(
+    report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
         flows=tuple(outcomes),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=listing.ignored,
     )
+    return _check_transactions(run, state, ledger, listing, report) if run.check_transactions else report
+
+
+def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, report: ApplyReport) -> ApplyReport:
+    try:
+        known = check_transactions(run.spark, state, ledger, listing.files)
+    except PySparkException as problem:
+        # What was merged before must be told all the same.
+        told = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        failed = SparkFailedError(f"The check of transactions failed: {told}", next_step="See the job's log; the flows were applied.")
+        return replace(report, error=failed.to_json())
+    return replace(report, transactions=known.reports(ledger.tables()))
 
 
 def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveListing) -> Ledger:
@@ -89,8 +115,11 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveList
             return ledger
         size = sum(file.size for file in new)
         run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
-        shapes = survey_files(session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new)), run.archive, new)
-        state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes))
+        session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
+        shapes = survey_files(session, run.archive, new)
+        skipping = set(may_skip_offsets(shapes))
+        holes = find_holes(session, run.archive, [file for file in new if file.path in skipping])
+        state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes, holes))
         run.after_effect("survey")
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
 
@@ -126,8 +155,10 @@ class _FlowRun:
             return self._failed(reports, problem)
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
             return self._failed(reports, self._unexpected(problem))
-        status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
-        return FlowOutcome(self.flow.name, status, self.table, tuple(reports))
+        waiting = self._waiting
+        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting else FlowStatus.UP_TO_DATE
+        gaps = self._gaps[:MOST_LISTED] if waiting else ()
+        return FlowOutcome(self.flow.name, status, self.table, tuple(reports), waiting_for=gaps, waiting_files=len(waiting))
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
@@ -148,18 +179,54 @@ class _FlowRun:
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent:
                 return open_intent
-            planned = checkpoint.planned.get(self.archive.archive, PlanPosition())
-            first = max(planned.survey, self.ledger.topics[self.flow.topic])
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
                 archive=self.archive.archive,
-                surveys=self.archive.surveys(first, self.ledger.surveyed_through),
-                planned=planned,
+                surveys=self.archive.pending_surveys(checkpoint, self.ledger),
+                planned=checkpoint.planned.get(self.archive.archive, PlanPosition()),
                 max_bytes=self.flow.max_microbatch_bytes,
+                held=checkpoint.held.get(self.archive.archive, ()),
+                waiting=self._waiting,
             )
+            if microbatch:
+                self._stop_at_gap(microbatch)
             if microbatch is None or self.state.write_intent(microbatch):
                 return microbatch
+
+    @cached_property
+    def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
+        """What all surveyed files hold, applied or not, and what those hold that were pending when the run began."""
+        checkpoint = self.state.checkpoint()
+        planned, held = checkpoint.planned.get(self.archive.archive, PlanPosition()), checkpoint.held.get(self.archive.archive, ())
+        pending: list[FileOffsets] = []
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            paths = {file.path for file in pending_in(survey, self.flow.topic, planned, held)}
+            pending += [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
+        return self._applied_offsets(checkpoint).with_files(pending), tuple(pending)
+
+    def _applied_offsets(self, checkpoint: FlowCheckpoint) -> ArchivedOffsets:
+        return checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
+
+    @property
+    def _gaps(self) -> tuple[OffsetGap, ...]:
+        # Over all that is surveyed: what a later microbatch owns is not missing.
+        return self._surveyed_offsets[0].gaps(self.flow.topic)
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """Paths of the pending files that wait for missing offsets."""
+        return files_behind(self._gaps, self._surveyed_offsets[1]) if self.flow.on_gap is OnGap.WAIT else frozenset()
+
+    def _stop_at_gap(self, microbatch: Microbatch) -> None:
+        if self.flow.on_gap is not OnGap.STOP or not self._gaps:
+            return
+        more = f" And {len(self._gaps) - 1} more ranges." if len(self._gaps) > 1 else ""
+        raise OffsetGapError(
+            f"Flow {self.flow.name}, before microbatch {microbatch.number}: {self._gaps[0]}.{more} The flow's policy is to stop.",
+            next_step="Bring the missing records to the archive; or, if Kafka never had them, set on_gap to 'warn'; then run again.",
+            gaps=self._gaps,
+        )
 
     def _apply(self, microbatch: Microbatch) -> BatchReport:
         self.run.after_effect("intent")
@@ -171,6 +238,14 @@ class _FlowRun:
             report = apply_microbatch(attempt)
         except PySparkException as problem:
             raise self._cause(microbatch, problem) from problem
+        offsets = report_offsets(
+            self.flow.topic,
+            microbatch.files,
+            microbatch.offsets,
+            before=self._applied_offsets(checkpoint),
+            known=self._surveyed_offsets[0],
+        )
+        report = replace(report, offsets=offsets)
         self.state.write_commit(report, self.table)
         self.run.after_effect("commit")
         self._clear_staging()

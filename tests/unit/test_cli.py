@@ -148,11 +148,11 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
 
     assert ended.code == 0, ended.stderr
     document = ended.document
-    assert set(document) == {"ok", "archive", "lake", "flows", "control_topics", "ignored_files", "error"}
+    assert set(document) == {"ok", "archive", "lake", "flows", "control_topics", "ignored_files", "error", "transactions"}
     assert (document["ok"], document["error"], document["ignored_files"]) == (True, None, ["README.md"])
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
-    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error"}
+    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", "waiting_for", "waiting_files"}
     assert (customers["flow"], customers["status"], customers["table"]) == (TOPIC, "applied", f"{lake}/{TOPIC}")
     assert {name: count for name, count in customers["events"].items() if count} == {"read": 3, "merged": 2, "rejected": 1}
     assert customers["rows"] == {"inserted": 2, "updated": 0, "deleted": 0}

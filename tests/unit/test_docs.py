@@ -14,10 +14,12 @@ import typer.main
 from airflow_cdc import runtime
 from airflow_cdc.cli import app
 from airflow_cdc.model.columns import TARGET_COLUMNS
+from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.errors import CdcError, RejectReason
-from airflow_cdc.model.flow import CdcFlow, OnTruncate
+from airflow_cdc.model.flow import CdcFlow, OnGap, OnTruncate
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
 from airflow_cdc.pipeline.decode.dialects import DIALECTS
 
@@ -152,10 +154,24 @@ def test_every_error_and_reject_reason_is_explained() -> None:
 def test_every_setting_of_a_flow_is_described_and_no_other() -> None:
     page = read("docs", "reference", "flows-file.md")
     assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == {item.name for item in fields(CdcFlow)}
-    assert {policy.value for policy in OnTruncate} <= in_code(page)
+    assert {policy.value for policy in (*OnTruncate, *OnGap)} <= in_code(page)
 
 
-@pytest.mark.parametrize("kind", [EventCounts, RowCounts, BatchReport, FlowOutcome, ApplyReport])
+REPORTS = [
+    EventCounts,
+    RowCounts,
+    BatchReport,
+    OffsetReport,
+    OffsetGap,
+    OffsetOverlap,
+    FlowOutcome,
+    TransactionReport,
+    Lacking,
+    ApplyReport,
+]
+
+
+@pytest.mark.parametrize("kind", REPORTS)
 def test_every_field_of_the_report_is_described(kind: Any) -> None:
     assert [item.name for item in fields(kind) if item.name not in in_code(read("docs", "reference", "report.md"))] == []
 

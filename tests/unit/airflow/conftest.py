@@ -67,7 +67,7 @@ ledger = state.ledger()
 new = state.unsurveyed(list_archive(archive_fs, archive_root).files, ledger)
 if new:
     unknown = dict.fromkeys(TopicShape.__dataclass_fields__)
-    known = {{"layout": RecordLayout.RECORD, "kind": "c"}}
+    known = {{"layout": RecordLayout.RECORD, "kind": "c", "records": 1}}
     shapes = [TopicShape(**{{**unknown, **known, "file": file.path, "topic": file.topic}}) for file in new]
     state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), tuple(shapes)))
     ledger = state.ledger()

@@ -9,12 +9,12 @@ import pytest
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnTruncate, flows_from_document, matches_any
+from airflow_cdc.model.flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnGap, OnTruncate, flows_from_document, matches_any
 
 
 def test_a_topic_is_all_that_a_flow_needs() -> None:
     flow = CdcFlow.from_mapping({"topic": "server1.dbo.t"})
-    assert flow == CdcFlow("server1.dbo.t", None, (), {}, OnTruncate.APPLY, DEFAULT_MICROBATCH_BYTES)
+    assert flow == CdcFlow("server1.dbo.t", None, (), {}, OnTruncate.APPLY, DEFAULT_MICROBATCH_BYTES, OnGap.WARN)
     assert flow.name == "server1.dbo.t"
     assert DEFAULT_MICROBATCH_BYTES == 1024**3
 
@@ -27,8 +27,11 @@ def test_every_setting_is_taken() -> None:
         "columns": {"a": "BIGINT", "b c": "STRING"},
         "on_truncate": "fail",
         "max_microbatch_bytes": 1,
+        "on_gap": "stop",
     }
-    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), {"a": "BIGINT", "b c": "STRING"}, OnTruncate.FAIL, 1)
+    columns = {"a": "BIGINT", "b c": "STRING"}
+    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), columns, OnTruncate.FAIL, 1, OnGap.STOP)
+    assert [CdcFlow.from_mapping({"topic": "t", "on_gap": name}).on_gap for name in ("warn", "wait", "stop")] == list(OnGap)
     assert CdcFlow.from_mapping({"topic": "t", "keys": "id"}).keys == ("id",)
     assert [CdcFlow.from_mapping({"topic": "t", "on_truncate": name}).on_truncate for name in ("apply", "ignore", "fail")] == [
         OnTruncate.APPLY,
@@ -64,6 +67,8 @@ def test_a_table_lies_below_the_lake_or_at_a_uri_of_its_own(table: str | None, l
         ({"topic": "t", "columns": {"__CDC_x": "INT"}}, "__CDC_x"),
         pytest.param({"topic": "t", "on_truncate": "drop"}, "on_truncate"),
         pytest.param({"topic": "t", "on_truncate": None}, "on_truncate"),
+        pytest.param({"topic": "t", "on_gap": "fail"}, "on_gap"),
+        pytest.param({"topic": "t", "on_gap": None}, "on_gap"),
         pytest.param({"topic": "t", "keys": 5}, "keys"),
         pytest.param({"topic": "t", "keys": None}, "keys"),
         pytest.param({"topic": "t", "columns": ["a"]}, "columns"),
@@ -93,7 +98,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['columns', 'keys', 'max_microbatch_bytes', 'on_truncate', 'table', 'topic'"
+    known = r"known are \['columns', 'keys', 'max_microbatch_bytes', 'on_gap', 'on_truncate', 'table', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.lake import (
     ArchiveState,
@@ -28,7 +29,7 @@ from airflow_cdc.model.lake import (
     quarantine_uri,
     staging_uri,
 )
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition
+from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.survey import Survey
@@ -303,6 +304,39 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
     for number, ((planned, archive), done) in enumerate(zip(plans, reports, strict=True), start=1):
         commit(state, microbatch(number, planned, archive), done)
     return state, expected
+
+
+def test_a_checkpoint_keeps_what_waits_and_which_offsets_were_seen_by_archive(tmp_path: Path) -> None:
+    state = FlowState(FS, str(tmp_path), "t")
+    first, second = FileOffsets("f1", 0, 0, 9, ((0, 9),)), FileOffsets("f2", 0, 10, 19, ((10, 19),))
+    held = (HeldFile(1, "f7"), HeldFile(2, "f3"))
+    commit(state, replace(microbatch(1, PlanPosition(1, 2)), offsets=(first,), held=held), report(1))
+    commit(state, replace(microbatch(2, PlanPosition(9, 9), "file:///other"), offsets=(first,)), report(2))
+    found = state.checkpoint()
+    assert found.held == {ARCHIVE: held}
+    assert found.offsets == {name: ArchivedOffsets().with_files([first]) for name in (ARCHIVE, "file:///other")}
+
+    commit(state, replace(microbatch(3, PlanPosition(3, 1)), offsets=(second,)), report(3))
+    found = state.checkpoint()
+    assert found.held == {}
+    assert found.offsets[ARCHIVE] == ArchivedOffsets().with_files([second, first])
+    assert len(found.offsets[ARCHIVE].partitions[0].runs) == 1
+    checkpoint_file(tmp_path).unlink()
+    assert state.checkpoint() == found == FlowCheckpoint.from_json(json.loads(checkpoint_file(tmp_path).read_text()))
+
+
+def test_a_checkpoint_written_before_offsets_were_kept_is_read(tmp_path: Path) -> None:
+    document = FlowCheckpoint("t", 3).to_json()
+    del document["held"], document["offsets"]
+    assert FlowCheckpoint.from_json(document) == FlowCheckpoint("t", 3)
+
+
+def test_held_files_surveys_are_read_again_and_no_others_before_the_plan(state: ArchiveState) -> None:
+    for number in range(1, 7):
+        state.add(survey(number, {f"f{number}": "t"}))
+    checkpoint = FlowCheckpoint("t", planned={ARCHIVE: PlanPosition(5, 1)}, held={ARCHIVE: (HeldFile(2, "f2"), HeldFile(5, "f5"))})
+    assert [item.number for item in state.pending_surveys(checkpoint, state.ledger())] == [2, 5, 6]
+    assert [item.number for item in state.pending_surveys(FlowCheckpoint("t"), state.ledger())] == [1, 2, 3, 4, 5, 6]
 
 
 def checkpoint_file(lake: Path) -> Path:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
+from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition, next_microbatch, pending_in
 from airflow_cdc.model.survey import Survey
 from tests.unit.model.surveys import ARCHIVE, survey
 
 
-def pick(surveys: Sequence[Survey], planned: PlanPosition = PlanPosition(), *, max_bytes: int = 100) -> Microbatch | None:  # noqa: B008
+def pick(
+    surveys: Sequence[Survey],
+    planned: PlanPosition = PlanPosition(),  # noqa: B008
+    *,
+    max_bytes: int = 100,
+    held: Collection[HeldFile] = (),
+    waiting: Collection[str] = (),
+) -> Microbatch | None:
     """Pick the next microbatch of flow ``t`` from the surveys that the caller would hand over."""
-    pending = [item for item in surveys if item.number >= planned.survey]
-    return next_microbatch(flow="t", number=1, archive=ARCHIVE, surveys=pending, planned=planned, max_bytes=max_bytes)
+    pending = [item for item in surveys if item.number >= planned.survey or item.number in {file.survey for file in held}]
+    return next_microbatch(
+        flow="t", number=1, archive=ARCHIVE, surveys=pending, planned=planned, max_bytes=max_bytes, held=held, waiting=waiting
+    )
 
 
 def paths(microbatch: Microbatch | None) -> list[str]:
@@ -113,3 +122,70 @@ def test_surveys_that_come_while_microbatches_run_are_picked_up_where_the_last_o
             planned = microbatch.planned_through
             owned += microbatch.files
     assert owned == [file for item in early + later for file in item.files_of("t")]
+
+
+# -- files that wait for missing offsets ---------------------------------------------------------------------------
+
+
+def test_a_file_that_waits_is_passed_over_and_written_down() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t", "c": "t"})]
+    found = pick(surveys, waiting={"b"})
+    assert paths(found) == ["a", "c"]
+    assert found is not None
+    assert (found.planned_through, found.held) == (PlanPosition(1, 3), (HeldFile(1, "b"),))
+    assert [item.file for item in found.offsets] == ["a", "c"]
+
+
+def test_what_waits_alone_is_no_microbatch_and_nothing_moves() -> None:
+    assert pick([survey(1, {"a": "t", "b": "t"})], waiting={"a", "b"}) is None
+
+
+def test_a_held_file_is_taken_when_it_need_not_wait_any_more_though_the_plan_is_far_behind_it() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t"}), survey(2, {"c": "t"}), survey(3, {"d": "t"})]
+    found = pick(surveys, PlanPosition(2, 1), held=(HeldFile(1, "b"),))
+    assert paths(found) == ["b", "d"]
+    assert found is not None
+    assert (found.planned_through, found.held) == (PlanPosition(3, 1), ())
+
+
+def test_a_held_file_for_which_there_is_no_room_stays_held() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t"}, sizes={"a": 60, "b": 60}), survey(2, {"c": "t"})]
+    held = (HeldFile(1, "a"), HeldFile(1, "b"))
+    found = pick(surveys, PlanPosition(1, 2), held=held)
+    assert (paths(found), found and found.held, found and found.planned_through) == (["a"], (HeldFile(1, "b"),), PlanPosition(1, 2))
+    assert pending_in(surveys[0], "t", PlanPosition(1, 2), held) == surveys[0].files
+
+
+def test_a_held_file_whose_survey_is_not_at_hand_is_not_forgotten() -> None:
+    found = next_microbatch(
+        flow="t",
+        number=1,
+        archive=ARCHIVE,
+        surveys=[survey(2, {"c": "t"})],
+        planned=PlanPosition(1, 1),
+        max_bytes=1,
+        held=(HeldFile(1, "a"),),
+    )
+    assert found is not None
+    assert found.held == (HeldFile(1, "a"),)
+
+
+@given(archives(), st.integers(1, 60), st.lists(st.sets(st.integers(0, 40)), max_size=8))
+def test_whatever_waits_and_for_how_long_each_file_is_owned_once_and_nothing_is_lost(
+    surveys: list[Survey], max_bytes: int, rounds: list[set[int]]
+) -> None:
+    everything = [file for item in surveys for file in item.files_of("t")]
+    planned, owned = PlanPosition(), []
+    held: tuple[HeldFile, ...] = ()
+    for places in [*rounds, *[set[int]()] * (len(everything) + 1)]:
+        waiting = {everything[place].path for place in places if place < len(everything)}
+        microbatch = pick(surveys, planned, max_bytes=max_bytes, held=held, waiting=waiting)
+        if microbatch is None:
+            continue
+        assert not waiting & set(paths(microbatch))
+        assert Microbatch.from_json(microbatch.to_json()) == microbatch
+        planned, held = microbatch.planned_through, microbatch.held
+        owned += microbatch.files
+        pending = [file for item in surveys for file in pending_in(item, "t", planned, held)]
+        assert sorted([*owned, *pending]) == sorted(everything)
+    assert sorted(owned) == sorted(everything)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 
 COUNTS = EventCounts(read=36, merged=1, superseded=2, redelivered=4, stale=8, tombstones=16, control=2, rejected=3)
+GAP = OffsetGap("t", 0, 7, 8, "a", "b")
 FULL = BatchReport(
     flow="server1.dbo.é",
     microbatch=7,
@@ -24,6 +27,7 @@ FULL = BatchReport(
     table_version=12,
     merge_plan="merge",
     seconds=1.25,
+    offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, untold=3),
 )
 
 
@@ -83,6 +87,14 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
         "table_version": 12,
         "merge_plan": "merge",
         "seconds": 1.25,
+        "offsets": {
+            "begins": {"0": 5},
+            "gaps": [{"topic": "t", "partition": 0, "first": 7, "last": 8, "after": "a", "before": "b"}],
+            "missing": 2,
+            "overlaps": [{"partition": 0, "first": 5, "last": 5, "file": "c"}],
+            "repeated": 1,
+            "untold": 3,
+        },
     }
 
 
@@ -102,10 +114,23 @@ def test_a_flows_outcome_sums_its_batches() -> None:
 def test_a_run_is_ok_when_nothing_failed() -> None:
     applied, failed = FlowOutcome("f", FlowStatus.APPLIED), FlowOutcome("g", FlowStatus.FAILED, error={"type": "KeysUnknownError"})
     current = FlowOutcome("h", FlowStatus.UP_TO_DATE)
-    assert ApplyReport("a", "l", (applied, current)).ok
+    waiting = FlowOutcome("i", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=1)
+    assert ApplyReport("a", "l", (applied, current, waiting)).ok
     assert ApplyReport("a", "l").ok
     assert not ApplyReport("a", "l", (applied, failed)).ok
     assert not ApplyReport("a", "l", error={"type": "X"}).ok
+
+
+def test_people_are_told_what_is_missing_and_what_waits_for_it() -> None:
+    line = "f: topic t, partition 0: offsets 7–8 are missing, between a and b"
+    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL,)).gap_lines()) == [line]
+    # A gap that is filled by the end of the run is none.
+    whole = replace(FULL, offsets=OffsetReport())
+    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL, whole)).gap_lines()) == []
+    waiting = FlowOutcome("f", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2)
+    assert list(waiting.gap_lines()) == [line, "f: 2 files wait for what is missing"]
+    many = replace(FULL, offsets=OffsetReport(gaps=(GAP,) * 20, missing=700))
+    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(many,)).gap_lines()) == [line] * 5 + ["f: 700 offsets are missing in all"]
 
 
 def test_a_runs_report_survives_its_json() -> None:
@@ -113,7 +138,11 @@ def test_a_runs_report_survives_its_json() -> None:
     report = ApplyReport(
         "file:///archive",
         "file:///lake",
-        (FlowOutcome("f", FlowStatus.APPLIED, "t", (FULL,)), FlowOutcome("g", FlowStatus.FAILED, None, (), error)),
+        (
+            FlowOutcome("f", FlowStatus.APPLIED, "t", (FULL,)),
+            FlowOutcome("g", FlowStatus.FAILED, None, (), error),
+            FlowOutcome("h", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2),
+        ),
         ("server1.transaction",),
         ("README.md",),
         error,

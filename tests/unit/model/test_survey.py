@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape, is_control_topic, shapes_from_json, shapes_to_json
+from airflow_cdc.model.survey import OffsetHoles, RecordLayout, Survey, TopicShape, is_control_topic, shapes_from_json, shapes_to_json
 from tests.unit.model.surveys import archived, shape, survey
 
 
@@ -83,7 +84,8 @@ def test_a_survey_knows_its_topics_and_their_files_in_its_own_order() -> None:
 
 
 def test_a_survey_survives_its_json() -> None:
-    found = survey(7, {"x/é.jsonl": ["t", "u"], "y": []}, sizes={"y": 2**60})
+    holes = (OffsetHoles("y", "t", 1, ((2, 3), (2**60, 2**60)), 7),)
+    found = replace(survey(7, {"x/é.jsonl": ["t", "u"], "y": []}, sizes={"y": 2**60}), holes=holes)
     assert Survey.from_json(json.loads(json.dumps(found.to_json()))) == found
     value_only = TopicShape("f", "t", RecordLayout.VALUE, "r", None, None, None, None, False, 0, None, None)
     assert shapes_from_json(json.loads(json.dumps(shapes_to_json([value_only])))) == (value_only,)

@@ -1,0 +1,285 @@
+"""Which source transactions are archived whole: what their END records announce against the events that were seen.
+
+Debezium's ``provide.transaction.metadata`` writes a topic ``<prefix>.transaction`` of ``{status: BEGIN|END, id, event_count,
+data_collections: [{data_collection, event_count}], ts_ms}``, and gives each event ``transaction: {id, total_order,
+data_collection_order}``. Snapshot reads belong to no transaction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_OPEN = 10_000
+"""Transactions followed that are not whole yet; of more, those that were first seen longest ago are given up."""
+MOST_REMEMBERED = 5_000
+"""Whole transactions remembered, so that a late copy of some of their events does not open them again."""
+
+MOST_LISTED = 20
+"""Transactions' topics named in a report; the sums count all."""
+MOST_NAMED = 5
+
+Ranges = tuple[tuple[int, int], ...]
+"""First and last of each stretch, both included, ascending and apart."""
+
+_POSTGRES_ID = re.compile(r"(\d+):\d+")
+_TRANSACTION_TOPIC = re.compile(r"(?P<prefix>.+)\.transaction")
+
+
+def transaction_key(identifier: str) -> str:
+    """Return what is the same in all records of one transaction.
+
+    PostgreSQL's ``id`` is ``txId:lsn``, and the LSN is another one in BEGIN, in each event and in END (captures ``pg_load``).
+    """
+    postgres = _POSTGRES_ID.fullmatch(identifier)
+    return postgres[1] if postgres else identifier
+
+
+def prefix_of(topic: str) -> str:
+    """Return the connector's ``topic.prefix``: transactions of different connectors have nothing in common."""
+    named = _TRANSACTION_TOPIC.fullmatch(topic)
+    return named["prefix"] if named else topic.split(".", maxsplit=1)[0]
+
+
+def topic_of(collection: str, prefix: str, topics: Iterable[str]) -> str | None:
+    """Return the archived topic of a data collection; None where it is not archived, or under a name of its own.
+
+    The collection may tell more than the topic: Oracle's ``ORCLPDB1.APP.ITEMS`` is in topic ``orcl.APP.ITEMS``.
+    """
+    tails = {topic.removeprefix(f"{prefix}."): topic for topic in topics if topic.startswith(f"{prefix}.")}
+    parts = collection.split(".")
+    return next((tails[tail] for place in range(len(parts)) if (tail := ".".join(parts[place:])) in tails), None)
+
+
+def united(*ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Return what several sets of ranges cover together."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(item for some in ranges for item in some):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What is known of one transaction; more is added as its records come, in any order and any number of times."""
+
+    key: str
+    expected: Mapping[str, int] | None = None
+    """Events by data collection, as END announces them; None until it has come."""
+    seen: Mapping[str, Ranges] = field(default_factory=dict)
+    """By topic: ``data_collection_order`` of its events, which counts from 1."""
+    survey: int = 0
+    """Number of the survey that saw it first."""
+
+    def merged(self, other: Transaction) -> Transaction:
+        """Return what both know together."""
+        expected: dict[str, int] | None = None
+        if self.expected is not None or other.expected is not None:
+            mine, theirs = self.expected or {}, other.expected or {}
+            # After a crash the connector may write the END again with no counts at all (pg_load, maria_load).
+            expected = {name: max(mine.get(name, 0), theirs.get(name, 0)) for name in sorted({*mine, *theirs})}
+        seen = {topic: united(self.seen.get(topic, ()), other.seen.get(topic, ())) for topic in sorted({*self.seen, *other.seen})}
+        return Transaction(self.key, expected, seen, min(self.survey, other.survey))
+
+    def lacking(self, prefix: str, topics: Iterable[str]) -> tuple[Lacking, ...]:
+        """Return the data collections of which events are announced and not there, among those that are archived.
+
+        Empty until the END has come: see :meth:`is_whole`.
+        """
+        found = []
+        for collection, expected in (self.expected or {}).items():
+            topic = topic_of(collection, prefix, topics)
+            count = sum(last - first + 1 for first, last in self.seen.get(topic, ())) if topic else expected
+            if topic and count < expected:
+                found.append(Lacking(self.key, topic, expected, count))
+        return tuple(found)
+
+    def is_whole(self, prefix: str, topics: Iterable[str]) -> bool:
+        """Tell whether the END has come and all that it announces of archived topics."""
+        return self.expected is not None and not self.lacking(prefix, topics)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the transaction as plain JSON values."""
+        seen = {topic: [list(item) for item in ranges] for topic, ranges in self.seen.items()}
+        expected = None if self.expected is None else dict(self.expected)
+        return {"key": self.key, "expected": expected, "seen": seen, "survey": self.survey}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Transaction:
+        """Read what :meth:`to_json` wrote."""
+        seen = {topic: tuple((first, last) for first, last in ranges) for topic, ranges in document["seen"].items()}
+        return cls(**{**document, "seen": seen})
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Events of one transaction that its END announces and the archive does not hold."""
+
+    transaction: str
+    topic: str
+    announced: int
+    seen: int
+
+    def __str__(self) -> str:
+        return f"transaction {self.transaction}: {self.seen} of {self.announced} events of topic {self.topic} are archived"
+
+
+@dataclass(frozen=True)
+class OpenTransactions:
+    """The transactions of one connector that are not whole in the archive."""
+
+    open: Mapping[str, Transaction] = field(default_factory=dict)
+    """By key."""
+    whole: tuple[str, ...] = ()
+    """Keys of the last whole ones, the newest last."""
+    given_up: int = 0
+    """Transactions that are no longer followed, because there are more than :data:`MOST_OPEN`."""
+
+    def with_records(self, found: Iterable[Transaction], *, prefix: str, topics: Iterable[str]) -> OpenTransactions:
+        """Return the transactions after one more survey.
+
+        :param found: what the survey's records tell; a transaction may come several times.
+        :param topics: the topics that are archived and carry rows.
+        """
+        topics = tuple(topics)
+        known, whole = dict(self.open), dict.fromkeys(self.whole)
+        for item in found:
+            if item.key not in whole:
+                known[item.key] = known[item.key].merged(item) if item.key in known else item
+        for key in sorted(key for key, item in known.items() if item.is_whole(prefix, topics)):
+            del known[key]
+            whole[key] = None
+        newest = sorted(known.values(), key=lambda item: (item.survey, item.key))[-MOST_OPEN:]
+        kept = {item.key: item for item in newest}
+        return OpenTransactions(kept, tuple(whole)[-MOST_REMEMBERED:], self.given_up + len(known) - len(kept))
+
+    def lacking(self, prefix: str, topics: Iterable[str]) -> Iterator[Lacking]:
+        """Yield what is announced and not there, in the order in which the transactions were first seen."""
+        topics = tuple(topics)
+        for item in sorted(self.open.values(), key=lambda item: (item.survey, item.key)):
+            yield from item.lacking(prefix, topics)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the transactions as plain JSON values."""
+        return {"open": [item.to_json() for item in self.open.values()], "whole": list(self.whole), "given_up": self.given_up}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> OpenTransactions:
+        """Read what :meth:`to_json` wrote."""
+        found = (Transaction.from_json(item) for item in document["open"])
+        return cls({item.key: item for item in found}, tuple(document["whole"]), document["given_up"])
+
+
+@dataclass(frozen=True)
+class TransactionReport:
+    """What one connector's transaction topic says about the archive."""
+
+    prefix: str
+    """The connector's ``topic.prefix``."""
+    lacking: tuple[Lacking, ...] = ()
+    """Events that are announced and not archived; of many the last."""
+    incomplete: int = 0
+    """Transactions that lack events, listed or not."""
+    without_end: int = 0
+    """Transactions of which the END is not archived."""
+    given_up: int = 0
+    """Transactions that are no longer followed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {**vars(self), "lacking": [dict(vars(item)) for item in self.lacking]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TransactionReport:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**document, "lacking": tuple(Lacking(**item) for item in document["lacking"])})
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people are told."""
+        yield from (f"{self.prefix}: {item}" for item in self.lacking[-MOST_NAMED:])
+        if self.incomplete:
+            yield f"{self.prefix}: {self.incomplete} transactions lack events"
+
+
+@dataclass(frozen=True)
+class TransactionLedger:
+    """The transactions of all connectors of an archive, as far as its surveys were looked into."""
+
+    surveyed_through: int = 0
+    connectors: Mapping[str, OpenTransactions] = field(default_factory=dict)
+    """By ``topic.prefix``."""
+
+    def with_survey(self, number: int, found: Mapping[str, Iterable[Transaction]], topics: Iterable[str]) -> TransactionLedger:
+        """Return the ledger after one more survey.
+
+        :param found: by prefix: what its records tell.
+        :param topics: the archive's topics that carry rows.
+        """
+        topics, connectors = tuple(topics), dict(self.connectors)
+        for prefix, items in found.items():
+            connectors[prefix] = connectors.get(prefix, OpenTransactions()).with_records(items, prefix=prefix, topics=topics)
+        return TransactionLedger(number, connectors)
+
+    def reports(self, topics: Iterable[str]) -> tuple[TransactionReport, ...]:
+        """Return what is not whole, by connector."""
+        topics, found = tuple(topics), []
+        for prefix, known in sorted(self.connectors.items()):
+            lacking = tuple(known.lacking(prefix, topics))
+            without_end = sum(item.expected is None for item in known.open.values())
+            incomplete = len({item.transaction for item in lacking})
+            found.append(TransactionReport(prefix, lacking[-MOST_LISTED:], incomplete, without_end, known.given_up))
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as plain JSON values."""
+        return {"surveyed_through": self.surveyed_through, "connectors": {name: item.to_json() for name, item in self.connectors.items()}}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TransactionLedger:
+        """Read what :meth:`to_json` wrote."""
+        connectors = {name: OpenTransactions.from_json(item) for name, item in document["connectors"].items()}
+        return cls(document["surveyed_through"], connectors)
+
+
+@dataclass(frozen=True)
+class CommittedTransaction:
+    """A transaction as the cut sees it."""
+
+    ended: tuple[int, ...] | None
+    """Where its END stands among all ENDs, comparable; None until it has come."""
+    commit: int | None
+    """Lowest :attr:`~airflow_cdc.model.position.Position.commit` of its events; None while none of them is archived."""
+    last_commit: int | None
+    """Highest one: the same, but for a transaction that a restart of the connector cut in two."""
+    whole: bool
+
+
+def consistent_before(transactions: Iterable[CommittedTransaction]) -> int | None:
+    """Return the commit position before which all transactions are whole: only events below it may be merged.
+
+    A transaction whose END announces events of which none is there has no position of its own: it holds back every transaction
+    that ended with or after it. One that has events and no END holds back what stands at or after them.
+
+    :return: None where nothing has to wait.
+    """
+    known = tuple(transactions)
+    stop = min((item.ended for item in known if not item.whole and item.ended is not None), default=None)
+    bound = min((item.commit for item in known if item.commit is not None and _waits(item, stop)), default=None)
+    if bound is None:
+        return None
+    # From the highest down: what the bound would cut in two moves it below, and may so cut another.
+    placed = [(item.last_commit, item.commit) for item in known if item.last_commit is not None and item.commit is not None]
+    for last, first in sorted(placed, reverse=True):
+        if first < bound <= last:
+            bound = first
+    return bound
+
+
+def _waits(item: CommittedTransaction, stop: tuple[int, ...] | None) -> bool:
+    behind = stop is not None and item.ended is not None and item.ended >= stop
+    return behind or not item.whole
