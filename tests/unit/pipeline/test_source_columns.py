@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import RecordLayout, TopicShape
@@ -132,10 +133,10 @@ def test_the_connector_has_a_say_in_a_columns_type() -> None:
 
 
 def test_two_types_of_one_column_in_a_microbatch_stop_it_with_column_types_and_file() -> None:
-    shapes = [shape(schema(id="int32", v="int32")), shape(schema(id="int32", v="string"), file="second.jsonl")]
+    shapes = [shape(schema(id="int32", v="int32")), shape(schema(id="int32", v="boolean"), file="second.jsonl")]
     with pytest.raises(SchemaChangeError) as refused:
         schema_types(shapes, FLOW)
-    for fact in ("Flow t", "column v", "INT", "STRING", "second.jsonl"):
+    for fact in ("Flow t", "column v", "INT", "BOOLEAN", "second.jsonl"):
         assert fact in refused.value.message
     assert "'columns'" in refused.value.next_step
     # Declared, the column has one type, whatever the events say.
@@ -187,7 +188,11 @@ def test_a_declared_type_is_made_of_the_value_that_the_schema_tells(
 ) -> None:
     # It is what the errors advise: "Declare the column's type under 'columns' in the flows file".
     found = resolve([shape(schema(id="int32", v=field))], flow=CdcFlow("t", columns={"v": declared}))
-    (row,) = spark.createDataFrame([(text,)], "text STRING").selectExpr(f"{found.types['v'].read('text')} AS value").collect()
+    (row,) = (
+        spark.createDataFrame([(text, "", "")], f"text STRING, {RAW} STRING, {RAW_KEY} STRING")
+        .selectExpr(f"{found.types['v'].read('text')} AS value")
+        .collect()
+    )
     assert row["value"] == expected
 
 
