@@ -54,19 +54,16 @@ AFTER = "__cdc_after"
 _MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
 _PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = _PLACEHOLDER.encode()
+_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
+_TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
-# numbers, one a byte (archives, fact 7).
+# numbers, one a byte (archives, fact 7; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text, tight or not.
+_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
 _PLACEHOLDERS = ", ".join(
     sql.text(spelled)
     for spelled in (
-        _PLACEHOLDER,
-        base64.b64encode(_BYTES).decode(),
-        _BYTES.hex(),
-        f'["{_PLACEHOLDER}"]',
-        f'["{base64.b64encode(_BYTES).decode()}"]',
-        f'["{uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3)}"]',
-        f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}',
-        json.dumps(list(_BYTES), separators=(",", ":")),
+        *_TEXTS,
+        *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
     )
 )
 

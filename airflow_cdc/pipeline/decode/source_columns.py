@@ -140,9 +140,12 @@ def _event_definition(name: str) -> str:
     field = "STRUCT<field STRING, type STRING, name STRING, parameters MAP<STRING, STRING>>"
     envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
     schema = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
-    images = f"filter(from_json({schema}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES}))[0].fields"
-    found = f"filter({images}, column -> column.field = {sql.text(name)})[0]"
-    parts = [f"column.{part}" if part in ("type", "name") else f"column.parameters[{sql.text(part)}]" for part in _DEFINITION]
+    images = f"get(filter(from_json({schema}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
+    # NULL where the event's schema has no such column yet: the value is NULL too.
+    found = f"get(filter({images}, column -> column.field = {sql.text(name)}), 0)"
+    parts = [
+        f"column.{part}" if part in ("type", "name") else f"try_element_at(column.parameters, {sql.text(part)})" for part in _DEFINITION
+    ]
     return f"transform(array({found}), column -> concat_ws('|', {', '.join(parts)}))[0]"
 
 

@@ -261,6 +261,31 @@ def test_a_time_of_day_keeps_its_digits_and_may_be_the_days_end(names: tuple[str
         assert values[str(45_296 * unit + 7)] == "12:34:56." + "7".zfill(digits)
 
 
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_mysqls_time_is_a_span_too(connector: str, session: SparkSession) -> None:
+    rule = semantic("io.debezium.time.MicroTime", connector=connector)
+    texts = {
+        "0": "00:00:00.000000",
+        "-577707000000": "-160:28:27.000000",
+        "3020399999999": "838:59:59.999999",
+        "-3020399000000": "-838:59:59.000000",
+        "-1": "-00:00:00.000001",
+        "x": None,
+        None: None,
+    }
+    assert read(session, {"t": rule}, list(texts))["t"] == texts
+
+
+def test_huawei_cdls_types_go_by_their_names_behind_any_vendors(session: SparkSession) -> None:
+    rules = {vendor: semantic(f"{vendor}.cdc.data.timestamp", "string") for vendor in ("com.xxx", "com.huawei")}
+    texts = ["2024-01-02 00:01:01.007", "2024-01-02 00:01:01.007123", "2024-01-02 00:01:01.0071234", "1704153661007", "x", None]
+    found = read(session, rules, texts)
+    for vendor in rules:
+        assert [found[vendor][text] for text in texts] == [*map(datetime.fromisoformat, texts[:2]), None, None, None, None]  # type: ignore[arg-type]
+    # Nothing tells its scale.
+    assert semantic("com.xxx.cdc.data.Decimal", "string") is STRING
+
+
 def test_a_zoned_timestamp_is_an_instant_for_postgresql(session: SparkSession) -> None:
     rule = semantic("io.debezium.time.ZonedTimestamp", "string", "postgresql")
     assert rule.sql_type == "TIMESTAMP"
@@ -330,7 +355,7 @@ def test_texts_and_nested_values_are_kept_letter_by_letter(session: SparkSession
     texts = ["", " ", "null", "é😀", '{"a": [1, 2.50]}', "[]", "1.10", "__debezium_unavailable_value"]
     rules = {name: column_type({"type": name}, "sqlserver") for name in ("string", "array", "map", "struct")}
     rules["xml"] = semantic("io.debezium.data.Xml", "string")
-    rules["variable scale"] = semantic("io.debezium.data.VariableScaleDecimal", "struct")
+    rules["point"] = semantic("io.debezium.data.geometry.Point", "struct")
     found = read(session, rules, [*texts, None])
     for name, rule in rules.items():
         assert rule.checked is False, name

@@ -150,6 +150,21 @@ def test_of_two_types_in_a_microbatch_the_one_that_holds_the_others_values_is_ta
     assert {name: rule.sql_type for name, rule in schema_types([both[at] for at in order], FLOW).items()} == {"v": "BIGINT"}
 
 
+@pytest.mark.parametrize("layout", ["record", "value"])
+def test_a_column_whose_type_changes_is_read_by_each_events_own_schema(layout: str, spark: SparkSession) -> None:
+    longer = {**MONEY, "parameters": {"scale": "4", "connect.decimal.precision": "20"}}
+    schemas = [schema(m=MONEY, n="int32"), schema(m=longer, n="string")]
+    found = schema_types([shape(text) for text in schemas], FLOW)
+    assert {name: rule.sql_type for name, rule in found.items()} == {"m": "DECIMAL(20,4)", "n": "STRING"}
+
+    lines = [f'{{"schema": {text}, "payload": {{}}}}' for text in schemas]
+    if layout == "record":
+        lines = [f'{{"topic": "t", "value": {line}}}' for line in lines]
+    frame = spark.createDataFrame([(line, None, "BNI=", "7") for line in lines], f"{RAW} STRING, {RAW_KEY} STRING, m STRING, n STRING")
+    rows = frame.selectExpr(f"{found['m'].read('m')} AS m", f"{found['n'].read('n')} AS n").collect()
+    assert [tuple(row) for row in rows] == [(Decimal("12.3400"), "7"), (Decimal("0.1234"), "7")]
+
+
 def test_what_is_known_goes_first() -> None:
     shapes = [shape(schema(id="int32", a="int32", b="int32")), shape(names("id", "c", "d", "e"))]
     found = resolve(
