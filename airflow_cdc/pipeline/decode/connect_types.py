@@ -106,8 +106,8 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
         parts = f"{whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {size} % {units_per_second}"
         text = f"format_string('%02d:%02d:%02d.%0{digits}d', {parts})"
         if signed:
-            return f"concat(if({count} < 0, '-', ''), {text})"
-        return f"CASE WHEN {count} >= 0 THEN {text} END"
+            text = f"concat(if({count} < 0, '-', ''), {text})"
+        return f"CASE WHEN {count} >= {-(2**63) + 1 if signed else 0}L THEN {text} END"
 
     return ColumnType("STRING", read)
 

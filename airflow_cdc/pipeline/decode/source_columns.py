@@ -96,7 +96,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
                     f" (file {shape.file}).",
                     next_step="Declare the column's type under 'columns' in the flows file.",
                 )
-    return {name: _common_rule(name, rules) for name, rules in told.items()}
+    return {name: _common_rule(name, rules, flow.columns.get(name)) for name, rules in told.items()}
 
 
 def _widest(rules: Iterable[ColumnType]) -> ColumnType | None:
@@ -108,22 +108,21 @@ def _widest(rules: Iterable[ColumnType]) -> ColumnType | None:
     return None
 
 
-def _common_rule(name: str, rules: Mapping[str, ColumnType]) -> ColumnType:
-    """Return one rule for a column whose definition changes within the microbatch."""
-    widest = _widest(rules.values()) or next(iter(rules.values()))
-    if all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
+def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None) -> ColumnType:
+    """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
+    widest = _widest(rules.values())
+    if widest and all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
         return widest
-    own = [(definition, rule) for definition, rule in rules.items() if rule is not widest]
+    sql_type = widest.sql_type if widest else canonical(declared or "STRING")
 
     def read(value: str) -> str:
         # A decimal's bytes are digits whose point only the event's own schema tells.
         cases = " ".join(
-            f"WHEN {_event_definition(name)} = {sql.text(definition)} THEN try_cast({rule.read(value)} AS {widest.sql_type})"
-            for definition, rule in own
+            f"WHEN {sql.text(definition)} THEN try_cast({rule.read(value)} AS {sql_type})" for definition, rule in rules.items()
         )
-        return f"CASE {cases} ELSE {widest.read(value)} END"
+        return f"CASE {_event_definition(name)} {cases} END"
 
-    return ColumnType(widest.sql_type, read)
+    return ColumnType(sql_type, read)
 
 
 _DEFINITION = ("type", "name", "scale", "connect.decimal.precision")

@@ -270,6 +270,7 @@ def test_mysqls_time_is_a_span_too(connector: str, session: SparkSession) -> Non
         "3020399999999": "838:59:59.999999",
         "-3020399000000": "-838:59:59.000000",
         "-1": "-00:00:00.000001",
+        str(-(2**63)): None,
         "x": None,
         None: None,
     }
