@@ -47,7 +47,7 @@ class TopicShape:
     kind: str
     """Operation code, or a :class:`RecordKind`."""
     connector: str | None
-    """``source.connector``."""
+    """``source.connector``; ``huawei-cdl-1.0`` or ``-2.0`` where Huawei CDL spells the values."""
     partition: int | None
     key_shape: str | None
     """The key's Connect schema as JSON, or the names of its members as a JSON array."""

@@ -102,7 +102,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
 
 def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
-    surveyed = count_surveyed(run.microbatch.shapes)
+    surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(read_lines(run.spark, run.microbatch.archive, run.microbatch.files))
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
     row_changes = _stage(run, decoder, events) if surveyed.rows else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
@@ -12,6 +15,7 @@ from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import read_lines
+from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
@@ -41,7 +45,17 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
             next_step="Rebuild the table under the new key, or set the flow's keys back.",
         )
-    return Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect)
+    decoder = Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect)
+    return _with_key_changes(decoder, lambda: read_lines(spark, microbatch.archive, microbatch.files))
+
+
+def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
+    """Count an update that changes the key as the two events it becomes: which columns are the key, the survey did not know."""
+    updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
+    if not decoder.dialect.huawei_cdl or not updates:
+        return decoder
+    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()))
+    return replace(decoder, shapes=(*decoder.shapes, deletes))
 
 
 def _columns(
@@ -62,5 +76,8 @@ def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch) -> DataF
     """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
     lines = read_lines(spark, microbatch.archive, microbatch.files)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
-    texts = f"array(get_json_object({RAW}, '$.value.after'), get_json_object({RAW}, '$.after'), get_json_object({RAW}, '$.key'), {RAW_KEY})"
-    return lines.filter(topic).selectExpr(f"explode(array_compact({texts})) AS image")
+    of_cdl = any(shape.connector == huawei_cdl.CDL_JSON for shape in microbatch.shapes)
+    members = ["after", *([huawei_cdl.IMAGE] if of_cdl else [])]
+    images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
+    texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
+    return lines.filter(topic).selectExpr(f"explode(array_compact(array({texts}))) AS image")

@@ -13,13 +13,17 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import FILE, RAW_KEY
+from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
+from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 
-_PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS}
+_PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
+_EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
 _GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape")
 
 
@@ -56,17 +60,29 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     wrapped = "value.schema IS NOT NULL OR value.payload IS NOT NULL"
     bare_payload = f"named_struct({', '.join(f'{name!r}, value.{name}' for name in _PAYLOAD)})"
     payload = f"CASE WHEN {wrapped} THEN value.payload WHEN value IS NOT NULL THEN {bare_payload} END"
-    return values.selectExpr("*", f"{payload} AS payload").selectExpr(
+    described = values.selectExpr("*", f"{payload} AS payload").selectExpr(
         FILE,
         "is_record",
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
         "try_cast(`offset` AS BIGINT) AS `offset`",
         f"{kind_of(corrupt='corrupt', value='value', payload='payload', wrapped=wrapped)} AS kind",
-        "payload.source.connector AS connector",
-        "coalesce(get_json_object(key, '$.schema'), to_json(json_object_keys(key))) AS key_shape",
-        f"CASE WHEN payload.op IS NULL THEN NULL WHEN {wrapped} THEN value.schema"
-        " ELSE to_json(json_object_keys(coalesce(payload.after, payload.before))) END AS value_shape",
+        f"{huawei_cdl.connector('payload')} AS connector",
+        "key",
+        "payload",
+        f"if({wrapped}, value.schema, NULL) AS schema",
+        f"{wrapped} AS wrapped",
+    )
+    is_cdl = f"connector IN ({', '.join(sql.text(name) for name in huawei_cdl.CONNECTORS)})"
+    image = f"coalesce(payload.after, if({is_cdl}, payload.{huawei_cdl.IMAGE}, NULL), payload.before)"
+    # A row of CDL has no Kafka key.
+    key = f"coalesce(key, if({is_cdl}, payload.{huawei_cdl.KEY}, NULL))"
+    of_image = f"if(wrapped, schema, to_json(json_object_keys({image})))"
+    return described.selectExpr(
+        *(name for name in _GROUP if not name.endswith("_shape")),
+        "`offset`",
+        f"coalesce(get_json_object(key, '$.schema'), to_json(json_object_keys({key}))) AS key_shape",
+        f"CASE WHEN kind IN ({_EVENT_KINDS}) THEN {of_image} END AS value_shape",
     )
 
 

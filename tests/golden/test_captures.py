@@ -19,6 +19,10 @@ TABLES = {
     "sqlserver_synth": ("*.customers", "*.items", "*.ring"),
     "pg_pk": ("*.acct", "*.pair", "*.ring"),
     "pg_pk_v19": ("*.acct", "*.pair", "*.ring"),
+    "maria_types_precise": ("*.acct", "*.pair", "*.trunc1"),
+    "oracle_synth": ("*.CUSTOMERS", "*.ITEMS", "*.RING"),
+    "cdl1_pg_pk": ("*.acct", "*.pair", "*.ring"),
+    "cdl2_pg_pk": ("*.acct", "*.pair", "*.ring"),
 }
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MAX_PRECISION = 38
-_TWO_64 = "18446744073709551616"
+from airflow_cdc.pipeline.decode.decimal_types import MAX_PRECISION, decimal_type, digits_behind_point, read_decimal, read_variable_scale
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,7 @@ def cast_to(sql_type: str) -> ColumnType:
         # JSON has no bytes: they come as base64, and a cast would keep its letters.
         return _BINARY
     if sql_type.startswith("DECIMAL("):
-        return ColumnType(
-            sql_type, lambda value: f"CASE WHEN {_digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END"
-        )
+        return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
     if sql_type == "DATE":
         # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
         return ColumnType(sql_type, lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}\s*$' THEN {cast(value)} END")
@@ -58,13 +55,6 @@ def cast_to(sql_type: str) -> ColumnType:
 
 def _scale_of(sql_type: str) -> int:
     return int(sql_type.rstrip(")").rpartition(",")[2]) if "," in sql_type else 0
-
-
-def _digits_behind_point(value: str) -> str:
-    """SQL: how many digits a number's text needs behind the point, by its fraction and exponent; a cast would round them away."""
-    fraction = rf"length(rtrim('0', regexp_extract({value}, r'^[^.eE]*\.(\d*)', 1)))"
-    exponent = rf"coalesce(try_cast(regexp_extract({value}, r'[eE]([+-]?\d+)\s*$', 1) AS INT), 0)"
-    return rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
 
 
 _LITERAL: Mapping[str, ColumnType] = {
@@ -105,75 +95,65 @@ def _nano_timestamp(value: str) -> str:
     return f"concat(CAST({seconds} AS STRING), '.', lpad(CAST(pmod({nanos}, 1000000000) AS STRING), 9, '0'))"
 
 
-def _time_of_day(units_per_second: int) -> ColumnType:
+def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
     digits = len(str(units_per_second)) - 1
 
     def read(value: str) -> str:
         count = f"try_cast({value} AS BIGINT)"
-        whole = f"({count} DIV {units_per_second})"
+        size = f"abs({count})" if signed else count
+        whole = f"({size} DIV {units_per_second})"
         # Arithmetic, because PostgreSQL's 24:00:00 is a time and not midnight.
-        parts = f"{whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {count} % {units_per_second}"
-        return f"format_string('%02d:%02d:%02d.%0{digits}d', {parts})"
+        parts = f"{whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {size} % {units_per_second}"
+        text = f"format_string('%02d:%02d:%02d.%0{digits}d', {parts})"
+        if signed:
+            text = f"concat(if({count} < 0, '-', ''), {text})"
+        return f"CASE WHEN {count} >= {-(2**63) + 1 if signed else 0}L THEN {text} END"
 
-    return ColumnType("STRING", lambda value: f"CASE WHEN try_cast({value} AS BIGINT) >= 0 THEN {read(value)} END")
+    return ColumnType("STRING", read)
 
 
 _ZONED = cast_to("TIMESTAMP")
 
+_TIMES_OF_DAY: Mapping[str, int] = {
+    "io.debezium.time.Time": 1_000,
+    "org.apache.kafka.connect.data.Time": 1_000,
+    "io.debezium.time.MicroTime": 1_000_000,
+    "io.debezium.time.NanoTime": 1_000_000_000,
+}
+"""Units per second."""
+
 _SEMANTIC: Mapping[str, ColumnType] = {
     "io.debezium.time.Date": ColumnType("DATE", _days),
     "org.apache.kafka.connect.data.Date": ColumnType("DATE", _days),
-    "io.debezium.time.Time": _time_of_day(1_000),
-    "org.apache.kafka.connect.data.Time": _time_of_day(1_000),
-    "io.debezium.time.MicroTime": _time_of_day(1_000_000),
-    "io.debezium.time.NanoTime": _time_of_day(1_000_000_000),
+    **{name: _time_of_day(units) for name, units in _TIMES_OF_DAY.items()},
     "io.debezium.time.Timestamp": _local_timestamp(1_000),
     "org.apache.kafka.connect.data.Timestamp": _local_timestamp(1_000),
     "io.debezium.time.MicroTimestamp": _local_timestamp(1_000_000),
     "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
     "io.debezium.time.ZonedTimestamp": _ZONED,
+    "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
+}
+
+_HUAWEI_CDL: Mapping[str, ColumnType] = {
+    # Behind any vendor's prefix, such as com.xxx. The decimal's scale is told nowhere: its text keeps every digit.
+    "cdc.data.timestamp": ColumnType(
+        "TIMESTAMP_NTZ",
+        lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}[^.]*(\.\d{{0,6}})?$' THEN try_cast({value} AS TIMESTAMP_NTZ) END",
+    ),
+    "cdc.data.Decimal": STRING,
 }
 
 _BY_CONNECTOR: Mapping[tuple[str, str], ColumnType] = {
     # DATETIMEOFFSET holds an offset and 100 ns; a Spark TIMESTAMP holds neither.
     ("sqlserver", "io.debezium.time.ZonedTimestamp"): STRING,
+    # MySQL's TIME is a span too: -838:59:59 to 838:59:59.
+    **{(connector, name): _time_of_day(units, signed=True) for connector in ("mysql", "mariadb") for name, units in _TIMES_OF_DAY.items()},
 }
 
 
-def _decimal(scale: int, precision: int | None) -> ColumnType:
-    """Read ``org.apache.kafka.connect.data.Decimal``: base64 of the unscaled big-endian two's complement."""
-    sql_type = _decimal_type(scale, precision or MAX_PRECISION)
-
-    def read(value: str) -> str:
-        # Sign-extended to 16 bytes: the upper eight as a signed number, the lower eight as an unsigned one. Below zero the halves
-        # lean to zero (one more up there, 2^64 less down here): else the upper half alone would overflow near -10^38.
-        digits = f"hex(try_to_binary({value}, 'base64'))"
-        padded = f"lpad({digits}, 32, if(substr({digits}, 1, 1) >= '8', 'F', '0'))"
-        high = f"CAST(conv(substr({padded}, 1, 16), 16, -10) AS DECIMAL(20,0))"
-        low = f"CAST(conv(substr({padded}, 17, 16), 16, 10) AS DECIMAL(20,0))"
-        carry = f"if({digits} >= '8', 1, 0)"
-        unscaled = f"try_add(try_multiply({high} + {carry}, {_TWO_64}BD), {low} - {carry} * {_TWO_64}BD)"
-        return f"CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN {_scaled(unscaled, scale, sql_type)} END"
-
-    return ColumnType(sql_type, read)
-
-
-def _decimal_type(scale: int, precision: int) -> str:
-    """Return the Spark type that holds the values: Spark has neither a negative scale nor one above the precision, databases have."""
-    if scale > MAX_PRECISION:
-        return "STRING"
-    return f"DECIMAL({min(max(precision - min(scale, 0), scale), MAX_PRECISION)},{max(scale, 0)})"
-
-
-def _scaled(unscaled: str, scale: int, sql_type: str) -> str:
-    if scale <= 0:
-        return f"try_cast(concat(CAST({unscaled} AS STRING), '{'0' * -scale}') AS {sql_type})"
-    # Through the digits: a decimal product of 38 digits would round the scale away.
-    # The sign goes as text too: Spark's abs() and unary minus round a DECIMAL to 34 digits.
-    digits = f"ltrim('-', CAST({unscaled} AS STRING))"
-    text = f"lpad({digits}, greatest({scale + 1}, length({digits})), '0')"
-    point = f"concat(if({unscaled} < 0, '-', ''), left({text}, length({text}) - {scale}), '.', right({text}, {scale}))"
-    return f"try_cast({point} AS {sql_type})"
+def _decimal(field: str, scale: int, precision: int | None) -> ColumnType:
+    sql_type = decimal_type(scale, precision or MAX_PRECISION)
+    return ColumnType(sql_type, lambda value: read_decimal(value, field, scale, sql_type))
 
 
 def column_type(field: Mapping[str, Any], connector: str) -> ColumnType:
@@ -186,6 +166,7 @@ def column_type(field: Mapping[str, Any], connector: str) -> ColumnType:
     if semantic == "org.apache.kafka.connect.data.Decimal":
         parameters = field.get("parameters") or {}
         precision = parameters.get("connect.decimal.precision")
-        return _decimal(int(parameters.get("scale", 0)), int(precision) if precision else None)
+        return _decimal(str(field.get("field")), int(parameters.get("scale", 0)), int(precision) if precision else None)
     by_connector = _BY_CONNECTOR.get((connector, str(semantic)))
-    return by_connector or _SEMANTIC.get(str(semantic)) or _LITERAL[field["type"]]
+    by_name = _SEMANTIC.get(str(semantic)) or _HUAWEI_CDL.get(".".join(str(semantic).rsplit(".", 3)[1:]))
+    return by_connector or by_name or _LITERAL[field["type"]]

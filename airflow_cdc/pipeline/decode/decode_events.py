@@ -6,11 +6,15 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import (
@@ -33,6 +37,7 @@ from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
+from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
@@ -48,14 +53,17 @@ AFTER = "__cdc_after"
 
 _MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
 _PLACEHOLDER = "__debezium_unavailable_value"
-# As text, as bytes in base64, and as the only element of an array or map (archives, fact 7).
+_BYTES = _PLACEHOLDER.encode()
+_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
+_TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
+# As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
+# numbers, one a byte (archives, fact 7; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text, tight or not.
+_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
 _PLACEHOLDERS = ", ".join(
     sql.text(spelled)
     for spelled in (
-        _PLACEHOLDER,
-        base64.b64encode(_PLACEHOLDER.encode()).decode(),
-        f'["{_PLACEHOLDER}"]',
-        f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}',
+        *_TEXTS,
+        *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
     )
 )
 
@@ -102,9 +110,10 @@ class Decoder:
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
         :param with_images: whether to add :data:`BEFORE` and :data:`AFTER`; costs the parsing of the before image.
         """
-        members = self._line_members(with_images=with_images)
-        records = lines.selectExpr(FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(members)} AS {LINE_STRUCT}")
-        return self._typed(self._located(self._unwrapped(self._of_topic(records))), with_images=with_images)
+        records = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images))))
+        if self.dialect.huawei_cdl:
+            records = huawei_cdl.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
+        return self._typed(records, with_images=with_images)
 
     def _line_members(self, *, with_images: bool) -> str:
         value = self._value_members(self._payload_members(with_images=with_images))
@@ -123,12 +132,32 @@ class Decoder:
             forms.append(payload)
         return ", ".join(forms)
 
+    def key_changes(self, lines: DataFrame) -> int:
+        """Return how many records become two events: updates that change the key, of a dialect that sends them as one."""
+        located = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=False))))
+        return located.filter(huawei_cdl.changes_key(self.columns.keys)).count() if self.dialect.huawei_cdl else 0
+
+    def _parsed(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
+        return lines.selectExpr(
+            FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(self._line_members(with_images=with_images))} AS {LINE_STRUCT}"
+        )
+
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
         source = ", ".join(f"{name} STRING" for name in ("ts_ms", *self.dialect.source_fields))
-        kinds = ", ".join(f"{name} {kind}" for name, kind in KIND_MEMBERS.items())
-        return f"{kinds}, before STRUCT<{image if with_images else self._key_struct}>, after STRUCT<{image}>, source STRUCT<{source}>"
+        members = {
+            **KIND_MEMBERS,
+            "before": f"STRUCT<{image if with_images else self._key_struct}>",
+            "after": f"STRUCT<{image}>",
+            "source": f"STRUCT<{source}>",
+            **(huawei_cdl.decoded_members(image) if self.dialect.huawei_cdl else {}),
+        }
+        return ", ".join(f"{name} {kind}" for name, kind in members.items())
+
+    @cached_property
+    def _payload_fields(self) -> list[str]:
+        return [*KIND_MEMBERS, "before", "after", "source", *(huawei_cdl.decoded_members("") if self.dialect.huawei_cdl else ())]
 
     @cached_property
     def _image_columns(self) -> list[str]:
@@ -174,10 +203,14 @@ class Decoder:
             f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
             f"{value} AS value",
         )
-        return parsed.selectExpr("*", f"{self._payload()} AS payload")
+        unwrapped = parsed.selectExpr("*", f"{self._payload()} AS payload")
+        if not self.dialect.huawei_cdl:
+            return unwrapped
+        key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
+        return unwrapped.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(huawei_cdl.as_debezium("payload", KIND_MEMBERS))})
 
     def _value_fields(self) -> list[str]:
-        bare = [*KIND_MEMBERS, "before", "after", "source"] if (False in self._wrapped or not self._wrapped) else []
+        bare = self._payload_fields if (False in self._wrapped or not self._wrapped) else []
         return (["payload"] if True in self._wrapped else []) + bare
 
     def _struct_of(self, parent: str, fields: Sequence[str]) -> str:
@@ -189,7 +222,7 @@ class Decoder:
             return "value.payload"
         if True not in self._wrapped:
             return "value"
-        bare = self._struct_of("value", [*KIND_MEMBERS, "before", "after", "source"])
+        bare = self._struct_of("value", self._payload_fields)
         return f"if(value.payload IS NOT NULL, value.payload, {bare})"
 
     def _located(self, records: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_cdc.model.errors import UnsupportedConnectorError
+from airflow_cdc.pipeline.decode import huawei_cdl
 
 NUMBER = "DECIMAL(38,0)"
 
@@ -27,6 +28,8 @@ class Dialect:
     """SQL over ``source``: the event's place in the change."""
     transaction: str
     """SQL over ``source``: text that tells transactions apart."""
+    huawei_cdl: bool = False
+    """Whether the values are spelled as Huawei CDL spells them."""
 
 
 def _lsn(field: str) -> str:
@@ -64,7 +67,61 @@ POSTGRESQL = Dialect(
     transaction="source.txId",
 )
 
-DIALECTS: Mapping[str, Dialect] = {"sqlserver": SQLSERVER, "postgresql": POSTGRESQL}
+# The number behind the last dot of mariadb-bin.000003: as text .1000000 stands before .999999. gtid is no order: it tells domain and
+# server too. A file of 2^64 bytes does not exist, so file and place make one number, as a snapshot read needs it.
+_BINLOG_FILE = rf"try_cast(regexp_extract(source.file, r'\.(\d+)\s*$', 1) AS {NUMBER})"
+
+MYSQL = Dialect(
+    source_fields=("file", "pos", "row", "gtid"),
+    commit=f"CAST({_BINLOG_FILE} * {2**64}BD + try_cast(source.pos AS {NUMBER}) AS {NUMBER})",
+    # One event of the log holds the rows of one statement.
+    change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
+    serial="0",
+    # Without GTIDs nothing tells transactions apart; nothing needs to: a key is free before another row takes it.
+    transaction="source.gtid",
+)
+
+
+def _redo_record() -> str:
+    """SQL of LogMiner's ``rs_id`` ``0x<log sequence>.<block>.<offset>`` (hexadecimal) and ``ssn`` as one number, NULL where it is none."""
+
+    def part(number: int, bits: int) -> str:
+        digits = f"conv(split_part(substr(trim(source.rs_id), 3), '.', {number}), 16, 10)"
+        return f"CAST({digits} AS {NUMBER}) * {2**bits}BD"
+
+    ssn = f"coalesce(try_cast(source.ssn AS {NUMBER}), CAST(0 AS {NUMBER}))"
+    record = f"{part(1, 80)} + {part(2, 48)} + {part(3, 32)} + {ssn}"
+    spelled = r"^\s*0x[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,4}\s*$"
+    return f"CASE WHEN source.rs_id RLIKE r'{spelled}' THEN CAST({record} AS {NUMBER}) END"
+
+
+ORACLE = Dialect(
+    source_fields=("commit_scn", "scn", "rs_id", "ssn", "txId"),
+    # A snapshot read has no commit; its scn is that of the whole snapshot.
+    commit=f"coalesce(try_cast(source.commit_scn AS {NUMBER}), try_cast(source.scn AS {NUMBER}))",
+    # Changes of a transaction share an scn; their redo records do not, and rise with it.
+    change=f"coalesce({_redo_record()}, try_cast(source.scn AS {NUMBER}))",
+    serial="0",
+    transaction="source.txId",
+)
+
+HUAWEI_CDL = Dialect(
+    source_fields=("lsn", "txId"),
+    commit=huawei_cdl.COMMIT,
+    change=huawei_cdl.CHANGE,
+    serial="source.serial",
+    transaction="source.txId",
+    huawei_cdl=True,
+)
+
+DIALECTS: Mapping[str, Dialect] = {
+    "sqlserver": SQLSERVER,
+    "postgresql": POSTGRESQL,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
+    "oracle": ORACLE,
+    **dict.fromkeys(huawei_cdl.CONNECTORS, HUAWEI_CDL),
+}
 
 
 def dialect_of(connectors: set[str], flow: str) -> Dialect:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from airflow_cdc.model.columns import RAW
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode import huawei_cdl
 
 LINE_STRUCT = "__cdc_parsed"
 """The parsed line."""
 CORRUPT = "__cdc_corrupt"
 """Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
 
-KIND_MEMBERS = dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING")
+KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING"), **huawei_cdl.KIND_MEMBERS}
 """Members of a value by which :func:`kind_of` tells what it is."""
 
 
@@ -40,4 +41,4 @@ def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
         WHEN {payload}.status IN ('BEGIN', 'END') THEN 'transaction'
         WHEN {payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL THEN 'schema_change'
         WHEN {payload}.ts_ms IS NOT NULL THEN 'heartbeat'
-        ELSE 'unknown' END"""
+        ELSE coalesce({huawei_cdl.kind(payload)}, 'unknown') END"""

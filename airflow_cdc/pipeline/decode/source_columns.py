@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.columns import RAW, is_reserved
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline.column_types import canonical, reads_alike
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_types import canonical, holds, reads_alike
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
 
 
@@ -30,6 +31,11 @@ class SourceColumns:
     """Columns of which no value was seen yet."""
 
 
+IMAGES = ("after", "before", "data")
+"""Members of an envelope that hold a row; ``data`` is Huawei CDL's."""
+_IMAGE_NAMES = ", ".join(sql.text(name) for name in IMAGES)
+
+
 def is_schema(shape: str) -> bool:
     """Tell whether a shape is a Connect schema rather than the names of members."""
     return shape.startswith("{")
@@ -39,7 +45,7 @@ def image_fields(shape: str) -> list[dict[str, Any]]:
     """Return the fields of a row image from the value's Connect schema, in the source's order."""
     envelope = json.loads(shape)
     for field in envelope.get("fields", ()):
-        if field.get("field") in ("after", "before"):
+        if field.get("field") in IMAGES:
             fields: list[dict[str, Any]] = field.get("fields", [])
             return fields
     return []
@@ -75,22 +81,71 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
 
     :raises SchemaChangeError: when two schemas in the microbatch give a column types of which neither holds the other's values.
     """
-    types: dict[str, ColumnType] = {}
+    told: dict[str, dict[str, ColumnType]] = {}
     for shape in shapes:
         if shape.value_shape is None or not is_schema(shape.value_shape):
             continue
         for field in image_fields(shape.value_shape):
             name, found = field["field"], column_type(field, shape.connector or "")
-            before = types.setdefault(name, found)
-            if reads_alike(found.sql_type, before.sql_type):
-                types[name] = found
-            elif not reads_alike(before.sql_type, found.sql_type) and name not in flow.columns:
+            rules = told.setdefault(name, {})
+            rules.setdefault(_definition(field), found)
+            if _widest(rules.values()) is None and name not in flow.columns:
+                before = next(iter(rules.values()))
                 raise SchemaChangeError(
                     f"Flow {flow.name}: column {name} is {before.sql_type} in some events of the microbatch and {found.sql_type} in others"
                     f" (file {shape.file}).",
                     next_step="Declare the column's type under 'columns' in the flows file.",
                 )
-    return types
+    return {name: _common_rule(name, rules, flow.columns.get(name)) for name, rules in told.items()}
+
+
+def _widest(rules: Iterable[ColumnType]) -> ColumnType | None:
+    """Return the rule whose type holds the values of all the others; None where none does."""
+    found = list(rules)
+    for rule in found:
+        if all(holds(rule.sql_type, other.sql_type) and (other.sql_type != "BINARY" or rule.sql_type == "BINARY") for other in found):
+            return rule
+    return None
+
+
+def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None) -> ColumnType:
+    """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
+    widest = _widest(rules.values())
+    if widest and all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
+        return widest
+    sql_type = widest.sql_type if widest else canonical(declared or "STRING")
+
+    def read(value: str) -> str:
+        # A decimal's bytes are digits whose point only the event's own schema tells.
+        cases = " ".join(
+            f"WHEN {sql.text(definition)} THEN try_cast({rule.read(value)} AS {sql_type})" for definition, rule in rules.items()
+        )
+        return f"CASE {_event_definition(name)} {cases} END"
+
+    return ColumnType(sql_type, read)
+
+
+_DEFINITION = ("type", "name", "scale", "connect.decimal.precision")
+
+
+def _definition(field: Mapping[str, Any]) -> str:
+    """Return what a field's type and rule depend on, as one text."""
+    parameters = field.get("parameters") or {}
+    return "|".join(str(value) for value in (field.get(part) or parameters.get(part) for part in _DEFINITION) if value is not None)
+
+
+def _event_definition(name: str) -> str:
+    """Return the SQL of a column's :func:`_definition` in the line's own schema."""
+    field = "STRUCT<field STRING, type STRING, name STRING, parameters MAP<STRING, STRING>>"
+    envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
+    schema = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
+    images = f"get(filter(from_json({schema}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
+    # NULL where the event's schema has no such column yet: the value is NULL too.
+    found = f"get(filter({images}, column -> column.field = {sql.text(name)}), 0)"
+    parts = [
+        f"column.{part}" if part in ("type", "name") else f"try_element_at(column.parameters, {sql.text(part)})" for part in _DEFINITION
+    ]
+    return f"transform(array({found}), column -> concat_ws('|', {', '.join(parts)}))[0]"
 
 
 def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:

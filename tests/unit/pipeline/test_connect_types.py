@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import random
 import struct
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType, cast_to, column_type
 from airflow_cdc.pipeline.session import session_for_batch
 
@@ -30,7 +32,7 @@ def read(
     session: SparkSession, rules: Mapping[str, ColumnType], texts: Sequence[str | None], as_sql: str = "{}"
 ) -> dict[str, dict[str | None, Any]]:
     """Return by rule and text the value that the rule reads; ``as_sql`` says in what form to fetch it."""
-    frame = session.createDataFrame([(text,) for text in texts], "text STRING")
+    frame = session.createDataFrame([(text, None, None) for text in texts], f"text STRING, {RAW} STRING, {RAW_KEY} STRING")
     fetched = [f"{as_sql.format(rule.read('text'))} AS `{name}`" for name, rule in rules.items()]
     rows = frame.selectExpr("text", *fetched).collect()
     types = dict(frame.selectExpr(*[f"{rule.read('text')} AS `{name}`" for name, rule in rules.items()]).dtypes)
@@ -74,11 +76,10 @@ def unscaled_numbers() -> list[int]:
         (2, 10, "DECIMAL(10,2)"),
         (0, 1, "DECIMAL(1,0)"),
         (4, None, "DECIMAL(38,4)"),
-        # What other databases have and Spark has not: more digits, a scale above the precision or below zero.
-        (2, 50, "DECIMAL(38,2)"),
+        # What other databases have and Spark has not: a scale above the precision or below zero.
         (5, 2, "DECIMAL(5,5)"),
         (-2, 5, "DECIMAL(7,0)"),
-        (-2, 38, "DECIMAL(38,0)"),
+        (-2, 36, "DECIMAL(38,0)"),
     ],
 )
 def test_a_decimal_is_exact_in_all_its_digits_or_null(scale: int, precision: int | None, sql_type: str, session: SparkSession) -> None:
@@ -107,8 +108,59 @@ def test_a_decimal_may_have_more_bytes_than_it_needs_up_to_sixteen(session: Spar
         assert found[text] == (f"{Decimal(number).scaleb(-2):.2f}" if size <= 16 else None), (number, size)
 
 
-def test_what_is_no_base64_is_no_decimal_and_no_bytes(session: SparkSession) -> None:
-    texts = [None, " ", "!", "!!!!", "A", "AAAAA", "=", "AA=A", "A===", "á", "12.5", "-5"]
+def numeral(number: int, scale: int) -> str:
+    with localcontext() as context:
+        context.prec = 3000
+        return f"{Decimal(number).scaleb(-scale):.{max(scale, 0)}f}"
+
+
+@pytest.mark.parametrize(("scale", "precision"), [(0, 65), (30, 65), (2046, 5), (-2, 38), (40, None)])
+def test_a_decimal_that_no_column_of_spark_holds_is_the_text_of_all_its_digits(
+    scale: int, precision: int | None, session: SparkSession
+) -> None:
+    rule = decimal(scale, precision)
+    assert rule.sql_type == "STRING"
+    numbers = [*unscaled_numbers()[::7], *(sign * 10**digits + step for digits in (38, 40, 65) for sign in (1, -1) for step in (-1, 0, 1))]
+    numbers += [2**bits * sign for bits in (119, 120, 127, 128, 143, 144, 1000) for sign in (1, -1)]
+    found = read(session, {"d": rule}, [encoded(number) for number in numbers])["d"]
+    assert {number: found[encoded(number)] for number in numbers} == {number: numeral(number, scale) for number in numbers}
+
+
+def test_a_decimal_of_varying_scale_is_the_text_of_its_digits(session: SparkSession) -> None:
+    numbers = [(0, 0), (0, 2), (0, -3), (5, 0), (-5, 1), (150, 2), (-939_091_500, 0), (1, 6), (7, -3), (10**40 - 1, 0), (-(10**40), 38)]
+    texts = {(number, scale): json.dumps({"scale": scale, "value": encoded(number)}) for number, scale in numbers}
+    bad = ["", "x", "null", "{}", '{"scale":0}', '{"scale":0,"value":""}', '{"scale":0,"value":"!"}', '{"value":"AQ=="}', None]
+    found = read(session, {"v": semantic("io.debezium.data.VariableScaleDecimal", "struct")}, [*texts.values(), *bad])["v"]
+    assert {pair: found[text] for pair, text in texts.items()} == {(n, scale): numeral(n, scale) for n, scale in numbers if scale >= 0} | {
+        (0, -3): "0",
+        (7, -3): "7000",
+    }
+    assert {found[text] for text in bad} == {None}
+
+
+def test_a_decimal_may_come_as_a_number(session: SparkSession) -> None:
+    # decimal.format=NUMERIC; 1234 is also the base64 of three bytes: the quotes in the line tell.
+    rules = {"f": decimal(2, 10), "whole": decimal(0, 20), "long": decimal(2, 65)}
+    numbers = ["0.00", "-0.01", "1973.70", "-12345678.90", "1", "12345", "-5"]
+    found = read(session, rules, [*numbers, "0E-10", "1.005", "123456789012.00", "1e3"], "CAST({} AS STRING)")
+    assert [found["f"][text] for text in numbers] == ["0.00", "-0.01", "1973.70", "-12345678.90", "1.00", "12345.00", "-5.00"]
+    assert (found["f"]["0E-10"], found["f"]["1.005"], found["f"]["123456789012.00"], found["f"]["1e3"]) == ("0.00", None, None, "1000.00")
+    assert [found["long"][text] for text in numbers] == numbers
+    assert found["whole"]["12345"] == "12345"
+
+    lines = {
+        '{"f":1234}': "1234",
+        '{"f": 1234}': "1234",
+        '{"f":"1234"}': str(0xD76DF8 - 2**24),
+        '{"g":1234,"f":"1234"}': str(0xD76DF8 - 2**24),
+    }
+    frame = session.createDataFrame([("1234", line, None) for line in lines], f"text STRING, {RAW} STRING, {RAW_KEY} STRING")
+    rows = frame.selectExpr(RAW, f"CAST({rules['whole'].read('text')} AS STRING) AS value").collect()
+    assert {row[RAW]: row["value"] for row in rows} == lines
+
+
+def test_what_is_no_base64_and_no_number_is_no_decimal_and_no_bytes(session: SparkSession) -> None:
+    texts = [None, " ", "!", "!!!!", "A", "AAAAA", "=", "AA=A", "A===", "á"]
     found = read(session, {"d": decimal(0, 38), "b": column_type({"type": "bytes"}, "sqlserver")}, texts, "CAST({} AS STRING)")
     assert {text: value for text, value in found["d"].items() if value is not None} == {}
     # No bytes at all are bytes, but no number.
@@ -209,6 +261,32 @@ def test_a_time_of_day_keeps_its_digits_and_may_be_the_days_end(names: tuple[str
         assert values[str(45_296 * unit + 7)] == "12:34:56." + "7".zfill(digits)
 
 
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_mysqls_time_is_a_span_too(connector: str, session: SparkSession) -> None:
+    rule = semantic("io.debezium.time.MicroTime", connector=connector)
+    texts = {
+        "0": "00:00:00.000000",
+        "-577707000000": "-160:28:27.000000",
+        "3020399999999": "838:59:59.999999",
+        "-3020399000000": "-838:59:59.000000",
+        "-1": "-00:00:00.000001",
+        str(-(2**63)): None,
+        "x": None,
+        None: None,
+    }
+    assert read(session, {"t": rule}, list(texts))["t"] == texts
+
+
+def test_huawei_cdls_types_go_by_their_names_behind_any_vendors(session: SparkSession) -> None:
+    rules = {vendor: semantic(f"{vendor}.cdc.data.timestamp", "string") for vendor in ("com.xxx", "com.huawei")}
+    texts = ["2024-01-02 00:01:01.007", "2024-01-02 00:01:01.007123", "2024-01-02 00:01:01.0071234", "1704153661007", "x", None]
+    found = read(session, rules, texts)
+    for vendor in rules:
+        assert [found[vendor][text] for text in texts] == [*map(datetime.fromisoformat, texts[:2]), None, None, None, None]  # type: ignore[arg-type]
+    # Nothing tells its scale.
+    assert semantic("com.xxx.cdc.data.Decimal", "string") is STRING
+
+
 def test_a_zoned_timestamp_is_an_instant_for_postgresql(session: SparkSession) -> None:
     rule = semantic("io.debezium.time.ZonedTimestamp", "string", "postgresql")
     assert rule.sql_type == "TIMESTAMP"
@@ -278,7 +356,7 @@ def test_texts_and_nested_values_are_kept_letter_by_letter(session: SparkSession
     texts = ["", " ", "null", "é😀", '{"a": [1, 2.50]}', "[]", "1.10", "__debezium_unavailable_value"]
     rules = {name: column_type({"type": name}, "sqlserver") for name in ("string", "array", "map", "struct")}
     rules["xml"] = semantic("io.debezium.data.Xml", "string")
-    rules["variable scale"] = semantic("io.debezium.data.VariableScaleDecimal", "struct")
+    rules["point"] = semantic("io.debezium.data.geometry.Point", "struct")
     found = read(session, rules, [*texts, None])
     for name, rule in rules.items():
         assert rule.checked is False, name

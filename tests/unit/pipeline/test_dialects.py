@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import UnsupportedConnectorError
 from airflow_cdc.model.position import format_sqlserver_lsn, postgres_sequence, sqlserver_lsn
-from airflow_cdc.pipeline.decode.dialects import DIALECTS, POSTGRESQL, SQLSERVER, Dialect, dialect_of
+from airflow_cdc.pipeline.decode.dialects import DIALECTS, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Dialect, dialect_of
 
 Position = tuple[int | None, int | None, int | None]
 
@@ -97,8 +97,58 @@ def test_a_sequence_that_does_not_tell_both_is_no_position(spark: SparkSession) 
     assert {change for _, change, _ in found.values()} == {None}
 
 
+def test_a_binlog_file_goes_by_its_number(spark: SparkSession) -> None:
+    ordered: list[tuple[str | None, ...]] = [
+        ("mariadb-bin.000003", "4", "0"),
+        ("mariadb-bin.000003", "1000", "0"),
+        ("mariadb-bin.000003", "1000", "9"),
+        ("mariadb-bin.000003", "1000", "10"),
+        ("mariadb-bin.999999", "18446744073709551615", "0"),
+        ("mariadb-bin.1000000", "4", "0"),
+        ("db-1.bin.log.4294967295", "4", None),
+    ]
+    found = positions(spark, MYSQL, "file", "pos", "row", sources=ordered)
+    assert [found[source] for source in ordered] == sorted(found.values(), key=lambda place: tuple(part or 0 for part in place))
+    assert found["mariadb-bin.000003", "1000", "9"] == ((3 << 64) + 1000, 9, 0)
+    assert found["db-1.bin.log.4294967295", "4", None] == ((4294967295 << 64) + 4, 0, 0)
+
+
+def test_a_file_without_number_or_place_is_no_position(spark: SparkSession) -> None:
+    bad = [(None, "4"), ("binlog.000001", None), ("binlog", "4"), ("binlog.", "4"), ("000001", "4"), ("binlog.000001", "x"), ("", "")]
+    found = positions(spark, MYSQL, "file", "pos", sources=bad)
+    assert {commit for commit, _, _ in found.values()} == {None}
+
+
+def test_scns_are_numbers_of_any_length(spark: SparkSession) -> None:
+    texts = ["9", "10", "2861900456", "9223372036854775807", "9223372036854775808", "9" * 38]
+    found = positions(spark, ORACLE, "commit_scn", "scn", sources=[(text, text) for text in texts])
+    assert [found[text, text] for text in texts] == [(int(text), int(text), 0) for text in texts]
+    # A snapshot read has no commit, only the snapshot's scn.
+    assert positions(spark, ORACLE, "scn", sources=[("2000000",)]) == {("2000000",): (2000000, 2000000, 0)}
+    bad = positions(spark, ORACLE, "commit_scn", "scn", sources=[(None, None), ("", ""), ("x", "1.2.3"), ("9" * 39, None)])
+    assert {commit for commit, _, _ in bad.values()} == {None}
+
+
+def test_changes_of_one_scn_go_by_their_redo_records(spark: SparkSession) -> None:
+    ordered: list[tuple[str | None, ...]] = [
+        (" 0x001e84.00000401.0010 ", "0"),
+        (" 0x001e84.00000401.0010 ", "9"),
+        (" 0x001e84.00000401.0010 ", "10"),
+        (" 0x001e84.00000401.00a0 ", None),
+        ("0x001e84.00001000.0010", "0"),
+        (" 0x001e85.00000001.0000 ", "0"),
+        (" 0xffffffff.ffffffff.ffff ", "4294967295"),
+    ]
+    found = positions(spark, ORACLE, "rs_id", "ssn", "commit_scn", "scn", sources=[(*source, "7", "7") for source in ordered])
+    changes = [found[(*source, "7", "7")][1] for source in ordered]
+    assert changes == sorted(set(changes), key=lambda change: change or 0)
+    assert changes[1] == (0x1E84 << 80) + (0x401 << 48) + (0x10 << 32) + 9
+    unknown = positions(spark, ORACLE, "rs_id", "commit_scn", "scn", sources=[(None, "7", "5"), ("", "7", "5"), ("x.y.z", "7", "5")])
+    assert set(unknown.values()) == {(7, 5, 0)}
+
+
 def test_dialects_go_by_the_connectors_own_name() -> None:
-    assert {"sqlserver", "postgresql"} <= set(DIALECTS)
+    assert {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
     assert dialect_of({"sqlserver"}, "t") is SQLSERVER
     assert dialect_of({"postgresql"}, "t") is POSTGRESQL
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,25 @@ def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(
     write_records(tmp_path / "archive" / "2.jsonl", numbered([_in_transaction(item, 20) for item in taken_over], first=1))
     apply(tmp_path / "archive", tmp_path / "lake")
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{"id": 1, "price": 3, "note": "new row"}]
+
+
+def test_every_spelling_of_an_unavailable_value_keeps_what_the_row_had(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    # As PostgreSQL's connector writes the placeholder, by the column's type (archives, fact 7).
+    encoded = list(UNTOLD.encode())
+    spellings: dict[str, tuple[Any, Any]] = {
+        "text": ("kept", UNTOLD),
+        "bytea": ("AQI=", base64.b64encode(bytes(encoded)).decode()),
+        "hex": ("0102", bytes(encoded).hex()),
+        "texts": (["a", None], [UNTOLD]),
+        "numbers": ([1, 2], encoded),
+        "uuids": (["11111111-1111-1111-1111-111111111111"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
+        "hstore": ({"a": "b"}, {UNTOLD: UNTOLD}),
+    }
+    told = {"id": 1, "n": 1, **{name: value for name, (value, _) in spellings.items()}}
+    untold = {"id": 1, "n": 2, **{name: placeholder for name, (_, placeholder) in spellings.items()}}
+    write_records(tmp_path / "archive" / "1.jsonl", [postgresql("c", commit=1, change=2, after=told, topic=TOPIC, offset=0)])
+    apply(tmp_path / "archive", tmp_path / "lake")
+    before = read_rows(spark, str(tmp_path / "lake"), TOPIC).rows
+    write_records(tmp_path / "archive" / "2.jsonl", [postgresql("u", commit=3, change=4, after=untold, topic=TOPIC, offset=1)])
+    apply(tmp_path / "archive", tmp_path / "lake")
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{**before[0], "n": 2}]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import RecordLayout, TopicShape
@@ -132,10 +133,10 @@ def test_the_connector_has_a_say_in_a_columns_type() -> None:
 
 
 def test_two_types_of_one_column_in_a_microbatch_stop_it_with_column_types_and_file() -> None:
-    shapes = [shape(schema(id="int32", v="int32")), shape(schema(id="int32", v="string"), file="second.jsonl")]
+    shapes = [shape(schema(id="int32", v="int32")), shape(schema(id="int32", v="boolean"), file="second.jsonl")]
     with pytest.raises(SchemaChangeError) as refused:
         schema_types(shapes, FLOW)
-    for fact in ("Flow t", "column v", "INT", "STRING", "second.jsonl"):
+    for fact in ("Flow t", "column v", "INT", "BOOLEAN", "second.jsonl"):
         assert fact in refused.value.message
     assert "'columns'" in refused.value.next_step
     # Declared, the column has one type, whatever the events say.
@@ -147,6 +148,21 @@ def test_two_types_of_one_column_in_a_microbatch_stop_it_with_column_types_and_f
 def test_of_two_types_in_a_microbatch_the_one_that_holds_the_others_values_is_taken(order: tuple[int, int]) -> None:
     both = [shape(schema(v="int32")), shape(schema(v="int64"))]
     assert {name: rule.sql_type for name, rule in schema_types([both[at] for at in order], FLOW).items()} == {"v": "BIGINT"}
+
+
+@pytest.mark.parametrize("layout", ["record", "value"])
+def test_a_column_whose_type_changes_is_read_by_each_events_own_schema(layout: str, spark: SparkSession) -> None:
+    longer = {**MONEY, "parameters": {"scale": "4", "connect.decimal.precision": "20"}}
+    schemas = [schema(m=MONEY, n="int32"), schema(m=longer, n="string")]
+    found = schema_types([shape(text) for text in schemas], FLOW)
+    assert {name: rule.sql_type for name, rule in found.items()} == {"m": "DECIMAL(20,4)", "n": "STRING"}
+
+    lines = [f'{{"schema": {text}, "payload": {{}}}}' for text in schemas]
+    if layout == "record":
+        lines = [f'{{"topic": "t", "value": {line}}}' for line in lines]
+    frame = spark.createDataFrame([(line, None, "BNI=", "7") for line in lines], f"{RAW} STRING, {RAW_KEY} STRING, m STRING, n STRING")
+    rows = frame.selectExpr(f"{found['m'].read('m')} AS m", f"{found['n'].read('n')} AS n").collect()
+    assert [tuple(row) for row in rows] == [(Decimal("12.3400"), "7"), (Decimal("0.1234"), "7")]
 
 
 def test_what_is_known_goes_first() -> None:
@@ -187,7 +203,11 @@ def test_a_declared_type_is_made_of_the_value_that_the_schema_tells(
 ) -> None:
     # It is what the errors advise: "Declare the column's type under 'columns' in the flows file".
     found = resolve([shape(schema(id="int32", v=field))], flow=CdcFlow("t", columns={"v": declared}))
-    (row,) = spark.createDataFrame([(text,)], "text STRING").selectExpr(f"{found.types['v'].read('text')} AS value").collect()
+    (row,) = (
+        spark.createDataFrame([(text, "", "")], f"text STRING, {RAW} STRING, {RAW_KEY} STRING")
+        .selectExpr(f"{found.types['v'].read('text')} AS value")
+        .collect()
+    )
     assert row["value"] == expected
 
 
