@@ -178,6 +178,8 @@ class FlowCheckpoint:
     """Where the applied events stand."""
     snapshot: Snapshot | None = None
     """The newest full snapshot of which reads were applied."""
+    unpaired_moves: int = 0
+    """Rows that came from a key whose delete has not come yet."""
     events: EventCounts = field(default_factory=EventCounts)
     """Sums since the flow began."""
     table: str | None = None
@@ -198,6 +200,7 @@ class FlowCheckpoint:
             truncated_through=max(truncates, default=None),
             reach=self.reach | report.reach,
             snapshot=report.snapshot or self.snapshot,
+            unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
             events=self.events + report.events,
             table=table,
             table_version=report.table_version if report.table_version is not None else self.table_version,
@@ -213,6 +216,7 @@ class FlowCheckpoint:
             "truncated_through": self.truncated_through and self.truncated_through.to_json(),
             "reach": self.reach.to_json(),
             "snapshot": self.snapshot and self.snapshot.to_json(),
+            "unpaired_moves": self.unpaired_moves,
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
@@ -229,6 +233,7 @@ class FlowCheckpoint:
             Position.from_json(parts) if (parts := document["truncated_through"]) else None,
             Reach.from_json(document["reach"]),
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
+            document["unpaired_moves"],
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],

@@ -72,6 +72,8 @@ class BatchReport:
     """Where the merged events stand in the log and in the archive."""
     snapshot: Snapshot | None = None
     """The newest full snapshot that the flow has seen reads of; its ``cut`` is what vanished before it."""
+    unpaired_moves: int = 0
+    """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
     asks_target: bool = False
     """Whether some events did not tell a value, so that it was the target's to tell."""
     unavailable_unresolved: int = 0

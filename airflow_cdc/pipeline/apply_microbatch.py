@@ -22,7 +22,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, OP, OP_IF_ABSENT, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, MOVED, OP, OP_IF_ABSENT, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
 from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
 from airflow_cdc.model.position import Position
@@ -39,7 +39,7 @@ from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
-from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
@@ -83,7 +83,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
     snapshot = find_snapshot(events, surveyed, run.checkpoint) or run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
-    row_changes = _stage(run, decoder, events, surveyed, target) if surveyed.rows else None
+    row_changes, unpaired = _stage(run, decoder, events, surveyed, target) if surveyed.rows else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
     rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
     late = _may_be_late(run, target, staged)
@@ -99,6 +99,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         truncated_through=truncates.through,
         reach=staged.reach,
         snapshot=snapshot,
+        unpaired_moves=unpaired,
         asks_target=bool(staged.untold or staged.unknown),
         order_conflicts=staged.conflicts,
         columns_added=added,
@@ -139,8 +140,13 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
     )
 
 
-def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed, target: TargetTable | None) -> DataFrame:
-    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too."""
+def _stage(
+    run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed, target: TargetTable | None
+) -> tuple[DataFrame, int]:
+    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too.
+
+    :return: the row changes, and how many came from a key whose delete is not in the microbatch.
+    """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     mixed = 0 < surveyed.reads < surveyed.rows
     good = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
@@ -148,20 +154,18 @@ def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Su
     latest = run.write_down(keep_latest_per_key(ordered, keys, columns), "latest")
     hazardous = latest.filter(f"{HAZARD} = 1")
     if hazardous.isEmpty():
-        return latest
+        return latest, 0
     lines = run.lines()
     with_images = order_events(decoder.events(lines, with_images=True).filter(good), keys, reads_among_changes=mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
-    traced = trace_moved_rows(
-        folded,
-        with_images,
-        run.rows_of(target) if target else None,
-        keys=keys,
-        columns=decoder.columns.types,
-        write_down=run.write_down,
-    )
-    return latest.filter(f"{HAZARD} = 0").unionByName(traced)
+    moved = folded.filter(f"{MOVED} IS NOT NULL")
+    if not moved.isEmpty():
+        rows = run.rows_of(target) if target else None
+        types = decoder.columns.types
+        folded = trace_moved_rows(folded, with_images, rows, keys=keys, columns=types, write_down=run.write_down)
+    unpaired = count_unpaired(moved, with_images)
+    return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 
 def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
@@ -221,15 +225,16 @@ def _merge(
     late: bool,
     cancelled_before: Position | None,
 ) -> BatchReport:
-    fresh, stale = guard_late_events(run, decoder, target, live) if late else (live, 0)
-    moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
-    report = replace(report, events=moved)
+    guarded = guard_late_events(run, decoder, target, live, staged, late=late)
+    events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
+    report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
+    fresh = guarded.row_changes
     if staged.deletes:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)
         run.after_effect("delete_markers")
-    if stale == staged.live and not cancelled_before:
+    if guarded.stale == staged.live and not guarded.paired and not cancelled_before:
         return replace(report, merge_plan="nothing to merge: every event is stale")
     metadata = {"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()}
     set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=json.dumps(metadata))

@@ -103,6 +103,8 @@ class Staged:
     """Keys whose last event stands before a truncate that was applied earlier."""
     deletes: int = 0
     """Live keys whose last event is a delete."""
+    has_deletes: bool = False
+    """Whether any event of a live key is a delete."""
     last: dict[str, Position] = field(default_factory=dict)
     """Highest live position by Kafka partition."""
     reach: Reach = field(default_factory=Reach)
@@ -141,6 +143,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             F.count_if(F.col("shielded")).alias("shielded"),
             F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
             F.count_if(live & (F.col(OP) == Operation.DELETE.value)).alias("deletes"),
+            F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
             F.count_if(live & F.expr(f"exists({TOLD_AT}, told -> NOT told.known)")).alias("unknown"),
             F.max(F.when(live, F.col(POSITION))).alias("last"),
             F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
@@ -157,6 +160,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
     }
     return Staged(
         **sums,
+        has_deletes=any(row["has_deletes"] for row in rows),
         last=_by_partition(rows, "last"),
         reach=Reach(
             _by_partition(rows, "streamed_from"),

@@ -50,7 +50,8 @@ MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
 """Of a row that came from another key: where, and the old key as JSON where a header tells it."""
 
 BEFORE = "__cdc_before"
-"""array<bigint>: a hash by column of the image before the event, NULL where the column is NULL or not told; NULL without image."""
+"""array<bigint>: a hash by column (without the keys) of the image before the event, NULL where the column is NULL or not told; NULL where
+the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
 
@@ -74,7 +75,9 @@ def _unless_unavailable(text: str) -> str:
 
 def _hashes(image: str, columns: Iterable[str]) -> str:
     texts = (_unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
-    return f"if({image} IS NULL, NULL, array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}))"
+    hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
+    # What tells nothing beside the key is no image.
+    return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
 
 
 @dataclass(frozen=True)
@@ -267,9 +270,10 @@ class Decoder:
     def _images(self, texts: Mapping[str, str]) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
         told = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
+        columns = [name for name in texts if name not in self.columns.keys]
         return [
-            f"{_hashes('payload.before', texts)} AS {BEFORE}",
-            f"{_hashes('payload.after', texts)} AS {AFTER}",
+            f"{_hashes('payload.before', columns)} AS {BEFORE}",
+            f"{_hashes('payload.after', columns)} AS {AFTER}",
             f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
         ]
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import (
     ABSENT,
     COMMITTED_AT,
+    MOVED,
     OFFSET,
     OP,
     OP_IF_ABSENT,
@@ -46,6 +47,25 @@ def find_cut_keys(row_changes: DataFrame, known: DataFrame, keys: Sequence[str])
     two_rows = f"(k.{OP} = 'd' AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u') AND s.{REACH}.deletes)"
     met = row_changes.alias("s").join(known.alias("k"), same_key).filter(f"{same_transaction} AND ({two_rows})")
     return met.groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys]).agg(F.min(f"k.{POSITION}.commit").alias(CUT_AT))
+
+
+def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) of rows that came from a key which an earlier microbatch deleted."""
+    moved = row_changes.filter(f"{MOVED} IS NOT NULL AND exists({TOLD_AT}, told -> NOT told.known)").alias("s")
+    same_place = F.expr(f"s.{MOVED}.position.commit = k.{POSITION}.commit AND s.{MOVED}.position.change = k.{POSITION}.change")
+    met = moved.join(markers.alias("k"), same_place)
+    return met.select(*[F.col(f"s.{sql.name(key)}") for key in keys], F.expr(f"k.{POSITION}.commit").alias(CUT_AT)).distinct()
+
+
+def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) of the target's rows that came from a key which is deleted only now.
+
+    :param deletes: the microbatch's deletes, with position.
+    """
+    told = rows.filter(f"{TOLD_AT} IS NOT NULL").selectExpr(*[sql.name(key) for key in keys], f"explode({TOLD_AT}) AS told")
+    same_place = F.expr(f"r.told.position.commit = d.{POSITION}.commit AND r.told.position.change = d.{POSITION}.change")
+    met = told.alias("r").join(deletes.alias("d"), same_place)
+    return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
 def first_part(reach_of: Callable[[int], Reach | None], number: int, commit: int) -> int | None:

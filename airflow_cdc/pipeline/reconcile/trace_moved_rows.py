@@ -16,7 +16,8 @@ from airflow_cdc.model.columns import MOVED, OP, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import ColumnType
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
+from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
 
 MAX_MOVES = 16
 """Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""
@@ -54,7 +55,7 @@ def trace_moved_rows(
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
             break
-        lived = _rows_under_old_keys(asking, events, keys, columns)
+        lived = _rows_under_old_keys(asking, events, rows, keys, columns)
         answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
         row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
         still_open = F.array_except("names", "known")
@@ -63,22 +64,36 @@ def trace_moved_rows(
     return row_changes
 
 
+def count_unpaired(moved: DataFrame, events: DataFrame) -> int:
+    """Return how many row changes came from a key whose delete is not among the events."""
+    deletes = events.filter(f"{OP} = 'd'").selectExpr(f"struct({POSITION}.commit, {POSITION}.change) AS place")
+    return (
+        moved.selectExpr(f"struct({MOVED}.position.commit, {MOVED}.position.change) AS place").join(deletes, "place", "left_anti").count()
+    )
+
+
 def _numbered(prefix: str, keys: Sequence[str]) -> list[str]:
     return [f"{prefix}{place}" for place in range(len(keys))]
 
 
-def _rows_under_old_keys(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+def _rows_under_old_keys(
+    asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]
+) -> DataFrame:
     """Return for each asker the row under its old key as the batch's events before the move left it.
 
     :return: the asker's key and names, the old key, the columns, ``unavailable`` (what only the target can tell), ``unknown`` (what an
         earlier move hides) and ``further`` (that move).
     """
     to, old = _numbered(_TO, keys), _numbered(_FROM, keys)
-    located = _locate(asking, events, keys, columns).alias("a")
+    held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
+    located = _locate(asking, events, keys, columns).join(held, old, "left").fillna({HELD: False}).alias("a")
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
-    before_move = F.expr(f"struct(e.{POSITION}.commit, e.{POSITION}.change) < a.place")
-    earlier = events.alias("e").join(located, [*same_key, before_move]).select("e.*", *[f"a.{name}" for name in to])
-    folded = fold_row_versions(earlier, to, [*to, *columns]).filter(f"{OP} <> 'd'")
+    place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
+    # Up to the delete that the move is made of: the row that it is about, of the several that may have had the key, is the one that moved.
+    until_move = F.expr(f"{place} < a.place OR ({place} = a.place AND e.{OP} = 'd')")
+    earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
+    folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
+    folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
     unknown = F.expr(f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)")
     lived = folded.select(
         *to,

@@ -23,10 +23,10 @@ def row(key: int, value: str | None, **more: Any) -> Row:
     return {"id": key, "v": value, **more}
 
 
-def event(op: str, change: int, image: Row, *, commit: int | None = None, offset: int, **source: Any) -> Record:
+def event(op: str, change: int, image: Row, *, commit: int | None = None, offset: int, partition: int = 0, **source: Any) -> Record:
     """Return one PostgreSQL event; all of one ``commit`` are one transaction, a delete's image holds the key and fillers."""
     images = {"before": image} if op == "d" else {"after": image}
-    made = postgresql(op, commit=commit, change=change, offset=offset, **images)
+    made = postgresql(op, commit=commit, change=change, offset=offset, partition=partition, **images)
     return {**made, "value": {**made["value"], "source": {**made["value"]["source"], "txId": commit, **source}}}
 
 
@@ -45,6 +45,7 @@ class Hazard:
     steps: Sequence[Sequence[Record]]
     rows: Sequence[Row]
     unresolved: int = 0
+    """Values that were nowhere to be had when their row was merged."""
 
 
 HAZARDS = {
@@ -130,6 +131,23 @@ HAZARDS = {
         ],
         [row(1, "two"), row(2, "one")],
     ),
+    "a value that a key change left out, whose delete came a batch before": Hazard(
+        [
+            [read(10, row(1, "long"), offset=0)],
+            [event("u", 30, row(1, "longer"), commit=29, offset=1), event("d", 32, filler(1), commit=31, offset=2)],
+            [event("c", 32, row(7, UNTOLD), commit=31, offset=3)],
+        ],
+        [row(7, "longer")],
+    ),
+    "a value that a key change left out, whose delete comes a batch later": Hazard(
+        [
+            [read(10, row(1, "long"), offset=0)],
+            [event("c", 32, row(7, UNTOLD), commit=31, offset=0, partition=1)],
+            [event("u", 30, row(1, "longer"), commit=29, offset=1), event("d", 32, filler(1), commit=31, offset=2)],
+        ],
+        [row(7, "longer")],
+        unresolved=1,
+    ),
     "a value that is nowhere to be had": Hazard(
         [[read(10, row(1, "long"), offset=0)], [event("c", 31, row(9, UNTOLD), commit=30, offset=1)]],
         [row(1, "long"), row(9, None)],
@@ -146,7 +164,11 @@ HAZARDS = {
     ),
     "a read whose position lies above events archived after it": Hazard(
         [
-            [read(100, row(1, "read"), offset=0), read(100, row(2, "read"), offset=1), event("u", 60, row(2, "newer"), commit=50, offset=2)],
+            [
+                read(100, row(1, "read"), offset=0),
+                read(100, row(2, "read"), offset=1),
+                event("u", 60, row(2, "newer"), commit=50, offset=2),
+            ],
             [event("u", 61, row(1, "newer"), commit=50, offset=3)],
             [event("r", 58, row(1, "newer still"), commit=57, offset=4, snapshot="incremental")],
         ],
