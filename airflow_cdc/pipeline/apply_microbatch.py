@@ -22,7 +22,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, MOVED, OP, OP_IF_ABSENT, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, FILE, LINE, MOVED, OP, OP_IF_ABSENT, RAW, RAW_KEY, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
 from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
 from airflow_cdc.model.position import Position
@@ -160,11 +160,14 @@ def _stage(
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
+    unpaired = 0
     if not moved.isEmpty():
         rows = run.rows_of(target) if target else None
         types = decoder.columns.types
-        folded = trace_moved_rows(folded, with_images, rows, keys=keys, columns=types, write_down=run.write_down)
-    unpaired = count_unpaired(moved, with_images)
+        # Each step of the way back asks the events again.
+        everything = run.write_down(with_images.drop(FILE, LINE, RAW, RAW_KEY), "events")
+        folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        unpaired = count_unpaired(moved, everything)
     return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, POSITION, REJECT
+from airflow_cdc.model.columns import FILE, LINE, OP, POSITION, RAW, RAW_KEY, REJECT
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.lake import delete_markers_uri
 from airflow_cdc.model.reach import Reach
@@ -106,15 +106,16 @@ def _rejoin(
     if first is None:
         return None
     columns = list(decoder.columns.types)
-    here = _events(run, decoder)
-    theirs = reduce(DataFrame.unionByName, [_events_of(run, number, decoder) for number in range(first, run.microbatch.number)])
+    here = run.write_down(_events(run, decoder), "events")
+    earlier = reduce(DataFrame.unionByName, [_events_of(run, number, decoder) for number in range(first, run.microbatch.number)])
+    theirs = run.write_down(earlier, "earlier")
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
         # A file that comes again tells nothing new.
         seen = theirs.select(*named, POSITION)
         wanted.append(here.join(cut, keys, "left_semi").join(seen, [*keys, POSITION], "left_anti").select(*named))
     news = reduce(DataFrame.unionByName, wanted).distinct()
-    everything = order_events(theirs.unionByName(here), keys, reads_among_changes=True)
+    everything = run.write_down(order_events(theirs.unionByName(here), keys, reads_among_changes=True), "everything")
     folded = run.write_down(fold_row_versions(everything.join(news, keys, "left_semi"), keys, columns), "rejoined")
     prior = _rows_before(run, target, first)
     traced = trace_moved_rows(
@@ -129,7 +130,7 @@ def _reach(run: MicrobatchRun, number: int) -> Reach | None:
 
 
 def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
-    return decoder.events(run.lines(), with_images=True).filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL")
+    return decoder.events(run.lines(), with_images=True).filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL").drop(FILE, LINE, RAW, RAW_KEY)
 
 
 def _events_of(run: MicrobatchRun, number: int, decoder: Decoder) -> DataFrame:
