@@ -44,7 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 Apply = Callable[..., ApplyReport]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def apply(spark: SparkSession) -> Apply:
     """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set."""
 

@@ -14,7 +14,13 @@ COMMITTED_AT = "__cdc_committed_at"
 MICROBATCH = "__cdc_microbatch"
 """Target: bigint, number of the microbatch that last wrote the row."""
 
-TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH)
+OFFSET = "__cdc_offset"
+"""Target: bigint, Kafka offset of that event; NULL where the archive does not tell it."""
+TOLD_AT = "__cdc_told_at"
+"""Target: array<struct<column string, position, known boolean>> of the values that the row's last event did not tell: the position of the
+event that did. Not known: nothing told the value, it is NULL; an event behind ``position`` may yet. NULL where the last event tells all."""
+
+TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, OFFSET, TOLD_AT)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
 
 # Columns of the frames on their way; none of them reaches a target table.
@@ -22,7 +28,6 @@ KIND = "__cdc_kind"
 PARTITION = "__cdc_partition"
 ORDINAL = "__cdc_ordinal"
 FILE = "__cdc_file"
-OFFSET = "__cdc_offset"
 LINE = "__cdc_line"
 RAW = "__cdc_raw"
 RAW_KEY = "__cdc_raw_key"
@@ -30,6 +35,10 @@ REJECT = "__cdc_reject"
 OP_IF_ABSENT = "__cdc_op_if_absent"
 TRANSACTION = "__cdc_transaction"
 UNAVAILABLE = "__cdc_unavailable"
+ABSENT = "__cdc_absent"
+SNAPSHOT = "__cdc_snapshot"
+OLD_KEY = "__cdc_old_key"
+MOVED = "__cdc_moved"
 
 
 def is_reserved(name: str) -> bool:

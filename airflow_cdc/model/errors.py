@@ -93,6 +93,10 @@ class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 
 
+class TableHistoryGoneError(TerminalError):
+    """A version of the target that a late event needs is no more."""
+
+
 class TruncateRefusedError(TerminalError):
     """Raised when the source truncated a table whose flow says to stop then."""
 

@@ -29,7 +29,9 @@ from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.survey import Survey, is_control_topic
 from airflow_cdc.model.transactions import TransactionLedger
 
@@ -193,6 +195,12 @@ class FlowCheckpoint:
     """Highest merged position by Kafka partition."""
     truncated_through: Position | None = None
     """Position of the last applied truncate; older events are stale."""
+    reach: Reach = field(default_factory=Reach)
+    """Where the applied events stand."""
+    snapshot: Snapshot | None = None
+    """The newest full snapshot of which reads were applied."""
+    unpaired_moves: int = 0
+    """Rows that came from a key whose delete has not come yet."""
     events: EventCounts = field(default_factory=EventCounts)
     """Sums since the flow began."""
     table: str | None = None
@@ -216,6 +224,9 @@ class FlowCheckpoint:
             planned={**self.planned, intent.archive: intent.planned_through},
             applied_through=applied,
             truncated_through=max(truncates, default=None),
+            reach=self.reach | report.reach,
+            snapshot=report.snapshot or self.snapshot,
+            unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
             events=self.events + report.events,
             table=table,
             table_version=report.table_version if report.table_version is not None else self.table_version,
@@ -231,6 +242,9 @@ class FlowCheckpoint:
             "planned": {name: [plan.survey, plan.files] for name, plan in self.planned.items()},
             "applied_through": {name: position.to_json() for name, position in self.applied_through.items()},
             "truncated_through": self.truncated_through and self.truncated_through.to_json(),
+            "reach": self.reach.to_json(),
+            "snapshot": self.snapshot and self.snapshot.to_json(),
+            "unpaired_moves": self.unpaired_moves,
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
@@ -247,6 +261,9 @@ class FlowCheckpoint:
             {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
             {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
             Position.from_json(parts) if (parts := document["truncated_through"]) else None,
+            Reach.from_json(document["reach"]),
+            Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
+            document["unpaired_moves"],
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],

@@ -8,6 +8,8 @@ from typing import Any
 
 from airflow_cdc.model.completeness import OffsetReport
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,16 @@ class BatchReport:
     """Highest merged position by Kafka partition ("-" where the archive does not tell it)."""
     truncated_through: Position | None = None
     """Position of the last truncate in the microbatch."""
+    reach: Reach = field(default_factory=Reach)
+    """Where the merged events stand in the log and in the archive."""
+    snapshot: Snapshot | None = None
+    """The newest full snapshot that the flow has seen reads of; its ``cut`` is what vanished before it."""
+    unpaired_moves: int = 0
+    """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
+    asks_target: bool = False
+    """Whether some events did not tell a value, so that it was the target's to tell."""
+    unavailable_unresolved: int = 0
+    """Rows merged with a NULL in place of a value that no event and no row tells."""
     order_conflicts: int = 0
     """Keys whose archive order contradicts their position order without being a redelivery."""
     columns_added: tuple[str, ...] = ()
@@ -85,6 +97,8 @@ class BatchReport:
         document["rows"] = dict(vars(self.rows))
         document["applied_through"] = {name: position.to_json() for name, position in self.applied_through.items()}
         document["truncated_through"] = self.truncated_through and self.truncated_through.to_json()
+        document["reach"] = self.reach.to_json()
+        document["snapshot"] = self.snapshot and self.snapshot.to_json()
         document["columns_added"] = list(self.columns_added)
         document["offsets"] = self.offsets.to_json()
         return document
@@ -97,6 +111,8 @@ class BatchReport:
         values["rows"] = RowCounts(**values["rows"])
         values["applied_through"] = {name: Position.from_json(parts) for name, parts in values["applied_through"].items()}
         values["truncated_through"] = Position.from_json(parts) if (parts := values["truncated_through"]) else None
+        values["reach"] = Reach.from_json(values["reach"])
+        values["snapshot"] = Snapshot.from_json(values["snapshot"]) if values["snapshot"] else None
         values["columns_added"] = tuple(values["columns_added"])
         values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)

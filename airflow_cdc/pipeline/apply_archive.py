@@ -39,9 +39,10 @@ from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbat
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
-from airflow_cdc.pipeline.apply_microbatch import MicrobatchRun, apply_microbatch
+from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.find_holes import find_holes
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
@@ -233,7 +234,7 @@ class _FlowRun:
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
-        attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.run.after_effect)
+        attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect)
         try:
             report = apply_microbatch(attempt)
         except PySparkException as problem:

@@ -16,60 +16,34 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from delta.exceptions import DeltaConcurrentModificationException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, OP_IF_ABSENT, REJECT
+from airflow_cdc.model.columns import ABSENT, FILE, LINE, MOVED, OP, OP_IF_ABSENT, RAW, RAW_KEY, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri, staging_uri
-from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import read_lines, spark_uri
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.merge import TargetTable, create_target, find_commit, fit_target, merge_row_changes, read_target
+from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
+from airflow_cdc.pipeline.guard_late_events import guard_late_events
+from airflow_cdc.pipeline.merge import TargetTable, count_unresolved, create_target, find_commit, fit_target, merge_row_changes, read_target
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
-from airflow_cdc.pipeline.record.delete_markers import markers_of, read_markers
+from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
 from airflow_cdc.pipeline.session import clear_transaction, set_transaction
-
-
-@dataclass(frozen=True)
-class MicrobatchRun:
-    """One attempt at one microbatch."""
-
-    spark: SparkSession
-    """A session of its own: the transaction identifier is a setting of it."""
-    lake: str
-    flow: CdcFlow
-    application: str
-    """Who commits: flow and incarnation; microbatches rise by one in it."""
-    checkpoint: FlowCheckpoint
-    """Where the flow stood before this microbatch."""
-    microbatch: Microbatch
-    after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
-
-    @property
-    def table(self) -> str:
-        """URI of the target table."""
-        return spark_uri(self.flow.table_path(self.lake))
-
-    def state(self, uri_of: Callable[[str, str], str]) -> str:
-        """Return the URI of one of the flow's own tables or folders, as Spark spells it."""
-        return uri_of(spark_uri(self.lake), self.flow.name)
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:
@@ -97,17 +71,20 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     commit = find_commit(run.spark, run.table, application=run.application, microbatch=run.microbatch.number)
     if commit is None:
         return None
-    return replace(BatchReport.from_json(commit.metadata["report"]), rows=commit.rows, table_version=commit.version)
+    report = BatchReport.from_json(commit.metadata["report"])
+    unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else 0
+    return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved)
 
 
 def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
     surveyed = count_surveyed(decoder.shapes)
-    events = decoder.events(read_lines(run.spark, run.microbatch.archive, run.microbatch.files))
+    events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
-    row_changes = _stage(run, decoder, events) if surveyed.rows else None
-    shield = run.checkpoint.truncated_through
-    staged = count_staged(row_changes, cancelled_before=truncates.through, shielded_before=shield) if row_changes else Staged()
+    snapshot = find_snapshot(events, surveyed, run.checkpoint) or run.checkpoint.snapshot
+    voids = _voids(run.checkpoint, truncates, snapshot)
+    row_changes, unpaired = _stage(run, decoder, events, surveyed, target) if surveyed.rows else (None, 0)
+    staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
     rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
     late = _may_be_late(run, target, staged)
     target, added = _fit_target(run, decoder, target)
@@ -120,46 +97,85 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         rejects=rejects,
         applied_through=staged.last,
         truncated_through=truncates.through,
+        reach=staged.reach,
+        snapshot=snapshot,
+        unpaired_moves=unpaired,
+        asks_target=bool(staged.untold or staged.unknown),
         order_conflicts=staged.conflicts,
         columns_added=added,
         merge_plan="guarded merge: late events" if late else "merge",
     )
-    if target is None or not (staged.live or truncates.through):
+    if target is None or not (staged.live or voids.rows_before):
         return replace(report, merge_plan="nothing to merge")
     if row_changes is None:
         # Nothing but a truncate: the merge needs a source all the same.
-        row_changes = run.spark.sql(f"SELECT *, {OP} AS {OP_IF_ABSENT} FROM {sql.delta(run.table)} WHERE false")
-    live = row_changes.filter(f"NOT ({before(truncates.through)}) AND NOT ({before(shield)})")
-    return _merge(run, target, live, report, staged, late=late)
+        row_changes = run.spark.sql(
+            f"SELECT *, {OP} AS {OP_IF_ABSENT}, CAST(NULL AS ARRAY<STRING>) AS {UNAVAILABLE}, CAST(NULL AS ARRAY<STRING>) AS {ABSENT}"
+            f" FROM {sql.delta(run.table)} WHERE false"
+        )
+    live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
+    return _merge(run, decoder, target, live, report, staged=staged, late=late, cancelled_before=voids.rows_before)
 
 
-def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> DataFrame:
-    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too."""
+@dataclass(frozen=True)
+class _Voids:
+    """What truncates and complete snapshots make void."""
+
+    here: str
+    """SQL: a change that one of this microbatch cancels."""
+    before: str
+    """SQL: a change that one of an earlier microbatch shields the table from."""
+    rows_before: Position | None
+    """Rows of the target that go."""
+
+
+def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot | None) -> _Voids:
+    earlier = checkpoint.snapshot
+    is_new = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
+    cuts = [truncates.through, snapshot.cut if snapshot and is_new else None]
+    return _Voids(
+        here=f"({before(truncates.through)} OR {vanished_before(snapshot) if is_new else 'false'})",
+        before=f"({before(checkpoint.truncated_through)} OR {vanished_before(earlier)})",
+        rows_before=max((cut for cut in cuts if cut), default=None),
+    )
+
+
+def _stage(
+    run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed, target: TargetTable | None
+) -> tuple[DataFrame, int]:
+    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too.
+
+    :return: the row changes, and how many came from a key whose delete is not in the microbatch.
+    """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
+    mixed = 0 < surveyed.reads < surveyed.rows
     good = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
-    latest = _write_staged(run, keep_latest_per_key(events.filter(good), keys, columns), "latest")
+    ordered = order_events(events.filter(good), keys, reads_among_changes=mixed)
+    latest = run.write_down(keep_latest_per_key(ordered, keys, columns), "latest")
     hazardous = latest.filter(f"{HAZARD} = 1")
     if hazardous.isEmpty():
-        return latest
-    lines = read_lines(run.spark, run.microbatch.archive, run.microbatch.files)
-    with_images = decoder.events(lines, with_images=True).filter(good)
+        return latest, 0
+    lines = run.lines()
+    with_images = order_events(decoder.events(lines, with_images=True).filter(good), keys, reads_among_changes=mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
-    folded = _write_staged(run, fold_row_versions(theirs, keys, columns), "folded")
-    return latest.filter(f"{HAZARD} = 0").unionByName(folded)
-
-
-def _write_staged(run: MicrobatchRun, row_changes: DataFrame, name: str) -> DataFrame:
-    folder = f"{run.state(staging_uri)}/{run.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
-    row_changes.write.parquet(folder)
-    run.after_effect("stage")
-    return run.spark.read.schema(row_changes.schema).parquet(folder)
+    folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
+    moved = folded.filter(f"{MOVED} IS NOT NULL")
+    unpaired = 0
+    if not moved.isEmpty():
+        rows = run.rows_of(target) if target else None
+        types = decoder.columns.types
+        # Each step of the way back asks the events again.
+        everything = run.write_down(with_images.drop(FILE, LINE, RAW, RAW_KEY), "events")
+        folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        unpaired = count_unpaired(moved, everything)
+    return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 
 def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
     """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any."""
     if not expected:
         return {}
-    lines = read_lines(run.spark, run.microbatch.archive, run.microbatch.files, numbered=True)
+    lines = run.lines(numbered=True)
     rejects = decoder.events(lines).filter(F.col(REJECT).isNotNull())
     rows = quarantined_rows(rejects, topic=run.flow.topic, microbatch=run.microbatch.number)
     by_reason = {row["reason"]: int(row["count"]) for row in rows.groupBy("reason").count().collect()}
@@ -201,16 +217,27 @@ def _fit_target(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None
     return replace(target, columns={**target.columns, **types}), added
 
 
-def _merge(run: MicrobatchRun, target: TargetTable, live: DataFrame, report: BatchReport, staged: Staged, *, late: bool) -> BatchReport:
-    fresh, stale = _drop_stale(run, target, live) if late else (live, 0)
-    moved = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
-    report = replace(report, events=moved)
+def _merge(
+    run: MicrobatchRun,
+    decoder: Decoder,
+    target: TargetTable,
+    live: DataFrame,
+    report: BatchReport,
+    *,
+    staged: Staged,
+    late: bool,
+    cancelled_before: Position | None,
+) -> BatchReport:
+    guarded = guard_late_events(run, decoder, target, live, staged, late=late)
+    events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
+    report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
+    fresh = guarded.row_changes
     if staged.deletes:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)
         run.after_effect("delete_markers")
-    if stale == staged.live and not report.truncated_through:
+    if guarded.stale == staged.live and not guarded.paired and not cancelled_before:
         return replace(report, merge_plan="nothing to merge: every event is stale")
     metadata = {"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()}
     set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=json.dumps(metadata))
@@ -221,8 +248,8 @@ def _merge(run: MicrobatchRun, target: TargetTable, live: DataFrame, report: Bat
             row_changes=fresh,
             columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
-            guarded=late,
-            truncated_through=report.truncated_through,
+            late=late,
+            cancelled_before=cancelled_before,
             untold=staged.untold,
         )
     finally:
@@ -236,20 +263,5 @@ def _may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged)
     if target is None:
         return False
     # A table without checkpoint was filled by somebody else, or its state was lost.
-    unknown_history = not run.checkpoint.applied_through and target.size > 0
-    return unknown_history or is_late(run.checkpoint.applied_through, staged.first)
-
-
-def is_late(applied: dict[str, Position], first: dict[str, Position]) -> bool:
-    """Tell whether a microbatch may hold events at or before what was applied.
-
-    A key's events stay in one Kafka partition, so each partition is compared with itself; one that was never seen may hold keys
-    that were in another before.
-    """
-    return bool(applied) and any(partition not in applied or position <= applied[partition] for partition, position in first.items())
-
-
-def _drop_stale(run: MicrobatchRun, target: TargetTable, live: DataFrame) -> tuple[DataFrame, int]:
-    known = [run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")]
-    markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
-    return drop_stale(live, [*known, markers] if markers is not None else known, target.keys)
+    unknown_history = not run.checkpoint.reach.partitions and target.size > 0
+    return unknown_history or staged.reach.may_meet(run.checkpoint.reach)

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import CdcFlow, OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.pipeline.merge import position_literal
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REDELIVERED
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED
 
 UNKNOWN_PARTITION = "-"
 
@@ -27,6 +28,8 @@ class Surveyed:
     read: int
     rows: int
     """Create, read, update and delete events."""
+    reads: int
+    """Those of them that a snapshot read."""
     truncates: int
     tombstones: int
     control: int
@@ -43,6 +46,7 @@ def count_surveyed(shapes: Iterable[TopicShape]) -> Surveyed:
     return Surveyed(
         read=sum(by_kind.values()),
         rows=sum(by_kind.get(operation.value, 0) for operation in ROW_OPERATIONS),
+        reads=by_kind.get(Operation.READ.value, 0),
         truncates=by_kind.get(Operation.TRUNCATE.value, 0),
         tombstones=by_kind.get(RecordKind.TOMBSTONE.value, 0),
         control=sum(by_kind.get(kind, 0) for kind in control),
@@ -99,10 +103,14 @@ class Staged:
     """Keys whose last event stands before a truncate that was applied earlier."""
     deletes: int = 0
     """Live keys whose last event is a delete."""
-    first: dict[str, Position] = field(default_factory=dict)
-    """Lowest live position by Kafka partition."""
+    has_deletes: bool = False
+    """Whether any event of a live key is a delete."""
     last: dict[str, Position] = field(default_factory=dict)
     """Highest live position by Kafka partition."""
+    reach: Reach = field(default_factory=Reach)
+    """Where the live events stand."""
+    unknown: int = 0
+    """Live keys with a value that nothing in the batch, nor the row that moved here, tells."""
     untold: tuple[str, ...] = ()
     """Columns of which some live row change does not tell the value."""
 
@@ -117,9 +125,13 @@ def before(position: Position | None) -> str:
     return f"{POSITION} < {position_literal(position)}" if position else "false"
 
 
-def count_staged(staged: DataFrame, *, cancelled_before: Position | None, shielded_before: Position | None) -> Staged:
-    """Return the sums over the row changes, in one job."""
-    judged = staged.withColumns({"shielded": F.expr(before(shielded_before)), "cancelled": F.expr(before(cancelled_before))})
+def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
+    """Return the sums over the row changes, in one job.
+
+    :param cancelled: SQL that is true for a change that a truncate or snapshot of this microbatch makes void.
+    :param shielded: the same of an earlier microbatch.
+    """
+    judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
     rows = (
         judged.groupBy(PARTITION)
@@ -131,29 +143,43 @@ def count_staged(staged: DataFrame, *, cancelled_before: Position | None, shield
             F.count_if(F.col("shielded")).alias("shielded"),
             F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
             F.count_if(live & (F.col(OP) == Operation.DELETE.value)).alias("deletes"),
-            F.min(F.when(live, F.col(POSITION))).alias("first"),
+            F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
+            F.count_if(live & F.expr(f"exists({TOLD_AT}, told -> NOT told.known)")).alias("unknown"),
             F.max(F.when(live, F.col(POSITION))).alias("last"),
+            F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
+            F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
+            F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
+            F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
         )
         .collect()
     )
     sums = {
         name: sum(row[name] or 0 for row in rows)
-        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "deletes")
+        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "deletes", "unknown")
     }
     return Staged(
         **sums,
-        first=_by_partition(rows, "first"),
+        has_deletes=any(row["has_deletes"] for row in rows),
         last=_by_partition(rows, "last"),
+        reach=Reach(
+            _by_partition(rows, "streamed_from"),
+            _by_partition(rows, "streamed_through"),
+            {_partition(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
+            {_partition(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
+            frozenset(_partition(row) for row in rows if row["last"] is not None),
+        ),
         untold=tuple(sorted({name for row in rows for name in row["untold"]})),
     )
 
 
+def _partition(row: Row) -> str:
+    return UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION])
+
+
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:
     return {
-        UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): Position(
-            int(row[name]["commit"]), int(row[name]["change"]), int(row[name]["serial"])
-        )
+        _partition(row): Position(int(row[name]["commit"]), int(row[name]["change"]), int(row[name]["serial"]))
         for row in rows
         if row[name] is not None
     }

@@ -10,20 +10,40 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OP, OP_IF_ABSENT, POSITION, TARGET_COLUMNS, UNAVAILABLE, is_reserved
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    MICROBATCH,
+    OFFSET,
+    OP,
+    OP_IF_ABSENT,
+    POSITION,
+    TARGET_COLUMNS,
+    TOLD_AT,
+    UNAVAILABLE,
+    is_reserved,
+)
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds
-from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE
+from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.reconcile.drop_stale import FILL, KEEP, may_fill, told_position
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 
-_OWN_COLUMN_TYPES = {POSITION: POSITION_TYPE, OP: "STRING", COMMITTED_AT: "TIMESTAMP", MICROBATCH: "BIGINT"}
+_OWN_COLUMN_TYPES = {
+    POSITION: POSITION_TYPE,
+    OP: "STRING",
+    COMMITTED_AT: "TIMESTAMP",
+    MICROBATCH: "BIGINT",
+    OFFSET: "BIGINT",
+    TOLD_AT: TOLD_AT_TYPE,
+}
 
 
 @dataclass(frozen=True)
@@ -117,38 +137,71 @@ def merge_row_changes(
     row_changes: DataFrame,
     columns: Sequence[str],
     microbatch: int,
-    guarded: bool,
-    truncated_through: Position | None,
+    late: bool,
+    cancelled_before: Position | None,
     untold: Collection[str] = (),
 ) -> None:
     """Make one MERGE commit of row changes: at most one a key.
 
-    ``__cdc_op`` says what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays), ``__cdc_op_if_absent`` of one
-    that it does not.
+    ``__cdc_op`` says what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes what it
+    lacks), ``__cdc_op_if_absent`` of one that it does not.
 
     :param columns: the source's columns that the changes carry.
-    :param guarded: whether a row newer than its change may lie in the target; costs the comparison only where it may.
-    :param truncated_through: rows written before this position go away.
+    :param late: whether some changes only fill values (``f``).
+    :param cancelled_before: rows written before this position go away.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
-    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT)}
-    assigned[MICROBATCH] = str(microbatch)
+    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
+    assigned |= {MICROBATCH: str(microbatch), TOLD_AT: _told_at(matched=False) if untold else f"s.{TOLD_AT}"}
     kept = {
         sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(name)}), t.{sql.name(name)}, s.{sql.name(name)})" for name in untold
     }
-    updates = ", ".join(f"{column} = {value}" for column, value in {**assigned, **kept}.items())
+    updated = {**assigned, **kept, TOLD_AT: _told_at(matched=True) if untold else f"s.{TOLD_AT}"}
     on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)
-    newer = f" AND s.{POSITION} > t.{POSITION}" if guarded else ""
     inserted = f"INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})"
-    clauses = [
-        f"WHEN MATCHED AND s.{OP} = 'd'{newer} THEN DELETE",
-        f"WHEN MATCHED AND s.{OP} NOT IN ('d', 'k'){newer} THEN UPDATE SET {updates}",
-        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', 'k') THEN {inserted}",
+    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(_filled(columns, microbatch))}"] if late else []
+    clauses += [
+        f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
+        f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {_assign(updated)}",
+        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {inserted}",
     ]
-    if truncated_through:
-        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(truncated_through)} THEN DELETE")
+    if cancelled_before:
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(cancelled_before)} THEN DELETE")
     spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
+
+
+def _assign(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{column} = {value}" for column, value in values.items())
+
+
+def _told_at(*, matched: bool) -> str:
+    """Return the SQL of ``__cdc_told_at``: what the change says, and for what it asks of the target that row's word."""
+    asked = f"array_except(coalesce(s.{UNAVAILABLE}, array()), coalesce(s.{ABSENT}, array()))"
+    if matched:
+        entry = f"try_element_at(filter(t.{TOLD_AT}, told -> told.column = name), 1)"
+        answer = f"coalesce({entry}, named_struct('column', name, 'position', t.{POSITION}, 'known', true))"
+    else:
+        answer = f"named_struct('column', name, 'position', CAST(NULL AS {POSITION_TYPE}), 'known', false)"
+    return f"nullif(concat(coalesce(s.{TOLD_AT}, array()), transform({asked}, name -> {answer})), array())"
+
+
+def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:
+    """Return the assignments of a change that is late: it fills only what the row's newer events did not tell."""
+    values = {}
+    for name in columns:
+        fills = f"exists(t.{TOLD_AT}, entry -> entry.column = {sql.text(name)} AND {may_fill('s', 'entry')})"
+        values[sql.name(name)] = f"if({fills}, s.{sql.name(name)}, t.{sql.name(name)})"
+    better = f"named_struct('column', entry.column, 'position', {told_position('s', 'entry.column')}, 'known', true)"
+    values[TOLD_AT] = f"transform(t.{TOLD_AT}, entry -> if({may_fill('s', 'entry')}, {better}, entry))"
+    values[MICROBATCH] = str(microbatch)
+    return values
+
+
+def count_unresolved(spark: SparkSession, uri: str, microbatch: int) -> int:
+    """Return how many rows a microbatch merged without a value that nothing tells."""
+    unknown = f"exists({TOLD_AT}, told -> NOT told.known)"
+    return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {unknown}").count()
 
 
 def position_literal(position: Position) -> str:

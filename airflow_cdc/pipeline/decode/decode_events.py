@@ -18,11 +18,13 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import (
+    ABSENT,
     COMMITTED_AT,
     FILE,
     KIND,
     LINE,
     OFFSET,
+    OLD_KEY,
     OP,
     ORDINAL,
     PARTITION,
@@ -30,6 +32,7 @@ from airflow_cdc.model.columns import (
     RAW,
     RAW_KEY,
     REJECT,
+    SNAPSHOT,
     TRANSACTION,
     UNAVAILABLE,
 )
@@ -40,14 +43,20 @@ from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
+TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
+"""Of :data:`~airflow_cdc.model.columns.TOLD_AT`."""
+MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
+"""Of a row that came from another key: where, and the old key as JSON where a header tells it."""
+
 BEFORE = "__cdc_before"
-"""array<bigint>: a hash by column of the image before the event, NULL where the column is NULL or not told; NULL without image."""
+"""array<bigint>: a hash by column (without the keys) of the image before the event, NULL where the column is NULL or not told; NULL where
+the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
 
@@ -74,7 +83,9 @@ def _unless_unavailable(text: str) -> str:
 
 def _hashes(image: str, columns: Iterable[str]) -> str:
     texts = (_unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
-    return f"if({image} IS NULL, NULL, array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}))"
+    hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
+    # What tells nothing beside the key is no image.
+    return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
 
 
 @dataclass(frozen=True)
@@ -108,7 +119,8 @@ class Decoder:
         good record).
 
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
-        :param with_images: whether to add :data:`BEFORE` and :data:`AFTER`; costs the parsing of the before image.
+        :param with_images: whether to add :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON); costs the
+            parsing of the before image.
         """
         records = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images))))
         if self.dialect.huawei_cdl:
@@ -145,7 +157,7 @@ class Decoder:
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
-        source = ", ".join(f"{name} STRING" for name in ("ts_ms", *self.dialect.source_fields))
+        source = ", ".join(f"{name} STRING" for name in ("ts_ms", "snapshot", *self.dialect.source_fields))
         members = {
             **KIND_MEMBERS,
             "before": f"STRUCT<{image if with_images else self._key_struct}>",
@@ -264,11 +276,13 @@ class Decoder:
         staged = records.selectExpr(
             *[f"{_unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
+            f"{self._absent()} AS {ABSENT}",
             f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
-            *([f"{_hashes('payload.before', texts)} AS {BEFORE}", f"{_hashes('payload.after', texts)} AS {AFTER}"] if with_images else []),
+            *(self._images(texts) if with_images else []),
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
+            f"payload.source.snapshot AS {SNAPSHOT}",
             "payload.after IS NOT NULL AS has_image",
             KIND,
             PARTITION,
@@ -280,9 +294,37 @@ class Decoder:
             RAW_KEY,
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
-        images = (BEFORE, AFTER) if with_images else ()
-        ours = (*images, KIND, OP, POSITION, TRANSACTION, UNAVAILABLE, COMMITTED_AT, PARTITION, OFFSET, ORDINAL, FILE, LINE, RAW, RAW_KEY)
-        return staged.selectExpr(*values, *ours, f"{self._reject()} AS {REJECT}")
+        images = (BEFORE, AFTER, OLD_KEY) if with_images else ()
+        ours = (*images, KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
+        place = (FILE, LINE, RAW, RAW_KEY)
+        untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        return staged.selectExpr(*values, *ours, *place, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
+
+    def _images(self, texts: Mapping[str, str]) -> list[str]:
+        headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
+        told = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
+        columns = [name for name in texts if name not in self.columns.keys]
+        return [
+            f"{_hashes('payload.before', columns)} AS {BEFORE}",
+            f"{_hashes('payload.after', columns)} AS {AFTER}",
+            f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
+        ]
+
+    @cached_property
+    def _sometimes_absent(self) -> list[str]:
+        """The columns that some of the events' schemas do not have."""
+        shapes = {shape.value_shape for shape in self.shapes if shape.value_shape and shape.kind in ("r", "c", "u")}
+        shared = set.intersection(*[set(image_names(shape)) for shape in shapes]) if shapes else set(self.columns.types)
+        return [name for name in self.columns.types if name not in shared and name not in self.columns.keys]
+
+    def _absent(self) -> str:
+        """Return the SQL of the names of the columns that the event's own schema does not have: not told, which is not NULL."""
+        if not self._sometimes_absent:
+            return "CAST(NULL AS ARRAY<STRING>)"
+        paths = [f"$.{inside}after" for inside in ("value.payload.", "value.", "payload.", "")]
+        told = f"json_object_keys(coalesce({', '.join(f'get_json_object({RAW}, {sql.text(path)})' for path in paths)}))"
+        names = ", ".join(sql.text(name) for name in self._sometimes_absent)
+        return f"if({KIND} = 'd', NULL, nullif(array_except(array({names}), coalesce({told}, array({names}))), array()))"
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder; only text and bytes can."""

@@ -51,6 +51,11 @@ def image_fields(shape: str) -> list[dict[str, Any]]:
     return []
 
 
+def image_names(shape: str) -> list[str]:
+    """Return the names of a row image's columns, in the source's order."""
+    return [field["field"] for field in image_fields(shape)] if is_schema(shape) else member_names(shape)
+
+
 def member_names(shape: str) -> list[str]:
     """Return the names that a shape lists: those of a Connect struct's fields, or of a JSON object's members."""
     document = json.loads(shape)
@@ -63,13 +68,8 @@ def column_names(shapes: Iterable[TopicShape]) -> list[str]:
     for shape in shapes:
         if shape.value_shape is None:
             continue
-        in_shape = (
-            [field["field"] for field in image_fields(shape.value_shape)]
-            if is_schema(shape.value_shape)
-            else member_names(shape.value_shape)
-        )
         at = 0
-        for name in in_shape:
+        for name in image_names(shape.value_shape):
             if name not in names:
                 names.insert(at, name)
             at = names.index(name) + 1

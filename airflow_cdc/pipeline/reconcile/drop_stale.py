@@ -1,4 +1,7 @@
-"""Drop the row changes that the target already knows better: late events never regress a row, nor bring one back."""
+"""Drop the row changes that the target already knows better: late events never regress a row, nor bring one back.
+
+A late event may still tell what a newer one did not: values that the row's last event left out are filled from it.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,63 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import POSITION
+from airflow_cdc.model.columns import OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.order import is_known_newer
 
-_KNOWN = "__cdc_known_position"
+FILL = "f"
+"""Operation of a late change that only fills values which the row's newer events did not tell."""
+KEEP = "k"
+"""Operation of a key whose events leave what the target holds as it is."""
+
+_STALE = "__cdc_stale"
+_FILLS = "__cdc_fills"
 
 
-def drop_stale(row_changes: DataFrame, known: Sequence[DataFrame], keys: Sequence[str]) -> tuple[DataFrame, int]:
-    """Return the row changes newer than anything known of their key, and how many were not.
+def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> tuple[DataFrame, int]:
+    """Return the row changes that still have something to say, and how many have not.
 
     Asked only when the microbatch does not lie wholly after what was applied: it joins.
 
-    :param known: frames with the keys and ``__cdc_position``: the target's rows, and the delete markers.
+    :param rows: the target's rows: the keys, ``__cdc_position``, ``__cdc_op``, ``__cdc_offset`` and ``__cdc_told_at``.
+    :param markers: the delete markers: the keys, position, operation and offset; None where there are none.
     """
-    key_columns = [F.col(sql.name(key)) for key in keys]
-    positions = [frame.select(*key_columns, F.col(POSITION).alias(_KNOWN)) for frame in known]
-    everything = positions[0]
-    for frame in positions[1:]:
-        everything = everything.unionByName(frame)
-    changed = row_changes.select(*key_columns, POSITION)
-    stale = changed.join(everything, list(keys)).filter(F.col(_KNOWN) >= F.col(POSITION)).select(*key_columns).distinct()
-    return row_changes.join(stale, list(keys), "left_anti"), stale.count()
+    ours = [F.col(sql.name(key)) for key in keys]
+    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
+    if markers is not None:
+        known = known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
+    changed = row_changes.select(*ours, POSITION, OP, OFFSET, TOLD_AT, UNAVAILABLE)
+    fills = F.expr(f"coalesce(s.{OP} NOT IN ('d', '{KEEP}') AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
+    beaten = (
+        changed.alias("s")
+        .join(known.alias("k"), F.expr(" AND ".join(f"s.{sql.name(key)} = k.{sql.name(key)}" for key in keys)))
+        .filter(is_known_newer("k", "s"))
+        .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
+        # Behind a delete there is no row to fill.
+        .agg(F.min(fills).alias(_FILLS))
+        .withColumn(_STALE, F.lit(True))  # noqa: FBT003
+    )
+    judged = row_changes.join(beaten, list(keys), "left")
+    stale = beaten.filter(~F.col(_FILLS)).count()
+    fresh = judged.filter(F.col(_STALE).isNull() | F.col(_FILLS))
+    late = F.col(_STALE).isNotNull()
+    return fresh.withColumns(
+        {OP: F.when(late, FILL).otherwise(F.col(OP)), OP_IF_ABSENT: F.when(late, KEEP).otherwise(F.col(OP_IF_ABSENT))}
+    ).drop(_STALE, _FILLS), stale
+
+
+def told_position(change: str, column: str) -> str:
+    """Return the SQL of the position at which a change tells a column, NULL where it does not tell it.
+
+    :param change: alias of the row changes.
+    :param column: SQL of the column's name.
+    """
+    entry = f"try_element_at(filter({change}.{TOLD_AT}, told -> told.column = {column}), 1)"
+    unsaid = f"coalesce(array_contains({change}.{UNAVAILABLE}, {column}), false) OR {entry}.known IS NOT DISTINCT FROM false"
+    return f"CASE WHEN {unsaid} THEN NULL ELSE coalesce({entry}.position, {change}.{POSITION}) END"
+
+
+def may_fill(change: str, entry: str) -> str:
+    """Return the SQL that is true where a change tells a value better than the row's entry of ``__cdc_told_at`` does."""
+    position = told_position(change, f"{entry}.column")
+    return f"({position} IS NOT NULL AND ({entry}.position IS NULL OR {entry}.position < {position}))"

@@ -13,48 +13,83 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import COMMITTED_AT, OP, OP_IF_ABSENT, ORDINAL, PARTITION, POSITION, TRANSACTION, UNAVAILABLE
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    MOVED,
+    OFFSET,
+    OLD_KEY,
+    OP,
+    OP_IF_ABSENT,
+    PARTITION,
+    POSITION,
+    TOLD_AT,
+    TRANSACTION,
+    UNAVAILABLE,
+)
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, RECONCILED_COLUMNS, REDELIVERED
-
-KEEP = "k"
-"""Operation of a key whose events leave the target's own row as it is."""
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.order import ORDER
+from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
+    CONFLICTS,
+    EVENTS,
+    HAZARD,
+    REACH,
+    RECONCILED_COLUMNS,
+    REDELIVERED,
+)
 
 _VERSION = "struct<event: int, image: array<bigint>>"
+HELD = "__cdc_held"
+"""boolean: whether the target holds the key."""
+
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
 
 
-def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False) -> DataFrame:
     """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
 
     >>> #  key  position  op  before  after        key  op  op_if_absent  image
     >>> #   2      10      c    -       v1    ->     2   c       d          v1      the delete is for the target's row
     >>> #   2      12      d    v2      -
 
-    :param events: good row events of the keys to fold, with ``columns``, our own columns, :data:`BEFORE` and :data:`AFTER`.
+    :param events: good row events of the keys to fold, with ``columns``, our own columns, :data:`~airflow_cdc.pipeline.order.ORDER`,
+        :data:`BEFORE`, :data:`AFTER` and the old key.
+    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
+        say in :data:`HELD` whether the target holds the key.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
         for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
-        Position, commit time and partition are those of the key's last event.
+        Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
+        only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
+        from the key that ``__cdc_moved`` tells of).
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
     others = [name for name in columns if name not in keys]
     event = F.struct(
+        # First, for it sorts the events.
+        F.col(ORDER).alias("order"),
         F.col(POSITION).alias("position"),
-        F.col(ORDINAL).alias("ordinal"),
         F.col(OP).alias("op"),
         F.col(TRANSACTION).alias("transaction"),
         F.col(BEFORE).alias("before"),
         F.col(AFTER).alias("after"),
         F.col(UNAVAILABLE).alias("unavailable"),
-        F.struct(COMMITTED_AT, PARTITION, *[F.col(sql.name(name)) for name in others]).alias("row"),
+        F.col(ABSENT).alias("absent"),
+        F.col(OLD_KEY).alias("old_key"),
+        F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
-    ordered = events.groupBy(*key_columns).agg(F.array_sort(F.collect_list(event)).alias("delivered"))
+    is_held = [F.first(HELD).alias(HELD)] if subject_of_last else []
+    ordered = events.groupBy(*key_columns).agg(F.array_sort(F.collect_list(event)).alias("delivered"), *is_held)
     distinct = ordered.withColumn("events", F.expr(_FIRST_DELIVERIES))
-    folded = distinct.withColumn("held", F.expr(_fold(held=True))).withColumn("absent", F.expr(_fold(held=False)))
-    lived = folded.withColumn("survivor", F.expr("greatest(coalesce(held, -1), coalesce(absent, -1), 0)"))
-    traced = lived.withColumn("lineage", F.expr(_LINEAGE))
+    held, absent = (F.expr(_fold(held=held, subject_of_last=subject_of_last)) for held in (True, False))
+    folded = distinct.withColumn("held", held).withColumn("absent", absent)
+    if subject_of_last:
+        answer = F.expr(f"if({HELD}, held, absent)")
+        folded = folded.withColumns({"held": answer, "absent": answer})
+    lived = folded.withColumn("survivor", F.expr("coalesce(greatest(held, absent), 0)"))
+    traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
     last = F.element_at("events", -1)
     picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
     ours = {
@@ -63,12 +98,17 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
         OP_IF_ABSENT: F.expr(_operation("absent")),
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
-        UNAVAILABLE: F.expr(_STILL_UNAVAILABLE),
+        OFFSET: last["row"][OFFSET],
+        UNAVAILABLE: F.expr(f"if(begun, NULL, {_UNTOLD})"),
+        ABSENT: F.expr("element_at(lineage, -1).absent"),
+        TOLD_AT: F.expr(_TOLD_AT),
+        MOVED: F.expr(_MOVED),
     }
     counts: list[Column] = [
         F.size("delivered").cast("bigint").alias(EVENTS),
         (F.size("delivered") - F.size("events")).cast("bigint").alias(REDELIVERED),
         F.lit(0).alias(CONFLICTS),
+        F.expr(_REACH).alias(REACH),
         F.lit(0).alias(HAZARD),
     ]
     return traced.select(*picked, *[ours[name].alias(name) for name in RECONCILED_COLUMNS], *counts)
@@ -84,9 +124,30 @@ CASE WHEN survivor > 0 THEN reverse(aggregate(reverse(filter(slice(events, 1, su
     state -> state.events)) END
 """
 
-_STILL_UNAVAILABLE = """
-nullif(filter(coalesce(element_at(lineage, -1).unavailable, array()),
-    name -> NOT exists(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))), array())
+_PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
+_OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
+_REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
+    'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
+    'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')))"""
+
+_LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
+_NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
+_IS_ABSENT = "coalesce(array_contains(element_at(lineage, -1).absent, name), false)"
+_UNTOLD = f"nullif(filter({_LAST_UNTOLD}, name -> {_NOBODY_TOLD}), array())"
+
+# A row that began in these events has no other place in the target to take a value from: what none of them tells is NULL so far.
+_TELLER = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
+_TOLD_AT = f"""
+CAST(nullif(transform(
+    filter({_LAST_UNTOLD}, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NOBODY_TOLD})),
+    name -> named_struct('column', name, 'position', coalesce(try_element_at({_TELLER}, -1).position, lineage[0].position),
+        'known', size({_TELLER}) > 0)
+), array()) AS {TOLD_AT_TYPE})
+"""
+
+_MOVED = f"""
+CAST(CASE WHEN begun AND exists({_LAST_UNTOLD}, name -> NOT {_IS_ABSENT} AND {_NOBODY_TOLD})
+    THEN named_struct('position', lineage[0].position, 'old_key', lineage[0].old_key) END AS {MOVED_TYPE})
 """
 
 
@@ -101,25 +162,27 @@ _FIRST_DELIVERIES = """
 filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> delivered[place - 1].position))
 """
 
-# The version that a delete or update is about: the one equal to its before image; else one that equals it where the image
-# tells anything (LOBs are NULL there); else the oldest, which is the target's own where the target holds the key.
-_WITHOUT_SUBJECT = """
-CASE
-  WHEN event.before IS NOT NULL AND exists(versions, version -> version.image = event.before)
-    THEN filter(versions, (version, place) -> place <> array_position(transform(versions, v -> v.image), event.before) - 1)
-  WHEN event.before IS NOT NULL AND exists(versions, version -> {loosely})
-    THEN filter(versions, (version, place) -> place <> array_position(transform(versions, version -> {loosely}), true) - 1)
-  ELSE slice(versions, 2, greatest(size(versions) - 1, 0))
-END
-""".format(
-    loosely="version.image IS NOT NULL AND forall(zip_with(event.before, version.image, (b, a) -> b IS NULL OR a IS NULL OR b = a), x -> x)"
-)
+# SQL: the place (from 1) of the version that a delete or update is about: the one equal to its before image; else one that equals it
+# where the image tells anything (LOBs are NULL there); else the oldest, which is the target's own where the target holds the key.
+_LOOSELY = "version.image IS NOT NULL AND forall(zip_with(event.before, version.image, (b, a) -> b IS NULL OR a IS NULL OR b = a), x -> x)"
+_SUBJECT = f"""CASE
+  WHEN event.before IS NULL THEN 1
+  WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
+  ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
+END"""
+_WITHOUT_SUBJECT = f"""transform(array({_SUBJECT}), subject -> filter(versions, (version, place) -> place <> subject - 1))[0]"""
+
+# After a transaction at most one version lives: the newest.
+_SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
+_MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after"
+_NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}))"
 
 
-def _fold(*, held: bool) -> str:
+def _fold(*, held: bool, subject_of_last: bool) -> str:
     """Return the SQL of the number of the event whose row survives: 0 for the target's own, NULL for none.
 
     :param held: whether the target holds the key before the first event.
+    :param subject_of_last: return the number for the row that the last event is about instead.
     """
     start = (
         f"array(CAST(named_struct('event', {_TARGETS_OWN}, 'image', NULL) AS {_VERSION}))"
@@ -127,8 +190,6 @@ def _fold(*, held: bool) -> str:
         else f"CAST(array() AS array<{_VERSION}>)"
     )
     created = "CAST(named_struct('event', CAST(event.number AS INT), 'image', event.after) AS " + _VERSION + ")"
-    # After a transaction at most one version lives: the newest.
-    settled = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {created})
         WHEN 'r' THEN array({created})
@@ -136,10 +197,15 @@ def _fold(*, held: bool) -> str:
         ELSE {_WITHOUT_SUBJECT} END"""
     state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start})"
     # SQL lambdas have no let: an inner transform over one element names the settled versions.
-    step = f"named_struct('transaction', event.transaction, 'versions', transform(array({settled}), versions -> {changed})[0])"
-    members = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after"
-    numbered = f"transform(events, (e, place) -> named_struct('number', place + 1, {members}))"
-    return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> try_element_at(state.versions, -1).event)"
+    step = f"named_struct('transaction', event.transaction, 'versions', transform(array({_SETTLED}), versions -> {changed})[0])"
+    survivor = "try_element_at(state.versions, -1).event"
+    if not subject_of_last:
+        return f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
+    subject = f"transform(array({_SETTLED}), versions -> try_element_at(versions, CAST({_SUBJECT} AS INT)).event)[0]"
+    last = f"transform(slice({_NUMBERED}, -1, 1), event -> {subject})[0]"
+    before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
+    after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
+    return f"if(element_at(events, -1).op = 'd', {before_last}, {after_all})"
 
 
 def _operation(answer: str) -> str:

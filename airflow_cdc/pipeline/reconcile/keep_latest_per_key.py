@@ -4,60 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import COMMITTED_AT, OP, OP_IF_ABSENT, ORDINAL, PARTITION, POSITION, TRANSACTION, UNAVAILABLE
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    MOVED,
+    OFFSET,
+    OP,
+    OP_IF_ABSENT,
+    PARTITION,
+    POSITION,
+    TOLD_AT,
+    TRANSACTION,
+    UNAVAILABLE,
+)
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.order import ORDER
 
 EVENTS = "__cdc_events"
 REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
+REACH = "__cdc_reach"
+"""struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean> of a key's events; positions only
+of those that their position places."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 
-RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, UNAVAILABLE)
+RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, TOLD_AT, MOVED)
 _IMAGE = "__cdc_image"
 _TAKEN_OVER_IN = "__cdc_taken_over_in"
 
 
 def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return one row a key: its event with the greatest position, the archive's order breaking ties.
+    """Return one row a key: its last event.
 
     >>> #  key  position  op          key  position  op  events
     >>> #   1      10      c    ->     1      12      d     2
     >>> #   1      12      d           2      11      c     1
     >>> #   2      11      c
 
-    :param events: good row events (``r c u d``) with ``columns`` and our own columns.
+    :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
-        another event of the key), whether an event was archived later, though positioned earlier (1 or 0), and :data:`HAZARD`.
+        another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`
+        and :data:`HAZARD`.
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
-    by_key = Window.partitionBy(*key_columns).orderBy(POSITION, ORDINAL)
-    before = F.lag(F.struct(POSITION, ORDINAL, PARTITION)).over(by_key)
+    by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
+    before = F.lag(F.struct(POSITION, ORDER, PARTITION)).over(by_key)
     redelivered = events.withColumn(REDELIVERED, F.coalesce((before[POSITION] == F.col(POSITION)).cast("int"), F.lit(0)))
     # A copy's own offset says nothing about order: only first deliveries are compared.
     both_first = (F.col(REDELIVERED) == 0) & (F.lag(REDELIVERED).over(by_key) == 0)
-    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (before[ORDINAL]["offset"] > F.col(ORDINAL)["offset"])
+    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (
+        before[ORDER]["ordinal"]["offset"] > F.col(ORDER)["ordinal"]["offset"]
+    )
     flagged = _flag_hazards(redelivered.withColumn(CONFLICTS, (both_first & archived_earlier).cast("int")), by_key)
     others = [name for name in columns if name not in keys]
     image = F.struct(
         *[F.col(sql.name(name)) for name in others],
-        *[F.col(OP if name == OP_IF_ABSENT else name).alias(name) for name in RECONCILED_COLUMNS],
+        *[_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS],
     )
+    placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
     folded = flagged.groupBy(*key_columns).agg(
-        F.max_by(image, F.struct(POSITION, ORDINAL)).alias(_IMAGE),
+        F.max_by(image, F.col(ORDER)).alias(_IMAGE),
         F.count("*").alias(EVENTS),
         F.sum(REDELIVERED).alias(REDELIVERED),
         F.coalesce(F.max(CONFLICTS), F.lit(0)).alias(CONFLICTS),
         F.coalesce(F.max(HAZARD), F.lit(0)).alias(HAZARD),
+        F.struct(
+            F.min(placed).alias("first"),
+            F.max(placed).alias("last"),
+            F.min(OFFSET).alias("first_offset"),
+            F.max(OFFSET).alias("last_offset"),
+            F.max(F.col(OP) == "d").alias("deletes"),
+            F.max(F.col(OP).isin("c", "u")).alias("writes"),
+        ).alias(REACH),
     )
-    # A value that the last event does not tell is that of an earlier one.
-    hazard = F.greatest(F.col(HAZARD), F.col(_IMAGE)[UNAVAILABLE].isNotNull().cast("int"))
+    # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
+    elsewhere = F.col(_IMAGE)[UNAVAILABLE].isNotNull() & ((F.col(EVENTS) > F.col(REDELIVERED) + 1) | (F.col(_IMAGE)[OP] == "c"))
+    hazard = F.greatest(F.col(HAZARD), elsewhere.cast("int"))
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
-    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, hazard.alias(HAZARD))
+    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, hazard.alias(HAZARD))
+
+
+def _of_single_event(name: str) -> Column:
+    if name in (TOLD_AT, MOVED):
+        return F.lit(None).cast(TOLD_AT_TYPE if name == TOLD_AT else MOVED_TYPE)
+    return F.col(OP if name == OP_IF_ABSENT else name)
 
 
 def _flag_hazards(events: DataFrame, by_key: WindowSpec) -> DataFrame:

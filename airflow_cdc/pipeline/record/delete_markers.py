@@ -12,17 +12,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, POSITION
+from airflow_cdc.model.columns import OFFSET, OP, POSITION
 from airflow_cdc.pipeline import sql
 
 _MICROBATCH = "microbatch"
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
-    """Return the deletes among row changes as markers: the keys, ``__cdc_position``, and the microbatch that deleted them."""
+    """Return the deletes among row changes as markers: the keys, position, operation, offset, and the microbatch that deleted them."""
     deletes = row_changes.filter(F.col(OP) == "d")
     marked = F.lit(microbatch).cast("bigint").alias(_MICROBATCH)
-    return deletes.select(*[F.col(sql.name(key)) for key in keys], POSITION, marked)
+    return deletes.select(*[F.col(sql.name(key)) for key in keys], POSITION, OP, OFFSET, marked)
 
 
 def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int) -> DataFrame | None:

@@ -1,0 +1,79 @@
+"""Reach: which stretch of the source's log and of the archive a flow's microbatches have been through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_cdc.model.position import Position
+
+
+@dataclass(frozen=True)
+class Reach:
+    """By Kafka partition (``-`` where the archive does not tell it), from the first to the last of a microbatch's, or of all."""
+
+    streamed_from: Mapping[str, Position] = field(default_factory=dict)
+    streamed_through: Mapping[str, Position] = field(default_factory=dict)
+    """Positions of streamed events; a snapshot read's says nothing against theirs, unless the archive tells no offsets."""
+    offset_from: Mapping[str, int] = field(default_factory=dict)
+    offset_through: Mapping[str, int] = field(default_factory=dict)
+    """Kafka offsets of all events."""
+    partitions: frozenset[str] = frozenset()
+
+    def __or__(self, other: Reach) -> Reach:
+        """Return what both have been through."""
+        return Reach(
+            _each(min, self.streamed_from, other.streamed_from),
+            _each(max, self.streamed_through, other.streamed_through),
+            _each(min, self.offset_from, other.offset_from),
+            _each(max, self.offset_through, other.offset_through),
+            self.partitions | other.partitions,
+        )
+
+    def may_meet(self, applied: Reach) -> bool:
+        """Tell whether events here may stand before something applied, or in one transaction with it.
+
+        A key's events stay in one Kafka partition, so each partition is compared with itself; one that was never seen may hold keys
+        that were in another before.
+        """
+        if not applied.partitions:
+            return False
+        return (
+            bool(self.partitions - applied.partitions)
+            or any(
+                first.commit <= applied.streamed_through[partition].commit
+                for partition, first in self.streamed_from.items()
+                if partition in applied.streamed_through
+            )
+            or any(
+                first <= applied.offset_through[partition]
+                for partition, first in self.offset_from.items()
+                if partition in applied.offset_through
+            )
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reach as plain JSON values."""
+        return {
+            "streamed_from": {name: position.to_json() for name, position in self.streamed_from.items()},
+            "streamed_through": {name: position.to_json() for name, position in self.streamed_through.items()},
+            "offset_from": dict(self.offset_from),
+            "offset_through": dict(self.offset_through),
+            "partitions": sorted(self.partitions),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Reach:
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            {name: Position.from_json(parts) for name, parts in document["streamed_from"].items()},
+            {name: Position.from_json(parts) for name, parts in document["streamed_through"].items()},
+            dict(document["offset_from"]),
+            dict(document["offset_through"]),
+            frozenset(document["partitions"]),
+        )
+
+
+def _each(pick: Any, left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: pick(part[name] for part in (left, right) if name in part) for name in {*left, *right}}

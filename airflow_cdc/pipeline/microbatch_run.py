@@ -1,0 +1,59 @@
+"""One attempt at one microbatch: what its steps need to know, and where they write down what they have."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import FlowCheckpoint, FlowState, staging_uri
+from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import read_lines, spark_uri
+from airflow_cdc.pipeline.merge import TargetTable
+
+
+@dataclass(frozen=True)
+class MicrobatchRun:
+    """One attempt at one microbatch."""
+
+    spark: SparkSession
+    """A session of its own: the transaction identifier is a setting of it."""
+    lake: str
+    flow: CdcFlow
+    application: str
+    """Who commits: flow and incarnation; microbatches rise by one in it."""
+    checkpoint: FlowCheckpoint
+    """Where the flow stood before this microbatch."""
+    microbatch: Microbatch
+    past: FlowState
+    """The flow's earlier intents and reports."""
+    after_effect: Callable[[str], None] = lambda effect: None
+    """Told the name of each effect when it is done; tests crash there."""
+
+    @property
+    def table(self) -> str:
+        """URI of the target table."""
+        return spark_uri(self.flow.table_path(self.lake))
+
+    def state(self, uri_of: Callable[[str, str], str]) -> str:
+        """Return the URI of one of the flow's own tables or folders, as Spark spells it."""
+        return uri_of(spark_uri(self.lake), self.flow.name)
+
+    def lines(self, *, numbered: bool = False) -> DataFrame:
+        """Return the microbatch's archived lines (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
+        return read_lines(self.spark, self.microbatch.archive, self.microbatch.files, numbered=numbered)
+
+    def rows_of(self, target: TargetTable) -> DataFrame:
+        """Return the target's rows as they are."""
+        return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+
+    def write_down(self, rows: DataFrame, name: str) -> DataFrame:
+        """Write rows to the staging folder and return them from there, so that nothing computes them again."""
+        folder = f"{self.state(staging_uri)}/{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
+        rows.write.parquet(folder)
+        self.after_effect("stage")
+        return self.spark.read.schema(rows.schema).parquet(folder)

@@ -1,0 +1,115 @@
+"""Rejoin transactions that a microbatch's border cut: their events count together, whichever batch brought them.
+
+Inside a transaction a key may hold two rows (:mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`). Where an earlier microbatch
+applied the create and this one brings the delete, or the other way round, neither can say alone which row goes. The archive still can: the
+events of all microbatches since the transaction began are folded once more, upon the row that the target held before them. It is
+asked only for keys whose known operation and new one could be about two rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    MOVED,
+    OFFSET,
+    OP,
+    OP_IF_ABSENT,
+    POSITION,
+    TOLD_AT,
+    UNAVAILABLE,
+)
+from airflow_cdc.model.reach import Reach
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
+
+CUT_AT = "__cdc_cut_at"
+"""Commit part of the position of what is known of a cut key."""
+LOOK_BACK = 64
+"""Microbatches among which the beginning of a cut transaction is looked for."""
+
+
+def find_cut_keys(row_changes: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
+
+    :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
+    :param known: the target's rows and the delete markers: keys, position, operation.
+    """
+    same_key = F.expr(" AND ".join(f"s.{sql.name(key)} = k.{sql.name(key)}" for key in keys))
+    same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
+    two_rows = f"(k.{OP} = 'd' AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u') AND s.{REACH}.deletes)"
+    met = row_changes.alias("s").join(known.alias("k"), same_key).filter(f"{same_transaction} AND ({two_rows})")
+    return met.groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys]).agg(F.min(f"k.{POSITION}.commit").alias(CUT_AT))
+
+
+def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) of rows that came from a key which an earlier microbatch deleted."""
+    moved = row_changes.filter(f"{MOVED} IS NOT NULL AND exists({TOLD_AT}, told -> NOT told.known)").alias("s")
+    same_place = F.expr(f"s.{MOVED}.position.commit = k.{POSITION}.commit AND s.{MOVED}.position.change = k.{POSITION}.change")
+    met = moved.join(markers.alias("k"), same_place)
+    return met.select(*[F.col(f"s.{sql.name(key)}") for key in keys], F.expr(f"k.{POSITION}.commit").alias(CUT_AT)).distinct()
+
+
+def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) of the target's rows that came from a key which is deleted only now.
+
+    :param deletes: the microbatch's deletes, with position.
+    """
+    told = rows.filter(f"{TOLD_AT} IS NOT NULL").selectExpr(*[sql.name(key) for key in keys], f"explode({TOLD_AT}) AS told")
+    same_place = F.expr(f"r.told.position.commit = d.{POSITION}.commit AND r.told.position.change = d.{POSITION}.change")
+    met = told.alias("r").join(deletes.alias("d"), same_place)
+    return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
+
+
+def first_part(reach_of: Callable[[int], Reach | None], number: int, commit: int) -> int | None:
+    """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of a transaction, None for none."""
+    found = None
+    for candidate in range(number - 1, max(number - 1 - LOOK_BACK, 0), -1):
+        reach = reach_of(candidate)
+        if reach and any(
+            first.commit <= commit <= reach.streamed_through[partition].commit for partition, first in reach.streamed_from.items()
+        ):
+            found = candidate
+    return found
+
+
+def upon_prior(folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Return folded row changes with one answer each: that for the row which the target held, or for none.
+
+    :param prior: the target's rows before the first part of the transaction was merged.
+    """
+    same_key = F.expr(" AND ".join(f"s.{sql.name(key)} = p.{sql.name(key)}" for key in keys))
+    joined = folded.alias("s").join(prior.alias("p"), same_key, "left")
+    held = F.col(f"p.{POSITION}").isNotNull()
+    answer = F.when(held, F.col(f"s.{OP}")).otherwise(F.col(f"s.{OP_IF_ABSENT}"))
+    lives, kept = answer != "d", held & (answer == KEEP)
+    in_prior = {name.lower() for name in prior.columns}
+
+    def told(name: str) -> Column:
+        theirs = F.col(f"p.{sql.name(name)}") if name.lower() in in_prior else F.lit(None)
+        asked = F.coalesce(F.array_contains(f"s.{UNAVAILABLE}", name), F.lit(False))  # noqa: FBT003
+        return F.when(kept | asked, theirs).otherwise(F.col(f"s.{sql.name(name)}"))
+
+    values = {name: told(name) for name in columns if name not in keys}
+    for name in (POSITION, COMMITTED_AT, OFFSET):
+        values[name] = F.when(kept, F.col(f"p.{name}")).otherwise(F.col(f"s.{name}"))
+    values[OP] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d")
+    values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise(KEEP)
+    values[TOLD_AT] = F.when(kept, F.col(f"p.{TOLD_AT}")).otherwise(F.expr(_told_by_prior()))
+    values[UNAVAILABLE] = F.lit(None).cast("array<string>")
+    return joined.select(*[values.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in folded.columns])
+
+
+def _told_by_prior() -> str:
+    asked = f"array_except(coalesce(s.{UNAVAILABLE}, array()), coalesce(s.{ABSENT}, array()))"
+    entry = f"try_element_at(filter(p.{TOLD_AT}, told -> told.column = name), 1)"
+    own = f"named_struct('column', name, 'position', p.{POSITION}, 'known', p.{POSITION} IS NOT NULL)"
+    nothing = f"CAST(array() AS {TOLD_AT_TYPE})"
+    return f"nullif(concat(coalesce(s.{TOLD_AT}, {nothing}), transform({asked}, name -> coalesce({entry}, {own}))), {nothing})"

@@ -1,0 +1,161 @@
+"""Trace a row back through its key changes: what its events did not tell under the new key is the value that it had under the old one.
+
+A key change is a delete and a create at the same position; the create leaves out what the statement did not touch, and neither event
+holds it (archives, fact 8). The value lies with the old key: in an earlier event of the batch, in the target's row, or, where that row
+too came from elsewhere, one key further back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import MOVED, OP, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.connect_types import ColumnType
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
+from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
+
+MAX_MOVES = 16
+"""Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""
+
+_TO = "__cdc_to_"
+"""Prefix of the keys of the row that asks, while the frame is about the row that it came from."""
+_FROM = "__cdc_from_"
+_NO_NAMES = "CAST(array() AS array<string>)"
+
+
+def trace_moved_rows(
+    row_changes: DataFrame,
+    events: DataFrame,
+    rows: DataFrame | None,
+    *,
+    keys: Sequence[str],
+    columns: Mapping[str, ColumnType],
+    write_down: Callable[[DataFrame, str], DataFrame],
+) -> DataFrame:
+    """Return the row changes with the values that their rows had under other keys.
+
+    :param row_changes: folded row changes; those with ``__cdc_moved`` ask.
+    :param events: all good row events of the batch, ordered, with images.
+    :param rows: the target's rows before the microbatch; None where there is no table.
+    :param columns: the types of the columns, keys included.
+    :param write_down: stages a frame under a name, so that a round does not compute the rounds before it again.
+    """
+    if rows is None:
+        rows = events.filter("false").withColumn(TOLD_AT, F.lit(None).cast(TOLD_AT_TYPE))
+    to = _numbered(_TO, keys)
+    open_names = F.expr(f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)")
+    renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
+    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, open_names.alias("names"), MOVED)
+    for move in range(MAX_MOVES):
+        asking = write_down(asking, f"asking-{move}")
+        if asking.isEmpty():
+            break
+        lived = _rows_under_old_keys(asking, events, rows, keys, columns)
+        answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
+        row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
+        still_open = F.array_except("names", "known")
+        further = answers.select(*to, still_open.alias("names"), F.col("further").alias(MOVED))
+        asking = further.filter(f"{MOVED} IS NOT NULL AND size(names) > 0")
+    return row_changes
+
+
+def count_unpaired(moved: DataFrame, events: DataFrame) -> int:
+    """Return how many row changes came from a key whose delete is not among the events."""
+    deletes = events.filter(f"{OP} = 'd'").selectExpr(f"struct({POSITION}.commit, {POSITION}.change) AS place")
+    return (
+        moved.selectExpr(f"struct({MOVED}.position.commit, {MOVED}.position.change) AS place").join(deletes, "place", "left_anti").count()
+    )
+
+
+def _numbered(prefix: str, keys: Sequence[str]) -> list[str]:
+    return [f"{prefix}{place}" for place in range(len(keys))]
+
+
+def _rows_under_old_keys(
+    asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]
+) -> DataFrame:
+    """Return for each asker the row under its old key as the batch's events before the move left it.
+
+    :return: the asker's key and names, the old key, the columns, ``unavailable`` (what only the target can tell), ``unknown`` (what an
+        earlier move hides) and ``further`` (that move).
+    """
+    to, old = _numbered(_TO, keys), _numbered(_FROM, keys)
+    held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
+    located = _locate(asking, events, keys, columns).join(held, old, "left").fillna({HELD: False}).alias("a")
+    same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
+    place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
+    # Up to the delete that the move is made of: the row that it is about, of the several that may have had the key, is the one that moved.
+    until_move = F.expr(f"{place} < a.place OR ({place} = a.place AND e.{OP} = 'd')")
+    earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
+    folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
+    folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
+    unknown = F.expr(f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)")
+    lived = folded.select(
+        *to,
+        *[F.col(sql.name(name)) for name in columns],
+        F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias("unavailable"),
+        F.coalesce(unknown, F.expr(_NO_NAMES)).alias("unknown"),
+        F.col(MOVED).alias("further"),
+    )
+    return located.join(lived, to, "left").withColumns(
+        {"unavailable": F.coalesce("unavailable", "names"), "unknown": F.coalesce("unknown", F.expr(_NO_NAMES))}
+    )
+
+
+def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+    """Return the askers with the key that they had (``__cdc_from_…``): the header's, else that of the delete at the same position."""
+    to, old = _numbered(_TO, keys), _numbered(_FROM, keys)
+    deletes = events.filter(f"{OP} = 'd'").select(
+        F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias("place"),
+        F.struct(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)]).alias("deleted"),
+    )
+    placed = asking.withColumn("place", F.expr(f"struct({MOVED}.position.commit, {MOVED}.position.change)"))
+    header = F.from_json(F.col(MOVED)["old_key"], ", ".join(f"{sql.name(key)} STRING" for key in keys))
+    paired = placed.join(deletes, "place", "left").withColumn("header", header)
+    told = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
+    old_key = F.when(F.col("header").isNotNull(), told).otherwise(F.col("deleted"))
+    # Were there several deletes at one position, any choice would be a guess: the least is at least the same each time.
+    one = paired.groupBy(*to, "place").agg(F.first("names").alias("names"), F.min(old_key).alias("old"))
+    return one.filter("old IS NOT NULL").select(*to, "place", "names", "old.*")
+
+
+def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Return the askers with the columns' values, the names of those that are ``known`` now, and ``further``."""
+    old = _numbered(_FROM, keys)
+    on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
+    joined = lived.alias("a").join(rows.alias("t"), on, "left")
+    held = {name.lower() for name in rows.columns}
+    of_target = f"t.{POSITION} IS NOT NULL AND NOT exists(t.{TOLD_AT}, told -> told.column = name AND NOT told.known)"
+    known = F.expr(
+        "filter(a.names, name -> NOT array_contains(a.unknown, name)"
+        f" AND (NOT array_contains(a.unavailable, name) OR coalesce({of_target}, t.{POSITION} IS NOT NULL)))"
+    )
+    values = [
+        F.when(F.array_contains("a.unavailable", name), F.col(f"t.{sql.name(name)}") if name.lower() in held else F.lit(None))
+        .otherwise(F.col(f"a.{sql.name(name)}"))
+        .alias(name)
+        for name in columns
+    ]
+    return joined.select(*[f"a.{name}" for name in _numbered(_TO, keys)], "a.names", *values, known.alias("known"), "a.further")
+
+
+def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Return the row changes with what the answers know put in; its position stays that of the move."""
+    on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(_numbered(_TO, keys), keys, strict=True)]
+    joined = row_changes.alias("s").join(answers.alias("a"), on, "left")
+    is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.known, {{name}}))"
+    values = {
+        name: F.when(F.expr(is_open.format(name=sql.text(name))), F.col(f"a.{sql.name(name)}")).otherwise(F.col(f"s.{sql.name(name)}"))
+        for name in columns
+    }
+    now_known = "told.known OR coalesce(array_contains(a.known, told.column), false)"
+    told_at = F.expr(
+        f"transform(s.{TOLD_AT}, told -> named_struct('column', told.column, 'position', told.position, 'known', {now_known}))"
+    )
+    changed = {**values, TOLD_AT: told_at}
+    return joined.select(*[changed.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in row_changes.columns])
