@@ -31,10 +31,13 @@ class Dialect:
     """Whether before images hold the whole row; else a delete's holds the key and fillers, an update's nothing."""
     untold_values: bool
     """Whether a large value that the statement did not touch is left out."""
+    untold_in_moves: bool = False
+    """Whether a key change leaves it out too."""
 
 
 DIALECTS = {
     "postgresql": Dialect("postgresql", full_before=False, untold_values=True),
+    "postgresql, large values": Dialect("postgresql", full_before=False, untold_values=True, untold_in_moves=True),
     "postgresql, full identity": Dialect("postgresql", full_before=True, untold_values=False),
     "sqlserver": Dialect("sqlserver", full_before=True, untold_values=False),
 }
@@ -195,7 +198,7 @@ class Archive:
         return self._write(database, self._random.randrange(len(database.rows)), None)
 
     def _to(self, database: Database, place: int, key: int) -> list[Change]:
-        return self._write(database, place, {**database.rows[place], "id": key}, touched=False)
+        return self._write(database, place, {**database.rows[place], "id": key}, touched=not self.dialect.untold_in_moves)
 
     def _move(self, database: Database) -> list[Change]:
         if not database.rows:

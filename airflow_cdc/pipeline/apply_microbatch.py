@@ -232,7 +232,7 @@ def _merge(
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
     fresh = guarded.row_changes
-    if staged.deletes:
+    if staged.has_deletes:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)

@@ -56,8 +56,7 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     rows = run.rows_of(target)
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
     parted = _parted_moves(run, decoder, live, rows, markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
-    known = rows if markers is None else rows.unionByName(markers, allowMissingColumns=True)
-    cut = run.write_down(find_cut_keys(live, known, keys), "cut") if late else None
+    cut = run.write_down(find_cut_keys(live, rows, markers, keys), "cut") if late else None
     rejoined = _rejoin(run, decoder, target, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")

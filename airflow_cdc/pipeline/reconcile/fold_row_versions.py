@@ -128,7 +128,8 @@ _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> eve
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
-    'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')))"""
+    'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
+    'depends', survivor > 0 AND exists(slice(events, survivor + 1, size(events)), event -> event.op = 'd'))"""
 
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"

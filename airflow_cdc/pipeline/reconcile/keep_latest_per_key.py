@@ -28,8 +28,8 @@ EVENTS = "__cdc_events"
 REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
-"""struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean> of a key's events; positions only
-of those that their position places."""
+"""struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean, depends boolean> of a key's events;
+positions only of those that their position places; whether the row lives because a delete behind it was for another row of the key."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 
@@ -80,6 +80,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
             F.max(OFFSET).alias("last_offset"),
             F.max(F.col(OP) == "d").alias("deletes"),
             F.max(F.col(OP).isin("c", "u")).alias("writes"),
+            F.lit(False).alias("depends"),  # noqa: FBT003
         ).alias(REACH),
     )
     # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.

@@ -36,16 +36,39 @@ LOOK_BACK = 64
 """Microbatches among which the beginning of a cut transaction is looked for."""
 
 
-def find_cut_keys(row_changes: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
+def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
 
+    So are those whose row lives only because the target held their key before (its delete marker stands in the row's own
+    transaction), when older events come: they may tell that it did not.
+
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
-    :param known: the target's rows and the delete markers: keys, position, operation.
+    :param rows: the target's rows: keys, position, operation.
+    :param markers: the delete markers: the same.
     """
-    same_key = F.expr(" AND ".join(f"s.{sql.name(key)} = k.{sql.name(key)}" for key in keys))
+    ours = [sql.name(key) for key in keys]
     same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
     two_rows = f"(k.{OP} = 'd' AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u') AND s.{REACH}.deletes)"
-    met = row_changes.alias("s").join(known.alias("k"), same_key).filter(f"{same_transaction} AND ({two_rows})")
+    known = rows.select(*ours, POSITION, OP)
+    met = _on_keys(row_changes, known if markers is None else known.unionByName(markers.select(*ours, POSITION, OP)), keys)
+    cut = _cut_at(met.filter(f"{same_transaction} AND ({two_rows})"), keys)
+    if markers is None:
+        return cut
+    same_place = F.expr(f"{_same_key('r', 'm', keys)} AND r.{POSITION}.commit = m.{POSITION}.commit")
+    conditional = rows.alias("r").join(markers.alias("m"), same_place, "left_semi")
+    met = _on_keys(row_changes, conditional, keys).filter(f"s.{POSITION} < k.{POSITION}")
+    return _cut_at(met, keys).unionByName(cut)
+
+
+def _same_key(left: str, right: str, keys: Sequence[str]) -> str:
+    return " AND ".join(f"{left}.{sql.name(key)} = {right}.{sql.name(key)}" for key in keys)
+
+
+def _on_keys(row_changes: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
+    return row_changes.alias("s").join(known.alias("k"), F.expr(_same_key("s", "k", keys)))
+
+
+def _cut_at(met: DataFrame, keys: Sequence[str]) -> DataFrame:
     return met.groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys]).agg(F.min(f"k.{POSITION}.commit").alias(CUT_AT))
 
 

@@ -14,13 +14,20 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, POSITION
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 
 _MICROBATCH = "microbatch"
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
-    """Return the deletes among row changes as markers: the keys, position, operation, offset, and the microbatch that deleted them."""
-    deletes = row_changes.filter(F.col(OP) == "d")
+    """Return the deletes among row changes as markers: the keys, position, operation, offset, and the microbatch that deleted them.
+
+    A row that lives because a delete behind it was for another row of its key leaves a marker too: older events may tell that there
+    was none (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
+
+    :param row_changes: with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
+    """
+    deletes = row_changes.filter((F.col(OP) == "d") | (F.col(REACH)["depends"] & F.col(OP).isin("r", "c", "u"))).withColumn(OP, F.lit("d"))
     marked = F.lit(microbatch).cast("bigint").alias(_MICROBATCH)
     return deletes.select(*[F.col(sql.name(key)) for key in keys], POSITION, OP, OFFSET, marked)
 
