@@ -195,12 +195,6 @@ class FlowCheckpoint:
     """Highest merged position by Kafka partition."""
     truncated_through: Position | None = None
     """Position of the last applied truncate; older events are stale."""
-    reach: Reach = field(default_factory=Reach)
-    """Where the applied events stand."""
-    snapshot: Snapshot | None = None
-    """The newest full snapshot of which reads were applied."""
-    unpaired_moves: int = 0
-    """Rows that came from a key whose delete has not come yet."""
     events: EventCounts = field(default_factory=EventCounts)
     """Sums since the flow began."""
     table: str | None = None
@@ -210,6 +204,12 @@ class FlowCheckpoint:
     """By archive root: files before ``planned`` that wait for missing offsets."""
     offsets: dict[str, ArchivedOffsets] = field(default_factory=dict)
     """By archive root: Kafka offsets of the applied files."""
+    reach: Reach = field(default_factory=Reach)
+    """Where the applied events stand."""
+    snapshot: Snapshot | None = None
+    """The newest full snapshot of which reads were applied."""
+    unpaired_moves: int = 0
+    """Rows that came from a key whose delete has not come yet."""
 
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
         """Return the checkpoint after one more committed microbatch."""
@@ -261,14 +261,14 @@ class FlowCheckpoint:
             {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
             {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
             Position.from_json(parts) if (parts := document["truncated_through"]) else None,
-            Reach.from_json(document["reach"]),
-            Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
-            document["unpaired_moves"],
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],
             {name: tuple(HeldFile(*item) for item in files) for name, files in document.get("held", {}).items()},
             {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
+            Reach.from_json(document["reach"]),
+            Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
+            document["unpaired_moves"],
         )
 
 

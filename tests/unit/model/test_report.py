@@ -8,7 +8,9 @@ from dataclasses import replace
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
+from airflow_cdc.model.snapshot import Snapshot
 
 COUNTS = EventCounts(read=36, merged=1, superseded=2, redelivered=4, stale=8, tombstones=16, control=2, rejected=3)
 GAP = OffsetGap("t", 0, 7, 8, "a", "b")
@@ -22,6 +24,11 @@ FULL = BatchReport(
     rejects={"missing_key": 2, "malformed_json": 1},
     applied_through={"0": Position(2**80 - 1, 2**80 - 1, 2), "-": Position(5)},
     truncated_through=Position(4, 5, 6),
+    reach=Reach({"0": Position(2**80)}, {"0": Position(2**80, 1, 2)}, {"0": 5}, {"0": 9}, frozenset({"0"})),
+    snapshot=Snapshot(Position(3), is_first=False, is_complete=True, cut=Position(2), last_offsets={"0": 4}),
+    unpaired_moves=-1,
+    asks_target=True,
+    unavailable_unresolved=2,
     order_conflicts=9,
     columns_added=("a", "b c"),
     table_version=12,
@@ -82,6 +89,23 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
         "rejects": {"missing_key": 2, "malformed_json": 1},
         "applied_through": {"0": ["1208925819614629174706175", "1208925819614629174706175", "2"], "-": ["5", "-1", "-1"]},
         "truncated_through": ["4", "5", "6"],
+        "reach": {
+            "streamed_from": {"0": ["1208925819614629174706176", "-1", "-1"]},
+            "streamed_through": {"0": ["1208925819614629174706176", "1", "2"]},
+            "offset_from": {"0": 5},
+            "offset_through": {"0": 9},
+            "partitions": ["0"],
+        },
+        "snapshot": {
+            "position": ["3", "-1", "-1"],
+            "is_first": False,
+            "is_complete": True,
+            "cut": ["2", "-1", "-1"],
+            "last_offsets": {"0": 4},
+        },
+        "unpaired_moves": -1,
+        "asks_target": True,
+        "unavailable_unresolved": 2,
         "order_conflicts": 9,
         "columns_added": ["a", "b c"],
         "table_version": 12,

@@ -1,0 +1,44 @@
+"""Which microbatches lie wholly after everything applied, and which may meet it."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import Reach
+
+APPLIED = Reach({"0": Position(10, 1, 1)}, {"0": Position(20, 5, 1)}, {"0": 0}, {"0": 99}, frozenset({"0"}))
+
+
+def microbatch(commit: int | None, offset: int | None, partition: str = "0") -> Reach:
+    first = {} if commit is None else {partition: Position(commit, 9, 9)}
+    offsets = {} if offset is None else {partition: offset}
+    return Reach(first, first, offsets, offsets, frozenset({partition}))
+
+
+@pytest.mark.parametrize(
+    ("later", "meets"),
+    [
+        (microbatch(21, 100), False),
+        # The last transaction goes on: its events may concern the same keys.
+        (microbatch(20, 100), True),
+        (microbatch(19, 100), True),
+        # Reads have no place in the log; the archive tells theirs.
+        (microbatch(None, 100), False),
+        (microbatch(None, 99), True),
+        (microbatch(21, 99), True),
+        (microbatch(21, None), False),
+        (microbatch(21, 100, partition="1"), True),
+    ],
+)
+def test_a_microbatch_after_everything_applied_asks_nothing(later: Reach, meets: bool) -> None:
+    assert later.may_meet(APPLIED) is meets
+    assert later.may_meet(Reach()) is False
+
+
+def test_a_reach_grows_to_both_sides() -> None:
+    both = APPLIED | microbatch(5, 200)
+    assert both.streamed_from == {"0": Position(5, 9, 9)}
+    assert both.streamed_through == {"0": Position(20, 5, 1)}
+    assert (both.offset_from, both.offset_through) == ({"0": 0}, {"0": 200})
+    assert Reach.from_json(both.to_json()) == both
