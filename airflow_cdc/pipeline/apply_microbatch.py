@@ -38,7 +38,7 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
@@ -81,9 +81,10 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
-    snapshot = find_snapshot(events, surveyed, run.checkpoint) or run.checkpoint.snapshot
+    latest = _latest(run, decoder, events, surveyed) if surveyed.rows else None
+    snapshot = find_snapshot(latest, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
-    row_changes, unpaired = _stage(run, decoder, events, surveyed, target) if surveyed.rows else (None, 0)
+    row_changes, unpaired = _resolve(run, decoder, latest, surveyed, target) if latest else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
     rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
     late = _may_be_late(run, target, staged)
@@ -117,6 +118,9 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     return _merge(run, decoder, target, live, report, staged=staged, late=late, cancelled_before=voids.rows_before)
 
 
+_GOOD = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
+
+
 @dataclass(frozen=True)
 class _Voids:
     """What truncates and complete snapshots make void."""
@@ -140,23 +144,23 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
     )
 
 
-def _stage(
-    run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed, target: TargetTable | None
-) -> tuple[DataFrame, int]:
-    """Reconcile and write the row changes down once: MERGE reads its source twice, and the counts come from there too.
+def _latest(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
+    """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
+    ordered = order_events(events.filter(_GOOD), decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
+    return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
 
-    :return: the row changes, and how many came from a key whose delete is not in the microbatch.
-    """
+
+def _resolve(
+    run: MicrobatchRun, decoder: Decoder, latest: DataFrame, surveyed: Surveyed, target: TargetTable | None
+) -> tuple[DataFrame, int]:
+    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
-    mixed = 0 < surveyed.reads < surveyed.rows
-    good = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
-    ordered = order_events(events.filter(good), keys, reads_among_changes=mixed)
-    latest = run.write_down(keep_latest_per_key(ordered, keys, columns), "latest")
+    latest = latest.drop(READS)
     hazardous = latest.filter(f"{HAZARD} = 1")
     if hazardous.isEmpty():
         return latest, 0
-    lines = run.lines()
-    with_images = order_events(decoder.events(lines, with_images=True).filter(good), keys, reads_among_changes=mixed)
+    events = decoder.events(run.lines(), with_images=True).filter(_GOOD)
+    with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")

@@ -36,6 +36,11 @@ class Surveyed:
     broken: int
     """Lines that are no JSON or no change event."""
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether snapshot reads and streamed events may meet."""
+        return 0 < self.reads < self.rows
+
 
 def count_surveyed(shapes: Iterable[TopicShape]) -> Surveyed:
     """Return the survey's count of a microbatch's records."""

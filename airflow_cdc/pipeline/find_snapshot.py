@@ -8,40 +8,37 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT
 from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline.count_events import UNKNOWN_PARTITION, Surveyed, before
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS
 
-_NOT_OF_A_WHOLE_TABLE = "incremental"
 
-
-def find_snapshot(events: DataFrame, surveyed: Surveyed, checkpoint: FlowCheckpoint) -> Snapshot | None:
+def find_snapshot(latest: DataFrame, events: DataFrame, surveyed: Surveyed, checkpoint: FlowCheckpoint) -> Snapshot | None:
     """Return the newest full snapshot that the microbatch holds reads of, with its cut when the microbatch completes it.
 
-    Costs a job where the survey saw reads, a second one where a snapshot is complete that is not the flow's first.
+    Costs a job over the row changes where the survey saw reads, and one over the events where they may stand beside streamed ones
+    in another way than after a first snapshot.
+
+    :param latest: row changes with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`.
     """
-    if not surveyed.reads:
-        return None
-    reads = events.filter(f"{KIND} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> '{_NOT_OF_A_WHOLE_TABLE}'")
-    last = F.max(F.expr(f"{SNAPSHOT} LIKE 'last%'"))
-    found = (
-        reads.groupBy(f"{POSITION}", PARTITION)
-        .agg(last.alias("last"), F.min(OFFSET).alias("from"), F.max(OFFSET).alias("through"))
-        .collect()
-    )
-    positions = {_position(row) for row in found}
     known = checkpoint.snapshot
-    if not positions or (known and known.position > max(positions)):
+    found = _reads(latest) if surveyed.reads else []
+    if not found or (known and known.position > max(_position(row["position"]) for row in found)):
         return known
-    newest = max(positions)
-    mine = [row for row in found if _position(row) == newest]
+    newest = max(_position(row["position"]) for row in found)
+    mine = [row for row in found if _position(row["position"]) == newest]
     before_this = known if known and known.position == newest else None
     offsets = {**(before_this.last_offsets or {} if before_this else {}), **_by_partition(mine, "through")}
-    is_first = before_this.is_first if before_this else len(positions) == 1 and not known and not checkpoint.reach.partitions
-    if is_first and not before_this:
-        is_first = not _streamed(events, _by_partition(mine, "from"), "<").head(1)
+    if before_this:
+        is_first = before_this.is_first
+    else:
+        alone = all(_position(row["oldest"]) == newest for row in found)
+        is_first = alone and not known and not checkpoint.reach.partitions
+        if is_first and surveyed.reads < surveyed.rows:
+            is_first = not _streamed(events, _by_partition(mine, "from"), "<").head(1)
     snapshot = Snapshot(newest, is_first, any(row["last"] for row in mine) or bool(before_this and before_this.is_complete), None, offsets)
     if before_this and before_this.is_complete:
         return replace(snapshot, cut=before_this.cut)
@@ -50,12 +47,21 @@ def find_snapshot(events: DataFrame, surveyed: Surveyed, checkpoint: FlowCheckpo
     return replace(snapshot, cut=_cut(events, newest, offsets))
 
 
+def _reads(latest: DataFrame) -> list[Row]:
+    reads = latest.filter(f"{READS}.newest IS NOT NULL").select(PARTITION, f"{READS}.newest.*", f"{READS}.oldest")
+    return (
+        reads.groupBy("position", PARTITION)
+        .agg(F.max("last").alias("last"), F.min("offset").alias("from"), F.max("offset").alias("through"), F.min("oldest").alias("oldest"))
+        .collect()
+    )
+
+
 def _cut(events: DataFrame, position: Position, last_offsets: Mapping[str, int]) -> Position:
     """Return the snapshot's position, or that of the first event archived after it: its own may lie above it (archives, fact 4)."""
     first = _streamed(events, last_offsets, ">").agg(F.min(POSITION).alias("position")).first()
     if first is None or first["position"] is None:
         return position
-    return min(position, _position(first))
+    return min(position, _position(first["position"]))
 
 
 def _streamed(events: DataFrame, offsets: Mapping[str, int], comparison: str) -> DataFrame:
@@ -84,6 +90,5 @@ def _by_partition(rows: list[Row], name: str) -> dict[str, int]:
     return {UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): row[name] for row in rows if row[name] is not None}
 
 
-def _position(row: Row) -> Position:
-    parts = row[POSITION] if POSITION in row.asDict() else row["position"]
+def _position(parts: Row) -> Position:
     return Position(int(parts["commit"]), int(parts["change"]), int(parts["serial"]))

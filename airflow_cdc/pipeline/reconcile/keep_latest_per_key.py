@@ -16,6 +16,7 @@ from airflow_cdc.model.columns import (
     OP_IF_ABSENT,
     PARTITION,
     POSITION,
+    SNAPSHOT,
     TOLD_AT,
     TRANSACTION,
     UNAVAILABLE,
@@ -30,6 +31,8 @@ CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean, depends boolean> of a key's events;
 positions only of those that their position places; whether the row lives because a delete behind it was for another row of the key."""
+READS = "__cdc_reads"
+"""struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 
@@ -48,8 +51,8 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
 
     :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
-        another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`
-        and :data:`HAZARD`.
+        another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`,
+        :data:`READS` and :data:`HAZARD`.
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
     by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
@@ -67,6 +70,9 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
         *[_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS],
     )
     placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
+    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
+    of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
+    read = F.when(of_whole_table, F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")))
     folded = flagged.groupBy(*key_columns).agg(
         F.max_by(image, F.col(ORDER)).alias(_IMAGE),
         F.count("*").alias(EVENTS),
@@ -82,13 +88,14 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
             F.max(F.col(OP).isin("c", "u")).alias("writes"),
             F.lit(False).alias("depends"),  # noqa: FBT003
         ).alias(REACH),
+        F.struct(F.max(read).alias("newest"), F.min(read["position"]).alias("oldest")).alias(READS),
     )
     # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
     elsewhere = F.col(_IMAGE)[UNAVAILABLE].isNotNull() & ((F.col(EVENTS) > F.col(REDELIVERED) + 1) | (F.col(_IMAGE)[OP] == "c"))
     hazard = F.greatest(F.col(HAZARD), elsewhere.cast("int"))
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
-    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, hazard.alias(HAZARD))
+    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, hazard.alias(HAZARD))
 
 
 def _of_single_event(name: str) -> Column:
