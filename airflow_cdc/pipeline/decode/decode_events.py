@@ -282,7 +282,7 @@ class Decoder:
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
-            f"payload.source.snapshot AS {SNAPSHOT}",
+            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
             "payload.after IS NOT NULL AS has_image",
             KIND,
             PARTITION,

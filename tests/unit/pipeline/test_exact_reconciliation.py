@@ -225,7 +225,12 @@ def in_its_table(record: Record, name: str) -> Record:
     number = list(HAZARDS).index(name)
     images = {side: owned(record["value"][side], number) for side in ("before", "after")}
     key = {"db": number, **record["key"]}
-    return {**record, "topic": topic, "offset": 100 * number + record["offset"], "key": key, "value": {**record["value"], **images}}
+    source = record["value"]["source"]
+    # One log, so no two events of it stand at one place.
+    sequence = [None if part is None else str(1000 * number + int(part)) for part in json.loads(source["sequence"])]
+    transaction = source["txId"] and 1000 * number + source["txId"]
+    value = {**record["value"], **images, "source": {**source, "sequence": json.dumps(sequence), "txId": transaction}}
+    return {**record, "topic": topic, "offset": 100 * number + record["offset"], "key": key, "value": value}
 
 
 @pytest.fixture(scope="module")
