@@ -163,9 +163,14 @@ _FIRST_DELIVERIES = """
 filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> delivered[place - 1].position))
 """
 
-# SQL: the place (from 1) of the version that a delete or update is about: the one equal to its before image; else one that equals it
-# where the image tells anything (LOBs are NULL there); else the oldest, which is the target's own where the target holds the key.
-_LOOSELY = "version.image IS NOT NULL AND forall(zip_with(event.before, version.image, (b, a) -> b IS NULL OR a IS NULL OR b = a), x -> x)"
+# SQL: the place (from 1) of the version that a delete or update is about: the one equal to its before image; else one that does not
+# contradict it (LOBs are NULL there) and that a telling value speaks for; else the oldest, which is the target's own where the target
+# holds the key. A before image that is only the key holds fillers in the other columns: they tell nothing (archives, fact 6).
+_FILLERS = "array(xxhash64(''), xxhash64('0'), xxhash64('0.0'), xxhash64('false'), xxhash64('AA=='), xxhash64('1970-01-01T00:00:00Z'))"
+_TELLS = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
+_LOOSELY = f"""coalesce(version.image IS NOT NULL
+    AND forall(zip_with(event.before, version.image, (b, a) -> NOT ({_TELLS}) OR b = a), agrees -> agrees)
+    AND exists(zip_with(event.before, version.image, (b, a) -> {_TELLS}), speaks -> speaks), false)"""
 _SUBJECT = f"""CASE
   WHEN event.before IS NULL THEN 1
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
