@@ -49,7 +49,7 @@ def check(archive: Archive, how: dict[str, Any], microbatches: int, apply: Apply
 
 @pytest.mark.parametrize("how", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled and repeated"])
 def test_every_history_ends_with_its_source_s_rows(how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    check(Archive(DIALECTS["postgresql"], TOPIC, 1, 40), how, 3, apply, spark, tmp_path)
+    check(Archive(DIALECTS["postgresql"], TOPIC, 1, 30), how, 3, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
