@@ -38,7 +38,7 @@ def _session() -> SparkSession:
 
     os.environ.update(runtime.spark_environment(_MASTER))
     # A session that lives for a minute gains nothing from the JVM's second compiler.
-    os.environ["JDK_JAVA_OPTIONS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=200m"
     return start_session("airflow-cdc demo", master=_MASTER, options=_OPTIONS)
 
 

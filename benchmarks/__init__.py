@@ -1,0 +1,1 @@
+"""The same work, ours against the textbook's, as ratios in one run: `make bench`."""
