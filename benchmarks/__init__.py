@@ -1,1 +1,0 @@
-"""The same work, ours against the textbook's, as ratios in one run: `make bench`."""
