@@ -1,4 +1,4 @@
-"""Debezium's operation codes."""
+"""Debezium's operation codes, and those of row changes that no single event tells."""
 
 from __future__ import annotations
 
@@ -21,5 +21,10 @@ class Operation(str, Enum):
     MESSAGE = "m"
     """A logical decoding message (PostgreSQL); says nothing about rows."""
 
+
+KEEP = "k"
+"""Row change: what the target holds under the key stays as it is."""
+FILL = "f"
+"""Row change: a late event only fills values which the row's newer events did not tell."""
 
 ROW_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OP, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import KIND, PARTITION, POSITION, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import CdcFlow, OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -17,6 +17,7 @@ from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.pipeline.merge import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED
+from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
 
 UNKNOWN_PARTITION = "-"
 
@@ -106,8 +107,6 @@ class Staged:
     """Keys whose last event stands before a truncate of the same microbatch."""
     shielded: int = 0
     """Keys whose last event stands before a truncate that was applied earlier."""
-    deletes: int = 0
-    """Live keys whose last event is a delete."""
     has_deletes: bool = False
     """Whether any event of a live key is a delete."""
     last: dict[str, Position] = field(default_factory=dict)
@@ -147,9 +146,8 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             F.sum(CONFLICTS).alias("conflicts"),
             F.count_if(F.col("shielded")).alias("shielded"),
             F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
-            F.count_if(live & (F.col(OP) == Operation.DELETE.value)).alias("deletes"),
             F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
-            F.count_if(live & F.expr(f"exists({TOLD_AT}, told -> NOT told.known)")).alias("unknown"),
+            F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
             F.max(F.when(live, F.col(POSITION))).alias("last"),
             F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
             F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
@@ -161,7 +159,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
     )
     sums = {
         name: sum(row[name] or 0 for row in rows)
-        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "deletes", "unknown")
+        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown")
     }
     return Staged(
         **sums,

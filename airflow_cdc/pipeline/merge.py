@@ -11,7 +11,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import (
-    ABSENT,
     COMMITTED_AT,
     MICROBATCH,
     OFFSET,
@@ -24,12 +23,13 @@ from airflow_cdc.model.columns import (
     is_reserved,
 )
 from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
-from airflow_cdc.pipeline.reconcile.drop_stale import FILL, KEEP, may_fill, told_position
+from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
@@ -153,12 +153,12 @@ def merge_row_changes(
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
     assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
-    assigned |= {MICROBATCH: str(microbatch), TOLD_AT: _told_at(matched=False) if untold else f"s.{TOLD_AT}"}
+    assigned |= {MICROBATCH: str(microbatch), TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
     kept = {
         sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(name)}), t.{sql.name(name)}, s.{sql.name(name)})" for name in untold
     }
-    updated = {**assigned, **kept, TOLD_AT: _told_at(matched=True) if untold else f"s.{TOLD_AT}"}
-    on_keys = " AND ".join(f"t.{sql.name(key)} = s.{sql.name(key)}" for key in target.keys)
+    updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
+    on_keys = sql.same_key("t", "s", target.keys)
     inserted = f"INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})"
     clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(_filled(columns, microbatch))}"] if late else []
     clauses += [
@@ -175,17 +175,6 @@ def _assign(values: Mapping[str, str]) -> str:
     return ", ".join(f"{column} = {value}" for column, value in values.items())
 
 
-def _told_at(*, matched: bool) -> str:
-    """Return the SQL of ``__cdc_told_at``: what the change says, and for what it asks of the target that row's word."""
-    asked = f"array_except(coalesce(s.{UNAVAILABLE}, array()), coalesce(s.{ABSENT}, array()))"
-    if matched:
-        entry = f"try_element_at(filter(t.{TOLD_AT}, told -> told.column = name), 1)"
-        answer = f"coalesce({entry}, named_struct('column', name, 'position', t.{POSITION}, 'known', true))"
-    else:
-        answer = f"named_struct('column', name, 'position', CAST(NULL AS {POSITION_TYPE}), 'known', false)"
-    return f"nullif(concat(coalesce(s.{TOLD_AT}, array()), transform({asked}, name -> {answer})), array())"
-
-
 def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:
     """Return the assignments of a change that is late: it fills only what the row's newer events did not tell."""
     values = {}
@@ -200,8 +189,7 @@ def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:
 
 def count_unresolved(spark: SparkSession, uri: str, microbatch: int) -> int:
     """Return how many rows a microbatch merged without a value that nothing tells."""
-    unknown = f"exists({TOLD_AT}, told -> NOT told.known)"
-    return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {unknown}").count()
+    return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {HAS_UNKNOWN}").count()
 
 
 def position_literal(position: Position) -> str:

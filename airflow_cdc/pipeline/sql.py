@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
 """Characters that Parquet field names refuse; Delta stores such columns under mapped names."""
@@ -21,6 +21,22 @@ def names(identifiers: Iterable[str], prefix: str = "") -> str:
 def text(value: str) -> str:
     """Quote a string literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def same_key(left: str, right: str, keys: Iterable[str]) -> str:
+    """Return the condition that rows of two aliases have the same key."""
+    return " AND ".join(f"{left}.{name(key)} = {right}.{name(key)}" for key in keys)
+
+
+def struct_unless_null(whole: str, members: Mapping[str, str]) -> str:
+    """Return a struct of members (SQL by name), NULL where ``whole`` is."""
+    listed = ", ".join(f"{text(member)}, {value}" for member, value in members.items())
+    return f"if({whole} IS NULL, NULL, named_struct({listed}))"
+
+
+def let(variable: str, value: str, body: str) -> str:
+    """Return ``body`` with a variable in it; SQL has no let, but a transform over one element names it."""
+    return f"transform(array({value}), {variable} -> {body})[0]"
 
 
 def delta(uri: str) -> str:

@@ -45,7 +45,7 @@ def _values(lines: DataFrame) -> DataFrame:
     members = ", ".join(f"`{name}` {kind}" for name, kind in {**_RECORD, "value": f"STRUCT<{value_struct}>", **_VALUE}.items())
     line = LINE_STRUCT
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
-    bare_value = f"if({line} IS NULL, NULL, named_struct({', '.join(f'{name!r}, {line}.{name}' for name in _VALUE)}))"
+    bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
     return lines.selectExpr(FILE, RAW_KEY, f"{parse_line(members)} AS {line}").selectExpr(
         FILE,
         f"{line}.topic IS NOT NULL AS is_record",

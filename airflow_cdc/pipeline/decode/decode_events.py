@@ -226,8 +226,7 @@ class Decoder:
         return (["payload"] if True in self._wrapped else []) + bare
 
     def _struct_of(self, parent: str, fields: Sequence[str]) -> str:
-        members = ", ".join(f"{sql.text(field)}, {parent}.{field}" for field in fields)
-        return f"if({parent} IS NULL, NULL, named_struct({members}))"
+        return sql.struct_unless_null(parent, {field: f"{parent}.{field}" for field in fields})
 
     def _payload(self) -> str:
         if self._wrapped == {True}:

@@ -7,7 +7,7 @@ nothing of their values: not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
@@ -77,7 +77,7 @@ def as_debezium(payload: str, kinds: Iterable[str]) -> str:
         "source": source,
         KEY: f"{payload}.{KEY}",
     }
-    return _struct(payload, members)
+    return sql.struct_unless_null(payload, members)
 
 
 def changes_key(keys: Sequence[str]) -> str:
@@ -109,9 +109,4 @@ def _part(kind_sql: str, payload: str, key: str) -> str:
 def _payload(kinds: Iterable[str], *, serial: int, before: str = "payload.before", after: str = "payload.after") -> str:
     source = f"named_struct('ts_ms', payload.source.ts_ms, 'lsn', payload.source.lsn, 'txId', payload.source.txId, 'serial', {serial})"
     members = {**{name: f"payload.{name}" for name in kinds}, "before": before, "after": after, "source": source}
-    return _struct("payload", members)
-
-
-def _struct(whole: str, members: Mapping[str, str]) -> str:
-    listed = ", ".join(f"{sql.text(name)}, {value}" for name, value in members.items())
-    return f"if({whole} IS NULL, NULL, named_struct({listed}))"
+    return sql.struct_unless_null("payload", members)

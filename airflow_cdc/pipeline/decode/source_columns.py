@@ -145,7 +145,7 @@ def _event_definition(name: str) -> str:
     parts = [
         f"column.{part}" if part in ("type", "name") else f"try_element_at(column.parameters, {sql.text(part)})" for part in _DEFINITION
     ]
-    return f"transform(array({found}), column -> concat_ws('|', {', '.join(parts)}))[0]"
+    return sql.let("column", found, f"concat_ws('|', {', '.join(parts)})")
 
 
 def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:

@@ -11,13 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.order import is_known_newer
-
-FILL = "f"
-"""Operation of a late change that only fills values which the row's newer events did not tell."""
-KEEP = "k"
-"""Operation of a key whose events leave what the target holds as it is."""
+from airflow_cdc.pipeline.reconcile.told_at import may_fill
 
 _STALE = "__cdc_stale"
 _FILLS = "__cdc_fills"
@@ -39,7 +36,7 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
     fills = F.expr(f"coalesce(s.{OP} NOT IN ('d', '{KEEP}') AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
     beaten = (
         changed.alias("s")
-        .join(known.alias("k"), F.expr(" AND ".join(f"s.{sql.name(key)} = k.{sql.name(key)}" for key in keys)))
+        .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(is_known_newer("k", "s"))
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
         # Behind a delete there is no row to fill.
@@ -53,20 +50,3 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
     return fresh.withColumns(
         {OP: F.when(late, FILL).otherwise(F.col(OP)), OP_IF_ABSENT: F.when(late, KEEP).otherwise(F.col(OP_IF_ABSENT))}
     ).drop(_STALE, _FILLS), stale
-
-
-def told_position(change: str, column: str) -> str:
-    """Return the SQL of the position at which a change tells a column, NULL where it does not tell it.
-
-    :param change: alias of the row changes.
-    :param column: SQL of the column's name.
-    """
-    entry = f"try_element_at(filter({change}.{TOLD_AT}, told -> told.column = {column}), 1)"
-    unsaid = f"coalesce(array_contains({change}.{UNAVAILABLE}, {column}), false) OR {entry}.known IS NOT DISTINCT FROM false"
-    return f"CASE WHEN {unsaid} THEN NULL ELSE coalesce({entry}.position, {change}.{POSITION}) END"
-
-
-def may_fill(change: str, entry: str) -> str:
-    """Return the SQL that is true where a change tells a value better than the row's entry of ``__cdc_told_at`` does."""
-    position = told_position(change, f"{entry}.column")
-    return f"({position} IS NOT NULL AND ({entry}.position IS NULL OR {entry}.position < {position}))"

@@ -27,10 +27,10 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
+from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import ORDER
-from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     CONFLICTS,
     EVENTS,
@@ -176,7 +176,7 @@ _SUBJECT = f"""CASE
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
-_WITHOUT_SUBJECT = f"""transform(array({_SUBJECT}), subject -> filter(versions, (version, place) -> place <> subject - 1))[0]"""
+_WITHOUT_SUBJECT = sql.let("subject", _SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
 
 # After a transaction at most one version lives: the newest.
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
@@ -202,13 +202,12 @@ def _fold(*, held: bool, subject_of_last: bool) -> str:
         WHEN 'u' THEN array_append({_WITHOUT_SUBJECT}, {created})
         ELSE {_WITHOUT_SUBJECT} END"""
     state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start})"
-    # SQL lambdas have no let: an inner transform over one element names the settled versions.
-    step = f"named_struct('transaction', event.transaction, 'versions', transform(array({_SETTLED}), versions -> {changed})[0])"
+    step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)})"
     survivor = "try_element_at(state.versions, -1).event"
     if not subject_of_last:
         return f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
-    subject = f"transform(array({_SETTLED}), versions -> try_element_at(versions, CAST({_SUBJECT} AS INT)).event)[0]"
-    last = f"transform(slice({_NUMBERED}, -1, 1), event -> {subject})[0]"
+    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({_SUBJECT} AS INT)).event")
+    last = sql.let("event", f"element_at({_NUMBERED}, -1)", subject)
     before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
     after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
     return f"if(element_at(events, -1).op = 'd', {before_last}, {after_all})"

@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
-    ABSENT,
     COMMITTED_AT,
     MOVED,
     OFFSET,
@@ -24,11 +23,11 @@ from airflow_cdc.model.columns import (
     TOLD_AT,
     UNAVAILABLE,
 )
+from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
-from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
+from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, told_at
 
 CUT_AT = "__cdc_cut_at"
 """Commit part of the position of what is known of a cut key."""
@@ -54,18 +53,14 @@ def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | 
     cut = _cut_at(met.filter(f"{same_transaction} AND ({two_rows})"), keys)
     if markers is None:
         return cut
-    same_place = F.expr(f"{_same_key('r', 'm', keys)} AND r.{POSITION}.commit = m.{POSITION}.commit")
+    same_place = F.expr(f"{sql.same_key('r', 'm', keys)} AND r.{POSITION}.commit = m.{POSITION}.commit")
     conditional = rows.alias("r").join(markers.alias("m"), same_place, "left_semi")
     met = _on_keys(row_changes, conditional, keys).filter(f"s.{POSITION} < k.{POSITION}")
     return _cut_at(met, keys).unionByName(cut)
 
 
-def _same_key(left: str, right: str, keys: Sequence[str]) -> str:
-    return " AND ".join(f"{left}.{sql.name(key)} = {right}.{sql.name(key)}" for key in keys)
-
-
 def _on_keys(row_changes: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
-    return row_changes.alias("s").join(known.alias("k"), F.expr(_same_key("s", "k", keys)))
+    return row_changes.alias("s").join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
 
 
 def _cut_at(met: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -74,7 +69,7 @@ def _cut_at(met: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of rows that came from a key which an earlier microbatch deleted."""
-    moved = row_changes.filter(f"{MOVED} IS NOT NULL AND exists({TOLD_AT}, told -> NOT told.known)").alias("s")
+    moved = row_changes.filter(f"{MOVED} IS NOT NULL AND {HAS_UNKNOWN}").alias("s")
     same_place = F.expr(f"s.{MOVED}.position.commit = k.{POSITION}.commit AND s.{MOVED}.position.change = k.{POSITION}.change")
     met = moved.join(markers.alias("k"), same_place)
     return met.select(*[F.col(f"s.{sql.name(key)}") for key in keys], F.expr(f"k.{POSITION}.commit").alias(CUT_AT)).distinct()
@@ -108,8 +103,7 @@ def upon_prior(folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns
 
     :param prior: the target's rows before the first part of the transaction was merged.
     """
-    same_key = F.expr(" AND ".join(f"s.{sql.name(key)} = p.{sql.name(key)}" for key in keys))
-    joined = folded.alias("s").join(prior.alias("p"), same_key, "left")
+    joined = folded.alias("s").join(prior.alias("p"), F.expr(sql.same_key("s", "p", keys)), "left")
     held = F.col(f"p.{POSITION}").isNotNull()
     answer = F.when(held, F.col(f"s.{OP}")).otherwise(F.col(f"s.{OP_IF_ABSENT}"))
     lives, kept = answer != "d", held & (answer == KEEP)
@@ -125,14 +119,6 @@ def upon_prior(folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns
         values[name] = F.when(kept, F.col(f"p.{name}")).otherwise(F.col(f"s.{name}"))
     values[OP] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d")
     values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise(KEEP)
-    values[TOLD_AT] = F.when(kept, F.col(f"p.{TOLD_AT}")).otherwise(F.expr(_told_by_prior()))
+    values[TOLD_AT] = F.when(kept, F.col(f"p.{TOLD_AT}")).otherwise(F.expr(told_at("s", "p", known=f"p.{POSITION} IS NOT NULL")))
     values[UNAVAILABLE] = F.lit(None).cast("array<string>")
     return joined.select(*[values.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in folded.columns])
-
-
-def _told_by_prior() -> str:
-    asked = f"array_except(coalesce(s.{UNAVAILABLE}, array()), coalesce(s.{ABSENT}, array()))"
-    entry = f"try_element_at(filter(p.{TOLD_AT}, told -> told.column = name), 1)"
-    own = f"named_struct('column', name, 'position', p.{POSITION}, 'known', p.{POSITION} IS NOT NULL)"
-    nothing = f"CAST(array() AS {TOLD_AT_TYPE})"
-    return f"nullif(concat(coalesce(s.{TOLD_AT}, {nothing}), transform({asked}, name -> coalesce({entry}, {own}))), {nothing})"

@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MOVED, OP, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import ColumnType
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
-from airflow_cdc.pipeline.reconcile.drop_stale import KEEP
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
+from airflow_cdc.pipeline.reconcile.told_at import UNKNOWN_NAMES
 
 MAX_MOVES = 16
 """Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""
@@ -48,9 +49,8 @@ def trace_moved_rows(
     if rows is None:
         rows = events.filter("false").withColumn(TOLD_AT, F.lit(None).cast(TOLD_AT_TYPE))
     to = _numbered(_TO, keys)
-    open_names = F.expr(f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)")
     renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
-    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, open_names.alias("names"), MOVED)
+    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias("names"), MOVED)
     for move in range(MAX_MOVES):
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
@@ -94,12 +94,11 @@ def _rows_under_old_keys(
     earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
     folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
     folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
-    unknown = F.expr(f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)")
     lived = folded.select(
         *to,
         *[F.col(sql.name(name)) for name in columns],
         F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias("unavailable"),
-        F.coalesce(unknown, F.expr(_NO_NAMES)).alias("unknown"),
+        F.coalesce(F.expr(UNKNOWN_NAMES), F.expr(_NO_NAMES)).alias("unknown"),
         F.col(MOVED).alias("further"),
     )
     return located.join(lived, to, "left").withColumns(
