@@ -39,6 +39,7 @@ ABSENT = "__cdc_absent"
 SNAPSHOT = "__cdc_snapshot"
 OLD_KEY = "__cdc_old_key"
 MOVED = "__cdc_moved"
+DEPENDS = "__cdc_depends"
 
 
 def is_reserved(name: str) -> bool:

@@ -109,6 +109,8 @@ class ArchiveState:
         self.archive = re.sub(r"^file:/+", "/", archive).rstrip("/")
         self._fs = fs
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
+        # A survey never changes, and every flow asks for the same ones.
+        self._surveys: dict[int, Survey] = {}
 
     def ledger(self) -> Ledger:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
@@ -157,8 +159,9 @@ class ArchiveState:
 
     def pending_surveys(self, checkpoint: FlowCheckpoint, ledger: Ledger) -> Iterator[Survey]:
         """Yield the surveys that may have files which no committed microbatch of a flow owns."""
-        first = max(checkpoint.planned.get(self.archive, PlanPosition()).survey, ledger.topics.get(checkpoint.flow, 1))
-        for number in sorted({item.survey for item in checkpoint.held.get(self.archive, ()) if item.survey < first}):
+        planned, held = checkpoint.plan(self.archive)
+        first = max(planned.survey, ledger.topics.get(checkpoint.flow, 1))
+        for number in sorted({item.survey for item in held if item.survey < first}):
             yield from self.surveys(number, number)
         yield from self.surveys(first, ledger.surveyed_through)
 
@@ -175,8 +178,9 @@ class ArchiveState:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
 
     def _read(self, number: int) -> Survey | None:
-        document = read_json(self._fs, self._path(number))
-        return Survey.from_json(document) if document else None
+        if number not in self._surveys and (document := read_json(self._fs, self._path(number))):
+            self._surveys[number] = Survey.from_json(document)
+        return self._surveys.get(number)
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/surveys/{number:08d}.json"
@@ -210,6 +214,10 @@ class FlowCheckpoint:
     """The newest full snapshot of which reads were applied."""
     unpaired_moves: int = 0
     """Rows that came from a key whose delete has not come yet."""
+
+    def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
+        """Return how far an archive's surveys are applied, and the files before that which wait."""
+        return self.planned.get(archive, PlanPosition()), self.held.get(archive, ())
 
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
         """Return the checkpoint after one more committed microbatch."""

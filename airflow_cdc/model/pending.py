@@ -9,7 +9,7 @@ from airflow_cdc.model.archive import ArchivedFile, list_archive
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
-from airflow_cdc.model.microbatch import PlanPosition, pending_in
+from airflow_cdc.model.microbatch import pending_in
 
 
 @dataclass(frozen=True)
@@ -65,5 +65,5 @@ def pending_files(
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
     """Return how many surveyed files of a flow no committed microbatch owns."""
     checkpoint = flow.checkpoint()
-    planned, held = checkpoint.planned.get(state.archive, PlanPosition()), checkpoint.held.get(state.archive, ())
-    return sum(len(pending_in(survey, flow.flow, planned, held)) for survey in state.pending_surveys(checkpoint, ledger))
+    plan = checkpoint.plan(state.archive)
+    return sum(len(pending_in(survey, flow.flow, *plan)) for survey in state.pending_surveys(checkpoint, ledger))

@@ -53,6 +53,10 @@ class Reach:
             )
         )
 
+    def holds(self, commit: int) -> bool:
+        """Tell whether events of a transaction may be here."""
+        return any(first.commit <= commit <= self.streamed_through[partition].commit for partition, first in self.streamed_from.items())
+
     def to_json(self) -> dict[str, Any]:
         """Return the reach as plain JSON values."""
         return {

@@ -35,7 +35,7 @@ from airflow_cdc.model.errors import (
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger, staging_uri
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch, pending_in
+from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
@@ -102,8 +102,9 @@ def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, li
         known = check_transactions(run.spark, state, ledger, listing.files)
     except PySparkException as problem:
         # What was merged before must be told all the same.
-        told = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-        failed = SparkFailedError(f"The check of transactions failed: {told}", next_step="See the job's log; the flows were applied.")
+        failed = SparkFailedError(
+            f"The check of transactions failed: {_first_line(problem)}", next_step="See the job's log; the flows were applied."
+        )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))
 
@@ -180,14 +181,15 @@ class _FlowRun:
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent:
                 return open_intent
+            planned, held = checkpoint.plan(self.archive.archive)
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
                 archive=self.archive.archive,
                 surveys=self.archive.pending_surveys(checkpoint, self.ledger),
-                planned=checkpoint.planned.get(self.archive.archive, PlanPosition()),
+                planned=planned,
                 max_bytes=self.flow.max_microbatch_bytes,
-                held=checkpoint.held.get(self.archive.archive, ()),
+                held=held,
                 waiting=self._waiting,
             )
             if microbatch:
@@ -199,10 +201,10 @@ class _FlowRun:
     def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
         """What all surveyed files hold, applied or not, and what those hold that were pending when the run began."""
         checkpoint = self.state.checkpoint()
-        planned, held = checkpoint.planned.get(self.archive.archive, PlanPosition()), checkpoint.held.get(self.archive.archive, ())
+        plan = checkpoint.plan(self.archive.archive)
         pending: list[FileOffsets] = []
         for survey in self.archive.pending_surveys(checkpoint, self.ledger):
-            paths = {file.path for file in pending_in(survey, self.flow.topic, planned, held)}
+            paths = {file.path for file in pending_in(survey, self.flow.topic, *plan)}
             pending += [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
         return self._applied_offsets(checkpoint).with_files(pending), tuple(pending)
 
@@ -257,8 +259,7 @@ class _FlowRun:
         if self.state.report(microbatch.number):
             # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
             return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
-        told = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-        condition = problem.getCondition()
+        told, condition = _first_line(problem), problem.getCondition()
         if condition == "PATH_NOT_FOUND":
             return ArchivedFileMissingError(
                 f"{place}: a file of the microbatch is gone from the archive: {told}",
@@ -280,6 +281,11 @@ class _FlowRun:
         folder = fsspec.core.url_to_fs(staging_uri(self.run.lake, self.flow.name))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
+
+
+def _first_line(problem: Exception) -> str:
+    """Return what a Spark error says before its plan and Java's stack."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 def _summary(report: BatchReport) -> str:

@@ -22,7 +22,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, FILE, LINE, MOVED, OP, OP_IF_ABSENT, RAW, RAW_KEY, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, MOVED, OP, OP_IF_ABSENT, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
 from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
 from airflow_cdc.model.position import Position
@@ -30,7 +30,7 @@ from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
-from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.merge import TargetTable, count_unresolved, create_target, find_commit, fit_target, merge_row_changes, read_target
@@ -118,9 +118,6 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     return _merge(run, decoder, target, live, report, staged=staged, late=late, cancelled_before=voids.rows_before)
 
 
-_GOOD = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
-
-
 @dataclass(frozen=True)
 class _Voids:
     """What truncates and complete snapshots make void."""
@@ -146,7 +143,7 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
 
 def _latest(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
-    ordered = order_events(events.filter(_GOOD), decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
+    ordered = order_events(events.filter(IS_ROW_EVENT), decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
     return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
 
 
@@ -159,7 +156,7 @@ def _resolve(
     hazardous = latest.filter(f"{HAZARD} = 1")
     if hazardous.isEmpty():
         return latest, 0
-    events = decoder.events(run.lines(), with_images=True).filter(_GOOD)
+    events = decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
     with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
@@ -169,7 +166,7 @@ def _resolve(
         rows = run.rows_of(target) if target else None
         types = decoder.columns.types
         # Each step of the way back asks the events again.
-        everything = run.write_down(with_images.drop(FILE, LINE, RAW, RAW_KEY), "events")
+        everything = run.write_down(with_images, "events")
         folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
         unpaired = count_unpaired(moved, everything)
     return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
@@ -236,7 +233,7 @@ def _merge(
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
     fresh = guarded.row_changes
-    if staged.has_deletes:
+    if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)

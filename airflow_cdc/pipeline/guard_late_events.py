@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import FILE, LINE, OP, POSITION, RAW, RAW_KEY, REJECT
+from airflow_cdc.model.columns import OP, POSITION
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.lake import delete_markers_uri
-from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged
-from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
@@ -30,7 +31,10 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     upon_prior,
 )
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
-from airflow_cdc.pipeline.record.delete_markers import read_markers
+from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers
+
+_IS_NEW = "__cdc_is_new"
+"""Whether this microbatch brought the event."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Guarded:
     """What is left of a microbatch's row changes, and what was added to them."""
 
     row_changes: DataFrame
+    rejoined: bool = False
+    """Whether some of them are those of keys whose transaction was cut."""
     stale: int = 0
     """Changes that have nothing to say any more."""
     paired: int = 0
@@ -56,13 +62,15 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     rows = run.rows_of(target)
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
     parted = _parted_moves(run, decoder, live, rows, markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
+    if markers is not None:
+        markers = newest_per_transaction(markers.join(live.select(*map(sql.name, keys)), keys, "left_semi"), keys)
     cut = run.write_down(find_cut_keys(live, rows, markers, keys), "cut") if late else None
     rejoined = _rejoin(run, decoder, target, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = drop_stale(live, rows, markers, keys) if late else (live, 0)
     paired = parted.count() if parted is not None and rejoined is not None else 0
-    return Guarded(fresh if rejoined is None else fresh.unionByName(rejoined), stale, paired)
+    return Guarded(fresh if rejoined is None else fresh.unionByName(rejoined), rejoined is not None, stale, paired)
 
 
 def _parted_moves(
@@ -81,7 +89,7 @@ def _parted_moves(
     if unknown and markers is not None:
         found.append(find_parted_moves(live, markers, keys))
     if awaited:
-        deletes = decoder.events(run.lines()).filter(f"{REJECT} IS NULL AND {OP} = 'd'").select(POSITION)
+        deletes = decoder.events(run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
         found.append(find_awaited_moves(deletes, rows, keys))
     if not found:
         return None
@@ -101,35 +109,33 @@ def _rejoin(
     began = reduce(DataFrame.unionByName, concerned).agg(F.min(CUT_AT)).head()
     if began is None or began[0] is None:
         return None
-    first = first_part(lambda number: _reach(run, number), run.microbatch.number, int(began[0]))
+    # Asked for the reach and for the table's version; each is a file of the lake's state.
+    report_of = cache(run.past.report)
+    first = first_part(report_of, run.microbatch.number, int(began[0]))
     if first is None:
         return None
     columns = list(decoder.columns.types)
-    here = run.write_down(_events(run, decoder), "events")
-    earlier = reduce(DataFrame.unionByName, [_events_of(run, number, decoder) for number in range(first, run.microbatch.number)])
-    theirs = run.write_down(earlier, "earlier")
+    here = _events(run, decoder).withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
+    earlier = [_events_of(run, number, decoder).withColumn(_IS_NEW, F.lit(False)) for number in range(first, run.microbatch.number)]  # noqa: FBT003
+    everything = order_events(reduce(DataFrame.unionByName, [here, *earlier]), keys, reads_among_changes=True)
+    everything = run.write_down(everything, "everything")
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
         # A file that comes again tells nothing new.
-        seen = theirs.select(*named, POSITION)
-        wanted.append(here.join(cut, keys, "left_semi").join(seen, [*keys, POSITION], "left_anti").select(*named))
+        seen = everything.filter(f"NOT {_IS_NEW}").select(*named, POSITION)
+        told_now = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
+        wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
     news = reduce(DataFrame.unionByName, wanted).distinct()
-    everything = run.write_down(order_events(theirs.unionByName(here), keys, reads_among_changes=True), "everything")
     folded = run.write_down(fold_row_versions(everything.join(news, keys, "left_semi"), keys, columns), "rejoined")
-    prior = _rows_before(run, target, first)
+    prior = _rows_before(run, target, first, report_of)
     traced = trace_moved_rows(
         upon_prior(folded, prior, keys, columns), everything, prior, keys=keys, columns=decoder.columns.types, write_down=run.write_down
     )
     return traced.select(*map(sql.name, names))
 
 
-def _reach(run: MicrobatchRun, number: int) -> Reach | None:
-    report = run.past.report(number)
-    return report.reach if report else None
-
-
 def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
-    return decoder.events(run.lines(), with_images=True).filter(f"{REJECT} IS NULL AND {OP} IS NOT NULL").drop(FILE, LINE, RAW, RAW_KEY)
+    return decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
 
 
 def _events_of(run: MicrobatchRun, number: int, decoder: Decoder) -> DataFrame:
@@ -143,9 +149,9 @@ def _events_of(run: MicrobatchRun, number: int, decoder: Decoder) -> DataFrame:
     return _events(replace(run, microbatch=microbatch), replace(decoder, files=microbatch.files, shapes=microbatch.shapes))
 
 
-def _rows_before(run: MicrobatchRun, target: TargetTable, first: int) -> DataFrame:
+def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, report_of: Callable[[int], BatchReport | None]) -> DataFrame:
     """Return the target's rows before the first of some microbatches was merged."""
-    reports = (run.past.report(number) for number in range(first, run.microbatch.number))
+    reports = (report_of(number) for number in range(first, run.microbatch.number))
     version = next((report.table_version for report in reports if report and report.table_version is not None), None)
     if version is None:
         return run.rows_of(target)

@@ -54,6 +54,9 @@ TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: 
 MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
 """Of a row that came from another key: where, and the old key as JSON where a header tells it."""
 
+IS_ROW_EVENT = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
+"""True for a good event about a row, as :meth:`Decoder.events` returns it."""
+
 BEFORE = "__cdc_before"
 """array<bigint>: a hash by column (without the keys) of the image before the event, NULL where the column is NULL or not told; NULL where
 the event has no image, or none but the key."""
@@ -119,8 +122,8 @@ class Decoder:
         good record).
 
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
-        :param with_images: whether to add :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON); costs the
-            parsing of the before image.
+        :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file
+            and raw text; costs the parsing of the before image.
         """
         records = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images))))
         if self.dialect.huawei_cdl:
@@ -293,11 +296,10 @@ class Decoder:
             RAW_KEY,
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
-        images = (BEFORE, AFTER, OLD_KEY) if with_images else ()
-        ours = (*images, KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
-        place = (FILE, LINE, RAW, RAW_KEY)
+        ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
+        more = (BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY)
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
-        return staged.selectExpr(*values, *ours, *place, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
+        return staged.selectExpr(*values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
 
     def _images(self, texts: Mapping[str, str]) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"

@@ -38,6 +38,8 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(is_known_newer("k", "s"))
+        # Rows that came and went in one transaction say nothing about older ones.
+        .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit")
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
         # Behind a delete there is no row to fill.
         .agg(F.min(fills).alias(_FILLS))

@@ -46,6 +46,8 @@ HELD = "__cdc_held"
 
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
+_STARTS = {"held": True, "absent": False}
+"""What may be before the events: the target holds the key, or does not."""
 
 
 def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False) -> DataFrame:
@@ -65,7 +67,21 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
         only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
         from the key that ``__cdc_moved`` tells of).
     """
-    key_columns = [F.col(sql.name(key)) for key in keys]
+    gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
+    answers = {name: F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
+    # Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
+    in_last = {f"{name}_in_last": F.expr(_fold(held=held, numbered=_OF_LAST_TRANSACTION)) for name, held in _STARTS.items()}
+    folded = gathered.withColumns({**answers, **in_last})
+    if subject_of_last:
+        folded = folded.withColumns(dict.fromkeys(_STARTS, F.expr(f"if({HELD}, held, absent)")))
+    lived = folded.withColumn("survivor", F.expr("coalesce(greatest(held, absent), 0)"))
+    traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
+    picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
+    return traced.select(*picked, *_own_columns(), *_counts())
+
+
+def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
+    """Return one row a key: its events as ``delivered``, in order, and without redelivered copies as ``events``."""
     others = [name for name in columns if name not in keys]
     event = F.struct(
         # First, for it sorts the events.
@@ -80,18 +96,13 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
         F.col(OLD_KEY).alias("old_key"),
         F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
-    is_held = [F.first(HELD).alias(HELD)] if subject_of_last else []
-    ordered = events.groupBy(*key_columns).agg(F.array_sort(F.collect_list(event)).alias("delivered"), *is_held)
-    distinct = ordered.withColumn("events", F.expr(_FIRST_DELIVERIES))
-    held, absent = (F.expr(_fold(held=held, subject_of_last=subject_of_last)) for held in (True, False))
-    folded = distinct.withColumn("held", held).withColumn("absent", absent)
-    if subject_of_last:
-        answer = F.expr(f"if({HELD}, held, absent)")
-        folded = folded.withColumns({"held": answer, "absent": answer})
-    lived = folded.withColumn("survivor", F.expr("coalesce(greatest(held, absent), 0)"))
-    traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
+    delivered = F.array_sort(F.collect_list(event)).alias("delivered")
+    by_key = events.groupBy(*[F.col(sql.name(key)) for key in keys]).agg(delivered, *[F.first(name).alias(name) for name in more])
+    return by_key.withColumn("events", F.expr(_FIRST_DELIVERIES))
+
+
+def _own_columns() -> list[Column]:
     last = F.element_at("events", -1)
-    picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
     ours = {
         POSITION: last["position"],
         OP: F.expr(_operation("held")),
@@ -104,14 +115,17 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
         TOLD_AT: F.expr(_TOLD_AT),
         MOVED: F.expr(_MOVED),
     }
-    counts: list[Column] = [
+    return [ours[name].alias(name) for name in RECONCILED_COLUMNS]
+
+
+def _counts() -> list[Column]:
+    return [
         F.size("delivered").cast("bigint").alias(EVENTS),
         (F.size("delivered") - F.size("events")).cast("bigint").alias(REDELIVERED),
         F.lit(0).alias(CONFLICTS),
         F.expr(_REACH).alias(REACH),
         F.lit(0).alias(HAZARD),
     ]
-    return traced.select(*picked, *[ours[name].alias(name) for name in RECONCILED_COLUMNS], *counts)
 
 
 # The events that wrote the surviving row, oldest first: back to the one that made it, or to the first of the batch.
@@ -129,7 +143,7 @@ _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', survivor > 0 AND exists(slice(events, survivor + 1, size(events)), event -> event.op = 'd'))"""
+    'depends', NOT (held_in_last <=> absent_in_last))"""
 
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
@@ -182,12 +196,14 @@ _WITHOUT_SUBJECT = sql.let("subject", _SUBJECT, "filter(versions, (version, plac
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
 _MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after"
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}))"
+_OF_LAST_TRANSACTION = f"filter({_NUMBERED}, event -> event.transaction <=> element_at(events, -1).transaction)"
 
 
-def _fold(*, held: bool, subject_of_last: bool) -> str:
-    """Return the SQL of the number of the event whose row survives: 0 for the target's own, NULL for none.
+def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERED) -> str:
+    """Return the SQL of the number of the event whose row survives: 0 for the one before them all, NULL for none.
 
-    :param held: whether the target holds the key before the first event.
+    :param held: whether the key is held before the first event.
+    :param numbered: SQL of the events, each with its number.
     :param subject_of_last: return the number for the row that the last event is about instead.
     """
     start = (
@@ -205,7 +221,7 @@ def _fold(*, held: bool, subject_of_last: bool) -> str:
     step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)})"
     survivor = "try_element_at(state.versions, -1).event"
     if not subject_of_last:
-        return f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
+        return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> {survivor})"
     subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({_SUBJECT} AS INT)).event")
     last = sql.let("event", f"element_at({_NUMBERED}, -1)", subject)
     before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"

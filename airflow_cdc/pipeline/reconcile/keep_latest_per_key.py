@@ -30,7 +30,7 @@ REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean, depends boolean> of a key's events;
-positions only of those that their position places; whether the row lives because a delete behind it was for another row of the key."""
+positions only of those that their position places; ``depends``: whether what is left under the key depends on the target holding it."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
 HAZARD = "__cdc_hazard"

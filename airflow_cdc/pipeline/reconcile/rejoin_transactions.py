@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
     COMMITTED_AT,
+    DEPENDS,
     MOVED,
     OFFSET,
     OP,
@@ -24,7 +25,7 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, told_at
@@ -38,24 +39,28 @@ LOOK_BACK = 64
 def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
 
-    So are those whose row lives only because the target held their key before (its delete marker stands in the row's own
-    transaction), when older events come: they may tell that it did not.
+    So are those whose outcome depends on whether the key was held before, as their delete marker says, when older events come: they may
+    tell otherwise than the target did.
 
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     :param rows: the target's rows: keys, position, operation.
-    :param markers: the delete markers: the same.
+    :param markers: the delete markers: the same, and whether they depend.
     """
     ours = [sql.name(key) for key in keys]
     same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
-    two_rows = f"(k.{OP} = 'd' AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u') AND s.{REACH}.deletes)"
-    known = rows.select(*ours, POSITION, OP)
-    met = _on_keys(row_changes, known if markers is None else known.unionByName(markers.select(*ours, POSITION, OP)), keys)
-    cut = _cut_at(met.filter(f"{same_transaction} AND ({two_rows})"), keys)
+    two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
+    held = rows.select(*ours, POSITION, OP)
+    known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP))
+    cut = _cut_at(_on_keys(row_changes, known, keys).filter(f"{same_transaction} AND ({two_rows})"), keys)
     if markers is None:
         return cut
-    same_place = F.expr(f"{sql.same_key('r', 'm', keys)} AND r.{POSITION}.commit = m.{POSITION}.commit")
-    conditional = rows.alias("r").join(markers.alias("m"), same_place, "left_semi")
-    met = _on_keys(row_changes, conditional, keys).filter(f"s.{POSITION} < k.{POSITION}")
+    depending = markers.filter(DEPENDS).select(*ours, POSITION)
+    here = F.expr(f"{sql.same_key('k', 'm', keys)} AND k.{POSITION}.commit = m.{POSITION}.commit")
+    settled = known.filter(f"{OP} <> '{KEEP}'").alias("k").join(depending.alias("m"), here, "left_anti")
+    # What a later transaction settled does not depend on anything any more.
+    behind = F.expr(f"{sql.same_key('m', 'k', keys)} AND k.{POSITION}.commit > m.{POSITION}.commit")
+    unsettled = depending.alias("m").join(settled.alias("k"), behind, "left_anti")
+    met = _on_keys(row_changes, unsettled, keys).filter(f"coalesce(s.{REACH}.first, s.{POSITION}) < k.{POSITION}")
     return _cut_at(met, keys).unionByName(cut)
 
 
@@ -86,14 +91,12 @@ def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str])
     return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
-def first_part(reach_of: Callable[[int], Reach | None], number: int, commit: int) -> int | None:
+def first_part(report_of: Callable[[int], BatchReport | None], number: int, commit: int) -> int | None:
     """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of a transaction, None for none."""
     found = None
     for candidate in range(number - 1, max(number - 1 - LOOK_BACK, 0), -1):
-        reach = reach_of(candidate)
-        if reach and any(
-            first.commit <= commit <= reach.streamed_through[partition].commit for partition, first in reach.streamed_from.items()
-        ):
+        report = report_of(candidate)
+        if report and report.reach.holds(commit):
             found = candidate
     return found
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import MOVED, OP, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import MOVED, OP, POSITION, RAW, RAW_KEY, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import ColumnType
@@ -115,7 +115,9 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
     )
     placed = asking.withColumn("place", F.expr(f"struct({MOVED}.position.commit, {MOVED}.position.change)"))
     header = F.from_json(F.col(MOVED)["old_key"], ", ".join(f"{sql.name(key)} STRING" for key in keys))
-    paired = placed.join(deletes, "place", "left").withColumn("header", header)
+    # A decimal's rule looks into the record's text for how it is spelled; here that is the header's.
+    text = dict.fromkeys((RAW, RAW_KEY), F.col(MOVED)["old_key"])
+    paired = placed.join(deletes, "place", "left").withColumns({"header": header, **text})
     told = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
     old_key = F.when(F.col("header").isNotNull(), told).otherwise(F.col("deleted"))
     # Were there several deletes at one position, any choice would be a guess: the least is at least the same each time.

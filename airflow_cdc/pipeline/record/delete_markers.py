@@ -12,30 +12,47 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, POSITION
+from airflow_cdc.model.columns import DEPENDS, MICROBATCH, OFFSET, OP, POSITION
+from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 
-_MICROBATCH = "microbatch"
+_LAST = f"coalesce({REACH}.last, {POSITION})"
+_STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.commit)"
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
-    """Return the deletes among row changes as markers: the keys, position, operation, offset, and the microbatch that deleted them.
+    """Return what the row changes deleted: the keys, position, operation and offset, whether it depends, and the microbatch.
 
-    A row that lives because a delete behind it was for another row of its key leaves a marker too: older events may tell that there
-    was none (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
+    Operation ``d``: older events of the key are stale. :data:`KEEP`: rows came and went while the one that the target holds, or none,
+    stayed: stale are only events of the same transaction. *Depends*: the key's last transaction left a row if the key was held before it,
+    and none otherwise, or the other way round, so that older events may turn its outcome
+    (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
 
     :param row_changes: with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     """
-    deletes = row_changes.filter((F.col(OP) == "d") | (F.col(REACH)["depends"] & F.col(OP).isin("r", "c", "u"))).withColumn(OP, F.lit("d"))
-    marked = F.lit(microbatch).cast("bigint").alias(_MICROBATCH)
-    return deletes.select(*[F.col(sql.name(key)) for key in keys], POSITION, OP, OFFSET, marked)
+    stays = F.expr(_STAYS)
+    return row_changes.filter(f"{OP} = 'd' OR {REACH}.depends").select(
+        *[F.col(sql.name(key)) for key in keys],
+        F.expr(_LAST).alias(POSITION),
+        F.when(stays, KEEP).otherwise("d").alias(OP),
+        OFFSET,
+        (F.col(REACH)["depends"] & ~stays).alias(DEPENDS),
+        F.lit(microbatch).cast("bigint").alias(MICROBATCH),
+    )
+
+
+def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return one marker a key and transaction: the one of the microbatch that saw most of it."""
+    key_columns = [F.col(sql.name(key)) for key in keys]
+    marker = F.max_by(F.struct(POSITION, OP, OFFSET, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
+    return markers.groupBy(*key_columns, F.col(POSITION)["commit"]).agg(marker).select(*key_columns, "marker.*")
 
 
 def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int) -> DataFrame | None:
     """Return the markers that other microbatches left, None where there are none."""
     try:
-        return spark.read.format("delta").load(uri).filter(F.col(_MICROBATCH) != except_microbatch)
+        return spark.read.format("delta").load(uri).filter(F.col(MICROBATCH) != except_microbatch)
     except AnalysisException as error:
         if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
             return None

@@ -90,6 +90,44 @@ HAZARDS = {
         ],
         [row(1, "lives")],
     ),
+    "a row that took its key from one told later": Hazard(
+        [
+            [read(10, row(1, "other"), offset=0)],
+            [event("c", 21, row(5, "taker"), commit=20, offset=2), event("d", 22, filler(5), commit=20, offset=3)],
+            [event("c", 15, row(5, "first"), commit=14, offset=1)],
+        ],
+        [row(1, "other"), row(5, "taker")],
+    ),
+    "the same, told in two parts, the first of which it did not take it from": Hazard(
+        [
+            [read(10, row(1, "other"), offset=0)],
+            [event("c", 31, row(5, "taker"), commit=30, offset=4), event("d", 32, filler(5), commit=30, offset=5)],
+            [event("c", 15, row(5, "first"), commit=14, offset=1), event("d", 17, filler(5), commit=16, offset=2)],
+            [event("c", 20, row(5, "second"), commit=19, offset=3)],
+        ],
+        [row(1, "other"), row(5, "taker")],
+    ),
+    "born and gone, and the file of its birth once more": Hazard(
+        [
+            [read(10, row(1, "lives"), offset=0)],
+            [
+                event("c", 21, row(1, "brief"), commit=20, offset=1),
+                event("d", 22, row(1, "brief"), commit=20, offset=2),
+                event("c", 23, row(5, "brief"), commit=20, offset=3),
+                event("d", 24, row(5, "brief"), commit=20, offset=4),
+            ],
+            [event("c", 21, row(1, "brief"), commit=20, offset=1), event("c", 23, row(5, "brief"), commit=20, offset=3)],
+        ],
+        [row(1, "lives")],
+    ),
+    "a row told later than the one that was born and gone beside it": Hazard(
+        [
+            [read(10, row(1, "other"), offset=0)],
+            [event("c", 21, row(5, "brief"), commit=20, offset=2), event("d", 22, row(5, "brief"), commit=20, offset=3)],
+            [event("c", 15, row(5, "lives"), commit=14, offset=1)],
+        ],
+        [row(1, "other"), row(5, "lives")],
+    ),
     "a value that a key change left out, told by the table": Hazard(
         [
             [read(10, row(1, "long"), offset=0)],
