@@ -207,7 +207,7 @@ def test_a_lost_survey_is_an_error_because_its_files_would_never_be_applied(stat
     (lost,) = tmp_path.glob("_cdc/archives/*/surveys/00000002.json")
     lost.unlink()
     with pytest.raises(StateUnreadableError):
-        list(state.surveys(1, 3))
+        list(ArchiveState(FS, str(tmp_path), ARCHIVE).surveys(1, 3))
 
 
 def test_archives_of_one_lake_are_kept_apart_and_found_again(tmp_path: Path) -> None:
