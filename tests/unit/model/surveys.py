@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import fsspec
 from hypothesis import strategies as st
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
 
 ARCHIVE = "s3://bucket/archive"
+FS = fsspec.filesystem("file")
 
 
 def archived(path: str, size: int = 1) -> ArchivedFile:

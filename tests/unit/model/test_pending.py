@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from airflow_cdc.model.archive import ArchivedFile, list_archive
@@ -15,9 +14,7 @@ from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
 from airflow_cdc.model.pending import PendingFiles, pending_files, surveyed_files_pending
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, TopicShape
-from tests.unit.model.surveys import shape
-
-FS = fsspec.filesystem("file")
+from tests.unit.model.surveys import FS, shape
 
 
 class Scene:
