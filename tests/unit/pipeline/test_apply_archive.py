@@ -27,18 +27,6 @@ def counts(**parts: int) -> EventCounts:
     return EventCounts(**parts)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
-
-
 def test_a_table_follows_its_source_through_snapshot_changes_key_change_and_redelivery(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

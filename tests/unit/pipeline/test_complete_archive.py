@@ -18,18 +18,6 @@ from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
-
-
 def creates(first: int, last: int, *, partition: int = 0) -> list[dict[str, Any]]:
     """Return one create for each offset; key, position and offset are the same number, apart by partition."""
     shift = 1000 * partition
