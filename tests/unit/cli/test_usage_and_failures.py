@@ -1,0 +1,98 @@
+"""Command lines that are wrong, archives and lakes that are not there, flows that fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc import __version__
+from tests.events import TOPIC, numbered, sqlserver, write_records
+from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, TEAPOT, Ended, Run, logs, process
+
+pytestmark = CLOSED_LATE
+
+
+# apply
+
+
+def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(run: Run, tmp_path: Path) -> None:
+    foreign = sqlserver("c", commit=1, after=ANN, topic=TEAPOT)
+    foreign["value"]["source"]["connector"] = "teapot"
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([foreign, sqlserver("c", commit=1, after=BEN)]))
+
+    ended = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "lake", "--json")
+
+    assert ended.code == 1
+    document = ended.document
+    assert document["ok"] is False
+    outcomes = {flow["flow"]: flow for flow in document["flows"]}
+    assert {name: flow["status"] for name, flow in outcomes.items()} == {TEAPOT: "failed", TOPIC: "applied"}
+    error = outcomes[TEAPOT]["error"]
+    assert set(error) == {"type", "message", "next_step", "transient"}
+    assert (error["type"], error["transient"]) == ("UnsupportedConnectorError", False)
+    assert outcomes[TOPIC]["error"] is None
+    # The terminal has it too, and where Spark's log is.
+    assert f"{TEAPOT}: UnsupportedConnectorError" in ended.stderr
+    assert f"Next step: {error['next_step']}" in ended.stderr
+    (log,) = logs(tmp_path)
+    assert f"Spark's log: {log}" in ended.stderr
+
+    for_people = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "lake")
+    assert for_people.code == 1
+    assert re.search(rf"{TEAPOT}.*failed", for_people.stdout)
+    assert f"{TEAPOT}: UnsupportedConnectorError" in for_people.stderr
+
+
+# usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["apply", "--archive", "a"], "--lake"),
+        (["apply", "--lake", "l"], "--archive"),
+        (["apply", "--archive", "a", "--lake", "l", "--unknown"], "--unknown"),
+        (["tables"], "--lake"),
+        (["show", "--lake", "l"], "FLOW"),
+        (["diff", "a"], "LAKE_B"),
+        (["quarantine", "show", "--lake", "l"], "FLOW"),
+        (["show", "t", "--lake", "l", "--limit", "many"], "--limit"),
+        (["unheard-of"], "unheard-of"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[str], told: str, run: Run, no_spark: None) -> None:
+    ended = run(*arguments)
+    assert ended.code == 2
+    assert told in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_version_needs_no_spark(run: Run, no_spark: None) -> None:
+    assert run("version") == Ended(0, f"{__version__}\n", "")
+
+
+def test_an_archive_that_is_not_there_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    ended = run("apply", "--archive", tmp_path / "nowhere", "--lake", tmp_path / "lake", "--json")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "ArchiveNotFoundError" in ended.stderr
+    assert f"{tmp_path}/nowhere" in ended.stderr.replace("\n", "")
+    assert "Next step: Check the archive's root URI." in ended.stderr
+    assert logs(tmp_path) == []
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_spark_setting_that_is_none_is_told_on_the_terminal(tmp_path: Path) -> None:
+    ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "'spark.driver.memory' is not key=value" in ended.stderr
+    assert logs(tmp_path) == []
+
+
+# looking at lakes
+
+
+def test_a_lake_that_holds_nothing_has_no_tables(run: Run, tmp_path: Path) -> None:
+    assert run("tables", "--lake", tmp_path / "nowhere", "--json").document == {"tables": []}
+    assert run("quarantine", "list", "--lake", tmp_path / "nowhere", "--json").document == {"quarantine": []}
