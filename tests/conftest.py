@@ -60,7 +60,7 @@ def apply(spark: SparkSession) -> Apply:
     ) -> ApplyReport:
         report = apply_archive(ArchiveRun(spark, str(archive), str(lake), flows or {}, tables, **settings))  # type: ignore[arg-type]
         if not may_fail:
-            assert report.ok, [flow.error for flow in report.flows]
+            assert report.ok, [flow.error for flow in report.flows if flow.error]
         for flow in report.flows:
             assert flow.events.accounted() == flow.events.read, flow
         return report

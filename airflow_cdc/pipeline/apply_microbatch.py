@@ -251,7 +251,7 @@ def _merge(
             microbatch=run.microbatch.number,
             late=late,
             cancelled_before=cancelled_before,
-            untold=staged.untold,
+            untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
         )
     finally:
         clear_transaction(run.spark)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, PARTITION, POSITION, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import KIND, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import CdcFlow, OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -117,6 +117,8 @@ class Staged:
     """Live keys with a value that nothing in the batch, nor the row that moved here, tells."""
     untold: tuple[str, ...] = ()
     """Columns of which some live row change does not tell the value."""
+    retold: tuple[str, ...] = ()
+    """Columns that some live row change knows only from an older event than its last."""
 
     @property
     def live(self) -> int:
@@ -154,6 +156,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
             F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
+            F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
         )
         .collect()
     )
@@ -172,8 +175,13 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             {_partition(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
             frozenset(_partition(row) for row in rows if row["last"] is not None),
         ),
-        untold=tuple(sorted({name for row in rows for name in row["untold"]})),
+        untold=_names(rows, "untold"),
+        retold=_names(rows, "retold"),
     )
+
+
+def _names(rows: Iterable[Row], name: str) -> tuple[str, ...]:
+    return tuple(sorted({column for row in rows for column in row[name]}))
 
 
 def _partition(row: Row) -> str:

@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
-from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale
+from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
@@ -69,6 +69,8 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = drop_stale(live, rows, markers, keys) if late else (live, 0)
+    if late and staged.retold:
+        fresh = leave_to_rows(fresh, rows, keys)
     paired = parted.count() if parted is not None and rejoined is not None else 0
     return Guarded(fresh if rejoined is None else fresh.unionByName(rejoined), rejoined is not None, stale, paired)
 

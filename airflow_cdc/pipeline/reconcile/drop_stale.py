@@ -1,6 +1,7 @@
 """Drop the row changes that the target already knows better: late events never regress a row, nor bring one back.
 
-A late event may still tell what a newer one did not: values that the row's last event left out are filled from it.
+A late event may still tell what a newer one did not: values that the row's last event left out are filled from it. And the other way
+round: what a microbatch's last event leaves out, an older one of it tells, and the target may have been told in between.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import is_known_newer
-from airflow_cdc.pipeline.reconcile.told_at import may_fill
+from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_position
 
 _STALE = "__cdc_stale"
 _FILLS = "__cdc_fills"
@@ -52,3 +54,22 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
     return fresh.withColumns(
         {OP: F.when(late, FILL).otherwise(F.col(OP)), OP_IF_ABSENT: F.when(late, KEEP).otherwise(F.col(OP_IF_ABSENT))}
     ).drop(_STALE, _FILLS), stale
+
+
+def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the row changes; those values that the target's row was told later than by the microbatch are left to it.
+
+    :param rows: the target's rows: the keys, ``__cdc_position`` and ``__cdc_told_at``.
+    """
+    all_told = F.lit(None).cast("array<string>").alias(UNAVAILABLE)
+    known = rows.select(*[F.col(sql.name(key)) for key in keys], POSITION, TOLD_AT, all_told)
+    joined = row_changes.alias("s").join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)), "left")
+    later = f"entry.known AND coalesce({told_position('k', 'entry.column')} > entry.position, false)"
+    kept = {
+        TOLD_AT: F.expr(f"nullif(filter(s.{TOLD_AT}, entry -> NOT ({later})), CAST(array() AS {TOLD_AT_TYPE}))"),
+        UNAVAILABLE: F.expr(
+            f"nullif(array_union(coalesce(s.{UNAVAILABLE}, array()),"
+            f" coalesce(transform(filter(s.{TOLD_AT}, entry -> {later}), entry -> entry.column), array())), array())"
+        ),
+    }
+    return joined.select(*[kept.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in row_changes.columns])

@@ -201,6 +201,13 @@ HAZARDS = {
         ],
         [row(1, "forty", price=5)],
     ),
+    "a value told by an earlier batch between the two events of a later one": Hazard(
+        [
+            [event("u", 20, row(1, "between", price=2), commit=19, offset=1)],
+            [read(10, row(1, "first", price=1), offset=0), event("u", 30, row(1, UNTOLD, price=5), commit=29, offset=2)],
+        ],
+        [row(1, "between", price=5)],
+    ),
     "a snapshot read whose position lies above events archived after it": Hazard(
         [
             [
