@@ -303,6 +303,32 @@ HAZARDS = {
 }
 
 
+THREE = [row(1, "a"), row(2, "b"), row(3, "c")]
+HANDED_ON: dict[str, tuple[Sequence[tuple[Row, int]], Sequence[Row]]] = {
+    "shift up, lowest first": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 4)), [row(2, "a"), row(3, "b"), row(4, "c")]),
+    "shift down, highest first": (((THREE[2], 2), (THREE[1], 1), (THREE[0], 0)), [row(0, "a"), row(1, "b"), row(2, "c")]),
+    "rotation": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 1)), [row(1, "c"), row(2, "a"), row(3, "b")]),
+    "through a temporary key": (((THREE[0], 9), (THREE[1], 1), (row(9, "a"), 2)), [row(1, "b"), row(2, "a"), row(3, "c")]),
+    "there and back": (((THREE[0], 9), (row(9, "a"), 1)), THREE),
+}
+"""By name: which row gets which key, in turn and in one transaction; and the rows then."""
+
+
+def _handed_on(steps: Sequence[tuple[Row, int]]) -> tuple[list[Record], list[Record]]:
+    """Return the snapshot of three rows, and the transaction as PostgreSQL logs it with REPLICA IDENTITY FULL."""
+    changes = []
+    for place, (before, to) in enumerate(steps, start=1):
+        changes.append(event("d", 20 + place, before, commit=20, offset=1 + 2 * place))
+        changes.append(event("c", 20 + place, {**before, "id": to}, commit=20, offset=2 + 2 * place))
+    return [read(10, image, offset=place) for place, image in enumerate(THREE)], changes
+
+
+for name, (steps, rows) in HANDED_ON.items():
+    reads, changes = _handed_on(steps)
+    HAZARDS[f"{name}, all in one batch"] = Hazard([[*reads, *changes]], rows, pain="MaterializeInc/materialize#6553")
+    HAZARDS[f"{name}, the rows in the table"] = Hazard([reads, changes], rows)
+
+
 def last_event_per_key(records: Iterable[Record]) -> list[Row]:
     """Return the rows that are left when of each key the event with the highest position counts, and no other."""
     last: dict[tuple[Any, ...], tuple[tuple[int, int], Row | None]] = {}

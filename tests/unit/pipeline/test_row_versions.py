@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import Record, numbered, postgresql, tombstone, write_records
+from tests.events import Record, numbered, postgresql, write_records
 
 TOPIC = "pg.public.customers"
 UNTOLD = "__debezium_unavailable_value"
@@ -21,57 +21,9 @@ def row(number: int, value: str) -> dict[str, Any]:
     return {"id": number, "v": value}
 
 
-def moved(commit: int, *steps: tuple[dict[str, Any], int]) -> list[Record]:
-    """Return the events of one transaction that gives each row in turn another key, as PostgreSQL logs it."""
-    events: list[Record] = []
-    for place, (before, to) in enumerate(steps, start=1):
-        change = commit + place
-        events.append(postgresql("d", commit=commit, change=change, before=before))
-        events.append(tombstone({"id": before["id"]}, topic=TOPIC))
-        events.append(postgresql("c", commit=commit, change=change, after={**before, "id": to}))
-    # All changes of a transaction share its number.
-    return [item if item["value"] is None else _in_transaction(item, commit) for item in events]
-
-
 def _in_transaction(item: Record, transaction: int) -> Record:
     source = {**item["value"]["source"], "txId": transaction}
     return {**item, "value": {**item["value"], "source": source}}
-
-
-THREE = [row(1, "a"), row(2, "b"), row(3, "c")]
-
-
-HANDED_ON = {
-    "shift up, lowest first": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 4)), [row(2, "a"), row(3, "b"), row(4, "c")]),
-    "shift down, highest first": (((THREE[2], 2), (THREE[1], 1), (THREE[0], 0)), [row(0, "a"), row(1, "b"), row(2, "c")]),
-    "rotation": (((THREE[0], 2), (THREE[1], 3), (THREE[2], 1)), [row(1, "c"), row(2, "a"), row(3, "b")]),
-    "through a temporary key": (((THREE[0], 9), (THREE[1], 1), (row(9, "a"), 2)), [row(1, "b"), row(2, "a"), row(3, "c")]),
-    "there and back": (((THREE[0], 9), (row(9, "a"), 1)), THREE),
-}
-
-
-@pytest.mark.parametrize("together", [True, False], ids=["one batch", "rows in the table"])
-def test_rows_that_change_keys_in_one_transaction_all_live(together: bool, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    for name, (steps, _) in HANDED_ON.items():
-        snapshot = [postgresql("r", commit=None, change=10, after=item) for item in THREE]
-        events = numbered([{**event, "topic": name} for event in (*snapshot, *moved(20, *steps))])
-        for number, part in enumerate([events] if together else [events[:3], events[3:]]):
-            write_records(tmp_path / f"archive {number}" / f"{name}.jsonl", part)
-    for number in range(1 if together else 2):
-        apply(tmp_path / f"archive {number}", tmp_path / "lake")
-    found = {name: read_rows(spark, str(tmp_path / "lake"), name).rows for name in HANDED_ON}
-    assert found == {name: expected for name, (_, expected) in HANDED_ON.items()}
-
-
-def test_a_row_born_and_gone_in_a_transaction_leaves_the_one_before_it(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    # With a deferred constraint a second row may have the key until it is deleted again.
-    events = [postgresql("r", commit=None, change=10, after=row(1, "lives"))]
-    brief = [postgresql("c", commit=20, change=21, after=row(1, "brief")), postgresql("d", commit=20, change=22, before=row(1, "brief"))]
-    write_records(tmp_path / "archive" / "1.jsonl", numbered(events))
-    apply(tmp_path / "archive", tmp_path / "lake")
-    write_records(tmp_path / "archive" / "2.jsonl", numbered([_in_transaction(item, 20) for item in brief], first=1))
-    apply(tmp_path / "archive", tmp_path / "lake")
-    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [row(1, "lives")]
 
 
 def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:

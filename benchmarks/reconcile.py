@@ -1,0 +1,62 @@
+"""What exactness costs: our fold against the plain last event per key, from the archived lines to the staged row changes (issue 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ORDINAL, POSITION
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import FlowCheckpoint, FlowState
+from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_microbatch import _latest, _resolve
+from airflow_cdc.pipeline.count_events import count_surveyed
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.session import session_for_batch
+from benchmarks.events import TOPIC, spread, with_takeovers, write_events
+from benchmarks.measure import Result, in_turn
+
+EVENTS, KEYS, ROUNDS = 100_000, 50_000, 3
+
+
+def run(spark: SparkSession, folder: Path, *, hazards: float) -> Result:
+    """Reconcile one batch again and again, both ways.
+
+    :param hazards: the share of events by which one row takes another's key.
+    """
+    name = "reconcile-hazards" if hazards else "reconcile"
+    archive, lake = folder / "archive", folder / "lake"
+    changes = with_takeovers(spread(EVENTS, KEYS, first_transaction=1, seed=1), hazards, seed=2)
+    write_events(archive / "0.jsonl", changes, first=1, seed=3)
+    apply_archive(ArchiveRun(spark, str(archive), str(lake)))
+    works = _works(spark, lake)
+    told = f"{EVENTS:,} events of {KEYS:,} keys, {hazards:.0%} of them hazards: lines to row changes"
+    return Result(name, told, "last per key", in_turn(works, rounds=ROUNDS, warm_ups=2))
+
+
+def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
+    fs, root = fsspec.core.url_to_fs(str(lake.absolute()))
+    state = FlowState(fs, root, TOPIC)
+    microbatch = state.intent(1)
+    assert microbatch, "the archive was not applied"
+    session = session_for_batch(spark, batch_bytes=microbatch.text_size)
+    attempt = MicrobatchRun(session, str(lake.absolute()), CdcFlow(TOPIC), "bench", FlowCheckpoint(TOPIC), microbatch, state)
+    decoder = plan_decoding(session, attempt.flow, microbatch, None)
+
+    def last_per_key() -> None:
+        events = decoder.events(attempt.lines()).filter(IS_ROW_EVENT)
+        last = F.max_by(F.struct(*events.columns), F.struct(POSITION, ORDINAL)).alias("last")
+        attempt.write_down(events.groupBy(*decoder.columns.keys).agg(last).select("last.*"), "last")
+
+    def ours() -> None:
+        surveyed = count_surveyed(decoder.shapes)
+        latest = _latest(attempt, decoder, decoder.events(attempt.lines()), surveyed)
+        _resolve(attempt, decoder, latest, surveyed, None)
+
+    return {"ours": ours, "last per key": last_per_key}
