@@ -22,9 +22,12 @@ class PendingFiles:
     planned: dict[str, int] | None = None
     """By flow: surveyed files that a run would apply: those that no committed microbatch owns, but for what waits for a transaction."""
 
+    waiting: int = 0
+    """Files that wait for a transaction, counted once per flow: no run takes them before more is archived."""
+
     @property
     def count(self) -> int:
-        """Files waiting, counted once per flow that waits for them."""
+        """Files that a run would look into or apply, counted once per flow that waits for them."""
         return len(self.unsurveyed) + sum((self.planned or {}).values())
 
     def __bool__(self) -> bool:
@@ -57,12 +60,15 @@ def pending_files(
     new = state.unsurveyed(listing.files, ledger)
     unsurveyed = tuple(file for file in new if file.topic in awaited or _may_be_wanted(file, control, globs))
     planned: dict[str, int] = {}
+    held = 0
     for topic in ledger.tables():
         if matches_any(topic, globs):
             files = _pending_paths(state, ledger, FlowState(lake_fs, lake_root, topic))
-            if count := len(files - set(waiting.get(topic, ()))):
-                planned[topic] = count
-    return PendingFiles(unsurveyed, planned)
+            work = files - set(waiting.get(topic, ()))
+            held += len(files) - len(work)
+            if work:
+                planned[topic] = len(work)
+    return PendingFiles(unsurveyed, planned, held)
 
 
 def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[str]) -> bool:

@@ -190,6 +190,7 @@ def test_what_waits_for_a_transaction_calls_for_no_run_until_the_archive_brings_
     assert scene.told() == ([], {"s.t": 1}, 1)
     scene.state.write_waiting(WaitingFiles(1, {"s.t": (rows,)}))
     assert scene.told() == ([], {}, 0)
+    assert scene.pending().waiting == 1
     assert surveyed_files_pending(scene.state, scene.state.ledger(), FlowState(FS, str(scene.lake), "s.t")) == 1
 
     # The END alone may be what was missing: the topic, which else wakes nobody, does now, but for those who do not wait.
