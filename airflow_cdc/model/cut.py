@@ -29,12 +29,12 @@ def consistent_before(transactions: Iterable[CommittedTransaction]) -> int | Non
     """Return the commit position before which all transactions are whole: only events below it may be merged.
 
     A transaction whose END announces events of which none is there has no position of its own: it holds back every transaction
-    that ended with or after it. One that has events and no END holds back what stands at or after them.
+    that ended with or after it. One that has events holds back what stands at or after them: where it ended is told less exactly.
 
     :return: None where nothing has to wait.
     """
     known = tuple(transactions)
-    stop = min((item.ended for item in known if not item.whole and item.ended is not None), default=None)
+    stop = min((item.ended for item in known if not item.whole and item.commit is None and item.ended is not None), default=None)
     bound = min((item.commit for item in known if item.commit is not None and _waits(item, stop)), default=None)
     if bound is None:
         return None

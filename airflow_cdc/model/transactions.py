@@ -28,6 +28,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 _POSTGRES_ID = re.compile(r"(\d+):(\d+)")
 _SQLSERVER_ID = re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,4}")
+_GTID = re.compile(r".+[:-](\d+)")
 _TRANSACTION_TOPIC = re.compile(r"(?P<prefix>.+)\.transaction")
 
 
@@ -43,11 +44,15 @@ def transaction_key(identifier: str) -> str:
 def end_place(identifier: str, ts_ms: int | None) -> tuple[int, ...]:
     """Return where a transaction's END stands among those of its connector: the END itself carries no position.
 
-    PostgreSQL's ``id`` ends with the LSN, SQL Server's is the commit LSN; of the others only the time is left.
+    PostgreSQL's ``id`` ends with the LSN, SQL Server's is the commit LSN. Of the others there is the time, and of a GTID the number, which
+    orders what one server committed in the same millisecond.
     """
     if postgres := _POSTGRES_ID.fullmatch(identifier):
         return (int(postgres[2]),)
-    return (sqlserver_lsn(identifier) if _SQLSERVER_ID.fullmatch(identifier) else ts_ms or 0,)
+    if _SQLSERVER_ID.fullmatch(identifier):
+        return (sqlserver_lsn(identifier),)
+    gtid = _GTID.fullmatch(identifier)
+    return ts_ms or 0, int(gtid[1]) if gtid else 0
 
 
 def prefix_of(topic: str) -> str:

@@ -128,8 +128,9 @@ def test_state_stays_small_and_says_what_was_given_up(monkeypatch: pytest.Monkey
     [
         ("970:23657016", 5, (23657016,)),
         ("00000027:0000003e:000d", 5, ((0x27 << 48) | (0x3E << 16) | 0xD,)),
-        ("02001400000001", 5, (5,)),
-        ("0-1-2109", None, (0,)),
+        ("02001400000001", 5, (5, 0)),
+        ("0-1-2109", 5, (5, 2109)),
+        ("58e0dae9-9c9b-11e8-9f8b-f2801f1b9fd1:17", None, (0, 17)),
     ],
 )
 def test_an_end_stands_where_its_id_says_or_else_by_its_time(identifier: str, ts_ms: int | None, place: tuple[int, ...]) -> None:
