@@ -63,10 +63,13 @@ def _by_position(
         checkpoint = flow.checkpoint()
         plan = checkpoint.plan(state.archive)
         for survey in state.pending_surveys(checkpoint, ledger):
-            pending.setdefault(flow.flow, []).extend(file for file in pending_in(survey, flow.flow, *plan) if file.path in there)
-            connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow.flow and shape.connector}
-    ends = _highest_positions(spark, state.archive, pending, connectors) if comparable_connector(connectors) else {}
-    # With one table there is nothing to be consistent with; what is the highest of all holds back nothing.
+            if files := [file for file in pending_in(survey, flow.flow, *plan) if file.path in there]:
+                pending.setdefault(flow.flow, []).extend(files)
+                connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow.flow and shape.connector}
+    # A single table has nothing to wait for.
+    compares = len(pending) > 1 and comparable_connector(connectors)
+    ends = _highest_positions(spark, state.archive, pending, connectors) if compares else {}
+    # What ends with the others holds nothing back.
     before = min(ends.values()) + 1 if len(set(ends.values())) > 1 else None
     return Cut(prefix, is_proven=False, before=before)
 

@@ -238,7 +238,8 @@ class CrashError(Exception):
 def test_a_crash_after_each_effect_of_a_run_that_cuts_loses_and_doubles_nothing(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     first, second = (shop.transaction(number, orders=[number], items=[number * 10]) for number in (1, 2))
-    shop.write("1.jsonl", first[ORDERS], second[ORDERS], ["{not json"], first[ITEMS], first[TRANSACTIONS], second[TRANSACTIONS])
+    shop.write("1.jsonl", first[ORDERS], second[ORDERS], ["{not json"])
+    shop.write("others.jsonl", first[ITEMS], first[TRANSACTIONS], second[TRANSACTIONS])
     crashed: set[tuple[str, int]] = set()
 
     def crash_once(effect: str) -> None:
@@ -262,7 +263,8 @@ def test_a_crash_after_each_effect_of_a_run_that_cuts_loses_and_doubles_nothing(
     shop.write("2.jsonl", second[ITEMS])
     report = run_until_done()
     assert shop.rows(spark)["orders"] == [(1, 1), (2, 2)]
-    assert {effect for effect, batches in crashed if batches == 1} >= {"survey", "intent", "stage", "target", "merge"}
+    assert {effect for effect, batches in crashed if batches == 0} >= {"survey", "intent", "stage", "quarantine", "target", "merge"}
+    assert {effect for effect, batches in crashed if batches == 1} >= {"commit", "survey", "intent", "stage", "target", "merge"}
     assert [(flow.status, flow.cut_files) for flow in report.flows] == [(FlowStatus.UP_TO_DATE, 0)]
     assert len(read_quarantine(spark, str(shop.lake))) == 1
     merges = spark.sql(f"DESCRIBE HISTORY delta.`{shop.lake / ORDERS}`").filter("operation = 'MERGE'").count()
