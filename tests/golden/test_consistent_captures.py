@@ -71,7 +71,10 @@ def whole_ones(kept: Topics, order: Sequence[str]) -> set[str]:
     return set(order[: next(torn, len(order))])
 
 
-@pytest.mark.parametrize("capture", ["sqlserver_synth", "maria_types_precise", "oracle_synth"])
+# The large captures take minutes.
+@pytest.mark.parametrize(
+    "capture", ["maria_types_precise", *(pytest.param(name, marks=pytest.mark.deep) for name in ("sqlserver_synth", "oracle_synth"))]
+)
 def test_all_tables_show_the_transactions_before_the_first_torn_one_wherever_their_topics_break_off(
     capture: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

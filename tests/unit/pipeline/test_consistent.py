@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.cut import AwaitedTransaction, Cut
+from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import sqlserver_lsn
+from airflow_cdc.pipeline import apply_archive
 from airflow_cdc.pipeline.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.events import Record, lsn, postgresql, record, sqlserver, tombstone, write_records
@@ -269,3 +273,45 @@ def test_a_crash_after_each_effect_of_a_run_that_cuts_loses_and_doubles_nothing(
     assert len(read_quarantine(spark, str(shop.lake))) == 1
     merges = spark.sql(f"DESCRIBE HISTORY delta.`{shop.lake / ORDERS}`").filter("operation = 'MERGE'").count()
     assert merges == 2
+
+
+def test_a_transaction_put_together_again_takes_of_an_earlier_file_only_the_part_that_was_merged(
+    spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    def order(op: str, row: int, offset: int, *, commit: int, change: int) -> Record:
+        image = {"before" if op == "d" else "after": {"id": row, "tx": commit}}
+        event = sqlserver(op, commit=commit, change=change, key={"id": row}, topic=ORDERS, **image)
+        return {**event, "offset": offset}
+
+    def item(number: int) -> Record:
+        return {**sqlserver("c", commit=number, after={"id": number, "tx": number}, topic=ITEMS), "offset": number}
+
+    shop = Shop(tmp_path, topic=False)
+    # Transaction 5 shifts both keys; its second half comes in a file of its own, when transaction 9 still waits.
+    whole = [order("c", 1, 0, commit=1, change=1), order("c", 2, 1, commit=1, change=2)]
+    first_half = [order("d", 1, 2, commit=5, change=50), order("c", 2, 3, commit=5, change=51)]
+    shop.write("1.jsonl", whole, first_half, [order("u", 2, 6, commit=9, change=90)], [item(5)])
+    apply(shop.archive, shop.lake, consistent=True)
+    assert shop.rows(spark)["orders"] == [(2, 5)]
+
+    shop.write("2.jsonl", [order("d", 2, 4, commit=5, change=52), order("c", 3, 5, commit=5, change=53)], [item(7)])
+    report = apply(shop.archive, shop.lake, consistent=True)
+    assert [cut.before for cut in report.cuts] == [position(7) + 1]
+    assert shop.rows(spark)["orders"] == [(2, 5), (3, 5)]
+
+    apply(shop.archive, shop.lake, consistent=True)
+    assert shop.rows(spark)["orders"] == [(2, 9), (3, 5)]
+
+
+def test_where_the_transactions_cannot_be_looked_at_nothing_is_merged(
+    apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise PySparkException("no space left")
+
+    monkeypatch.setattr(apply_archive, "check_transactions", fails)
+    shop = Shop(tmp_path)
+    shop.write("1.jsonl", *shop.transaction(1, orders=[1], items=[10]).values())
+    with pytest.raises(SparkFailedError, match="no space left"):
+        apply(shop.archive, shop.lake, consistent=True)
+    assert not (shop.lake / ORDERS).exists()
