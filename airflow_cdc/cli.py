@@ -84,6 +84,7 @@ def apply(
     flows: Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)] = None,
     tables: Globs = None,
     check_transactions: Annotated[bool, typer.Option("--check-transactions", help="Check the counts of transaction topics.")] = False,
+    consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     conf: SparkConf = None,
@@ -101,7 +102,8 @@ def apply(
     with _spark("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console), check_transactions=check_transactions)
+        options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent}
+        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         if not report.ok:

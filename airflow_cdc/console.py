@@ -90,9 +90,9 @@ def report_table(report: ApplyReport) -> Table:
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:
-    """Print which offsets and which transactions' events are missing, and what waits for them."""
+    """Print which offsets and which transactions' events are missing, where the run cut, and what waits."""
     offsets = [line for flow in report.flows for line in flow.gap_lines()]
-    for line in [*offsets, *(line for item in report.transactions for line in item.lines())]:
+    for line in [*offsets, *report.transaction_lines()]:
         console.print(Text(line, style="yellow"))
 
 

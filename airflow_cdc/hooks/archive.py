@@ -60,7 +60,7 @@ class CdcArchiveHook(CdcStorageHook):
         except Exception:  # noqa: BLE001
             return False
         size = sum(file.text_size for file in pending.unsurveyed)
-        return not pending.planned and size < _LITTLE
+        return not pending.planned and not pending.waiting and size < _LITTLE
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):

@@ -1,6 +1,6 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
-    apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... --report URI
+    apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent] --report URI
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
 :class:`airflow_cdc.model.outcome.ApplyReport`) is written in every case.
@@ -29,6 +29,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--lake", required=True)
     parser.add_argument("--flows")
     parser.add_argument("--table", action="append", default=[])
+    parser.add_argument("--check-transactions", action="store_true")
+    parser.add_argument("--consistent", action="store_true")
     parser.add_argument("--report", required=True)
     return parser.parse_args(argv)
 
@@ -44,7 +46,8 @@ def main(argv: list[str]) -> int:
     arguments = _arguments(argv)
     try:
         spark = start_session("airflow-cdc apply")
-        run = ArchiveRun(spark, arguments.archive, arguments.lake, read_flows(arguments.flows), tuple(arguments.table), _say)
+        options = {"check_transactions": arguments.check_transactions, "consistent": arguments.consistent}
+        run = ArchiveRun(spark, arguments.archive, arguments.lake, read_flows(arguments.flows), tuple(arguments.table), _say, **options)
         report = apply_archive(run)
     except CdcError as error:
         report = ApplyReport(arguments.archive, arguments.lake, error=error.to_json())

@@ -3,6 +3,7 @@
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
+    <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -25,6 +26,7 @@ from urllib.parse import quote, unquote
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
@@ -174,6 +176,16 @@ class ArchiveState:
         """Write down how far transactions were looked into."""
         replace_json(self._fs, f"{self._folder}/transactions.json", ledger.to_json())
 
+    def waiting(self, ledger: Ledger) -> WaitingFiles:
+        """Return which files wait for transactions; none once there is a survey that may have brought them."""
+        document = read_json(self._fs, f"{self._folder}/waiting.json")
+        found = WaitingFiles.from_json(document) if document else WaitingFiles()
+        return found if found.surveyed_through == ledger.surveyed_through else WaitingFiles(ledger.surveyed_through)
+
+    def write_waiting(self, files: WaitingFiles) -> None:
+        """Write down which files wait for transactions."""
+        replace_json(self._fs, f"{self._folder}/waiting.json", files.to_json())
+
     def _surveyed_paths(self, ledger: Ledger) -> set[str]:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
 
@@ -205,7 +217,7 @@ class FlowCheckpoint:
     """URI of the target table."""
     table_version: int | None = None
     held: dict[str, tuple[HeldFile, ...]] = field(default_factory=dict)
-    """By archive root: files before ``planned`` that wait for missing offsets."""
+    """By archive root: files before ``planned`` that wait, wholly or in part, for missing offsets or a transaction."""
     offsets: dict[str, ArchivedOffsets] = field(default_factory=dict)
     """By archive root: Kafka offsets of the applied files."""
     reach: Reach = field(default_factory=Reach)
@@ -256,7 +268,7 @@ class FlowCheckpoint:
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
-            "held": {name: [[item.survey, item.path] for item in files] for name, files in self.held.items()},
+            "held": {name: [item.to_json() for item in files] for name, files in self.held.items()},
             "offsets": {name: offsets.to_json() for name, offsets in self.offsets.items()},
         }
 
@@ -272,7 +284,7 @@ class FlowCheckpoint:
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],
-            {name: tuple(HeldFile(*item) for item in files) for name, files in document.get("held", {}).items()},
+            {name: tuple(HeldFile.from_json(item) for item in files) for name, files in document.get("held", {}).items()},
             {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
             Reach.from_json(document["reach"]),
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
@@ -318,8 +330,7 @@ class FlowState:
             intent = self.intent(checkpoint.number + 1)
             if intent is None:
                 break
-            checkpoint = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"])
-            behind = True
+            checkpoint, behind = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"]), True
         if behind:
             replace_json(self._fs, f"{self._folder}/checkpoint.json", checkpoint.to_json())
         return checkpoint
@@ -382,9 +393,5 @@ def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
     folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives"
     if not fs.exists(folder):
         return []
-    found = []
-    for path in fs.ls(folder, detail=False):
-        first = read_json(fs, f"{str(path).rstrip('/')}/surveys/{1:08d}.json")
-        if first:
-            found.append(ArchiveState(fs, lake_root, first["archive"]))
-    return found
+    documents = (read_json(fs, f"{str(path).rstrip('/')}/surveys/{1:08d}.json") for path in fs.ls(folder, detail=False))
+    return [ArchiveState(fs, lake_root, first["archive"]) for first in documents if first]

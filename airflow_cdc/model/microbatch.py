@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -23,10 +23,61 @@ class PlanPosition:
 
 @dataclass(frozen=True, order=True)
 class HeldFile:
-    """A file that a flow's microbatches have passed over: it waits for offsets that are missing before it."""
+    """A file that a flow's microbatches have passed over, wholly or in part: it waits for missing offsets or for a transaction."""
 
     survey: int
     path: str
+    since: int | None = None
+    """What stands below this commit position was applied; None where nothing of the file was."""
+    left: int = 0
+    """How many of the flow's records were not, where some were."""
+
+    def to_json(self) -> list[Any]:
+        """Return the file as plain JSON values."""
+        # As text: JSON readers lose integers above 2^53.
+        return [self.survey, self.path] if self.since is None else [self.survey, self.path, str(self.since), self.left]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> HeldFile:
+        """Read what :meth:`to_json` wrote."""
+        survey, path, *mark = values
+        return cls(survey, path, int(mark[0]), mark[1]) if mark else cls(survey, path)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """The records of a file that one microbatch owns: those that stand at or after ``since`` and below ``before``.
+
+    Records that have no position, and the reads of a full snapshot, belong to the part that has no ``since``.
+    """
+
+    connector: str
+    """``source.connector``: how the position is told."""
+    since: int | None = None
+    """Commit position; None: from the beginning."""
+    before: int | None = None
+    """Commit position; None: to the end."""
+
+    def to_json(self) -> list[Any]:
+        """Return the part as plain JSON values."""
+        return [self.connector, *(None if bound is None else str(bound) for bound in (self.since, self.before))]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> FilePart:
+        """Read what :meth:`to_json` wrote."""
+        connector, *bounds = values
+        return cls(connector, *(None if bound is None else int(bound) for bound in bounds))
+
+
+@dataclass(frozen=True)
+class SurveyedPart:
+    """A part of a file, and what lies in it and behind it of one flow."""
+
+    part: FilePart
+    shapes: tuple[TopicShape, ...]
+    """What the part holds; none where all that is left of the file waits."""
+    left: int
+    """How many records lie behind it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +96,9 @@ class Microbatch:
     offsets: tuple[FileOffsets, ...] = ()
     """Which Kafka offsets the files account for."""
     held: tuple[HeldFile, ...] = ()
-    """Files before ``planned_through`` that no microbatch owns yet."""
+    """Files before ``planned_through`` that no microbatch owns yet, or of which one owns only a part."""
+    parts: Mapping[str, FilePart] = field(default_factory=dict)
+    """By path: what the microbatch owns of a file that it does not own as a whole."""
 
     @property
     def size(self) -> int:
@@ -57,6 +110,11 @@ class Microbatch:
         """Bytes of the lines, estimated."""
         return sum(file.text_size for file in self.files)
 
+    @property
+    def rests(self) -> frozenset[str]:
+        """Paths of the files whose first part another microbatch owned."""
+        return frozenset(path for path, part in self.parts.items() if part.since is not None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the intent as plain JSON values."""
         return {
@@ -66,7 +124,8 @@ class Microbatch:
             "files": [file.to_json() for file in self.files],
             "planned_through": [self.planned_through.survey, self.planned_through.files],
             "offsets": [item.to_json() for item in self.offsets],
-            "held": [[item.survey, item.path] for item in self.held],
+            "held": [item.to_json() for item in self.held],
+            "parts": {path: part.to_json() for path, part in self.parts.items()},
             **shapes_to_json(self.shapes),
         }
 
@@ -81,20 +140,25 @@ class Microbatch:
             PlanPosition(*document["planned_through"]),
             shapes_from_json(document),
             tuple(FileOffsets.from_json(item) for item in document.get("offsets", ())),
-            tuple(HeldFile(*item) for item in document.get("held", ())),
+            tuple(HeldFile.from_json(item) for item in document.get("held", ())),
+            {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
         )
 
 
 def pending_in(survey: Survey, flow: str, planned: PlanPosition, held: Iterable[HeldFile] = ()) -> tuple[ArchivedFile, ...]:
-    """Return the files of a survey that no microbatch of a flow owns: those after ``planned``, and those that were held."""
-    return tuple(file for _, file in _pending(survey, flow, planned, frozenset(held)))
+    """Return the files of a survey that no microbatch of a flow owns wholly: those after ``planned``, and those that were held."""
+    return tuple(file for _, file in _pending(survey, flow, planned, {_name(item) for item in held}))
 
 
-def _pending(survey: Survey, flow: str, planned: PlanPosition, held: frozenset[HeldFile]) -> list[tuple[int, ArchivedFile]]:
+def _name(held: HeldFile) -> tuple[int, str]:
+    return held.survey, held.path
+
+
+def _pending(survey: Survey, flow: str, planned: PlanPosition, held: Collection[tuple[int, str]]) -> list[tuple[int, ArchivedFile]]:
     """Return the pending files of a survey, each with its place among all of the flow's."""
     files = survey.files_of(flow)
     start = _start(survey, planned) if survey.number >= planned.survey else len(files)
-    return [(place, file) for place, file in enumerate(files) if place >= start or HeldFile(survey.number, file.path) in held]
+    return [(place, file) for place, file in enumerate(files) if place >= start or (survey.number, file.path) in held]
 
 
 def _start(survey: Survey, planned: PlanPosition) -> int:
@@ -111,6 +175,7 @@ def next_microbatch(
     max_bytes: int,
     held: Iterable[HeldFile] = (),
     waiting: Collection[str] = (),
+    parts: Mapping[str, SurveyedPart] | None = None,
 ) -> Microbatch | None:
     """Pick the next files of a flow: those held and those after ``planned``, in the surveys' order.
 
@@ -119,22 +184,23 @@ def next_microbatch(
     :param surveys: the archive's surveys that have held files, and all from ``planned.survey`` on, ascending.
     :param held: what earlier microbatches passed over.
     :param waiting: paths of files to pass over now.
+    :param parts: by path: the part to own of a file, where it is not the whole file; what is behind it is held.
     :return: None when nothing is pending but what waits.
     """
-    still_held, taken = set(held), list[tuple[Survey, ArchivedFile]]()
+    still_held, taken = {_name(item): item for item in held}, list[tuple[Survey, ArchivedFile]]()
     before, size, full = frozenset(still_held), 0, False
     for survey in surveys:
         reached, new = _start(survey, planned), survey.number >= planned.survey
         for place, file in _pending(survey, flow, planned, before):
-            here = HeldFile(survey.number, file.path)
+            here = (survey.number, file.path)
             waits = file.path in waiting
             full = full or (not waits and bool(taken) and size + file.size > max_bytes)
             if full and here not in before:
                 break
             if waits or full:
-                still_held.add(here)
+                still_held.setdefault(here, HeldFile(*here))
             else:
-                still_held.discard(here)
+                still_held.pop(here, None)
                 taken.append((survey, file))
                 size += file.size
             reached = max(reached, place + 1)
@@ -143,20 +209,35 @@ def next_microbatch(
             break
     if not taken:
         return None
-    files = tuple(file for _, file in taken)
-    return Microbatch(flow, number, archive, files, planned, *_surveyed(flow, taken), tuple(sorted(still_held)))
+    owned = {file.path: part for _, file in taken if (part := (parts or {}).get(file.path))}
+    rests = [
+        HeldFile(survey.number, file.path, owned[file.path].part.before, owned[file.path].left)
+        for survey, file in taken
+        if _rest(owned, file)
+    ]
+    files, left = tuple(file for _, file in taken), tuple(sorted([*still_held.values(), *rests]))
+    divided = {path: item.part for path, item in owned.items() if item.left or item.part.since is not None}
+    return Microbatch(flow, number, archive, files, planned, *_surveyed(flow, taken, owned), left, divided)
 
 
-def _surveyed(flow: str, taken: Iterable[tuple[Survey, ArchivedFile]]) -> tuple[tuple[TopicShape, ...], tuple[FileOffsets, ...]]:
-    """Return what the surveys found in the files that were taken of them."""
-    owned: dict[int, set[str]] = {}
+def _rest(owned: Mapping[str, SurveyedPart], file: ArchivedFile) -> bool:
+    return file.path in owned and owned[file.path].left > 0
+
+
+def _surveyed(
+    flow: str, taken: Iterable[tuple[Survey, ArchivedFile]], owned: Mapping[str, SurveyedPart]
+) -> tuple[tuple[TopicShape, ...], tuple[FileOffsets, ...]]:
+    """Return what the surveys found in the files that were taken of them; a file's offsets go to its first part."""
+    paths_of: dict[int, set[str]] = {}
     surveys: dict[int, Survey] = {}
     for survey, file in taken:
         surveys[survey.number] = survey
-        owned.setdefault(survey.number, set()).add(file.path)
+        paths_of.setdefault(survey.number, set()).add(file.path)
     shapes: list[TopicShape] = []
     offsets: list[FileOffsets] = []
-    for number, paths in owned.items():
-        shapes += [shape for shape in surveys[number].shapes if shape.topic == flow and shape.file in paths]
-        offsets += [item for item in file_offsets(surveys[number], flow) if item.file in paths]
+    for number, paths in paths_of.items():
+        shapes += [shape for shape in surveys[number].shapes if shape.topic == flow and shape.file in paths - set(owned)]
+        shapes += [shape for path in sorted(paths & set(owned)) for shape in owned[path].shapes]
+        again = {path for path in paths & set(owned) if owned[path].part.since is not None}
+        offsets += [item for item in file_offsets(surveys[number], flow) if item.file in paths - again]
     return tuple(shapes), tuple(offsets)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.completeness import OffsetGap, OffsetReport
+from airflow_cdc.model.cut import Cut
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.transactions import TransactionReport
 
@@ -22,7 +23,7 @@ class FlowStatus(str, Enum):
     UP_TO_DATE = "up_to_date"
     """Nothing was pending."""
     WAITING = "waiting"
-    """Nothing was committed: what is pending waits for offsets that are missing."""
+    """Nothing was committed: what is pending waits for offsets that are missing, or behind the cut."""
     FAILED = "failed"
     """The flow stopped; the others went on."""
 
@@ -42,6 +43,10 @@ class FlowOutcome:
     """Missing offsets that the flow waits for; empty unless it says ``on_gap: wait``."""
     waiting_files: int = 0
     """Files behind them, not applied."""
+    cut_files: int = 0
+    """Files of which records wait behind the run's cut."""
+    cut_records: int = 0
+    """Those records."""
 
     @property
     def events(self) -> EventCounts:
@@ -54,7 +59,7 @@ class FlowOutcome:
         return total_rows(self.batches)
 
     def gap_lines(self) -> Iterator[str]:
-        """Yield what people are told of missing offsets: those known at the flow's end, and what waits for them."""
+        """Yield what people are told of missing offsets: those known at the flow's end; and of what waits, for them or behind the cut."""
         known = self.batches[-1].offsets if self.batches else OffsetReport()
         gaps = self.waiting_for or known.gaps
         yield from (f"{self.flow}: {gap}" for gap in gaps[:_NAMED_GAPS])
@@ -62,6 +67,8 @@ class FlowOutcome:
             yield f"{self.flow}: {self.waiting_files} files wait for what is missing"
         elif known.missing > sum(gap.missing for gap in gaps[:_NAMED_GAPS]):
             yield f"{self.flow}: {known.missing} offsets are missing in all"
+        if self.cut_files:
+            yield f"{self.flow}: {self.cut_records} records in {self.cut_files} files wait behind the cut"
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -75,6 +82,8 @@ class FlowOutcome:
             "error": self.error,
             "waiting_for": [dict(vars(gap)) for gap in self.waiting_for],
             "waiting_files": self.waiting_files,
+            "cut_files": self.cut_files,
+            "cut_records": self.cut_records,
         }
 
     @classmethod
@@ -88,6 +97,8 @@ class FlowOutcome:
             document["error"],
             tuple(OffsetGap(**gap) for gap in document.get("waiting_for", ())),
             document.get("waiting_files", 0),
+            document.get("cut_files", 0),
+            document.get("cut_records", 0),
         )
 
 
@@ -106,11 +117,20 @@ class ApplyReport:
     """Set when the run stopped before any flow could be told, or when the check of transactions failed."""
     transactions: tuple[TransactionReport, ...] = ()
     """By connector: transactions that are not archived whole; only where the run was asked to check them."""
+    cuts: tuple[Cut, ...] = ()
+    """By connector: where its tables end together; only where the run was asked to be consistent."""
 
     @property
     def ok(self) -> bool:
         """True when nothing failed."""
         return self.error is None and all(flow.status is not FlowStatus.FAILED for flow in self.flows)
+
+    def transaction_lines(self) -> Iterator[str]:
+        """Yield what people are told of transactions that are not whole, and of where the tables end because of them."""
+        for item in self.transactions:
+            yield from item.lines()
+        for cut in self.cuts:
+            yield from cut.lines()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -123,6 +143,7 @@ class ApplyReport:
             "ignored_files": list(self.ignored_files),
             "error": self.error,
             "transactions": [item.to_json() for item in self.transactions],
+            "cuts": [cut.to_json() for cut in self.cuts],
         }
 
     @classmethod
@@ -136,4 +157,5 @@ class ApplyReport:
             tuple(document["ignored_files"]),
             document["error"],
             tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
+            tuple(Cut.from_json(item) for item in document.get("cuts", ())),
         )

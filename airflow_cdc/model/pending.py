@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.archive import ArchivedFile, list_archive
@@ -10,6 +10,7 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
 from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.transactions import ends_transactions, prefix_of
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,14 @@ class PendingFiles:
     unsurveyed: tuple[ArchivedFile, ...] = ()
     """Files that no run has looked into yet; their topics go by name or folder."""
     planned: dict[str, int] | None = None
-    """By flow: surveyed files that no committed microbatch owns."""
+    """By flow: surveyed files that a run would apply: those that no committed microbatch owns, but for what waits for a transaction."""
+
+    waiting: int = 0
+    """Files that wait for a transaction, counted once per flow: no run takes them before more is archived."""
 
     @property
     def count(self) -> int:
-        """Files waiting, counted once per flow that waits for them."""
+        """Files that a run would look into or apply, counted once per flow that waits for them."""
         return len(self.unsurveyed) + sum((self.planned or {}).values())
 
     def __bool__(self) -> bool:
@@ -49,21 +53,35 @@ def pending_files(
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
     listing = list_archive(archive_fs, archive_root)
+    waiting = {flow: paths for flow, paths in state.waiting(ledger).flows.items() if matches_any(flow, globs)}
     control = set(ledger.control_topics())
+    # A waiting file is work again when the archive brings more; the END that it waits for may be the only thing that comes.
+    awaited = {topic for topic in control for flow in waiting if flow.startswith(f"{prefix_of(topic)}.") and ends_transactions(topic)}
     new = state.unsurveyed(listing.files, ledger)
-    # Only a sink's file name tells the topic for sure; what else is new may hold any.
-    unsurveyed = tuple(file for file in new if file.topic not in control and (file.start_offset is None or matches_any(file.topic, globs)))
+    unsurveyed = tuple(file for file in new if file.topic in awaited or _may_be_wanted(file, control, globs))
     planned: dict[str, int] = {}
+    held = 0
     for topic in ledger.tables():
         if matches_any(topic, globs):
-            waiting = surveyed_files_pending(state, ledger, FlowState(lake_fs, lake_root, topic))
-            if waiting:
-                planned[topic] = waiting
-    return PendingFiles(unsurveyed, planned)
+            files = _pending_paths(state, ledger, FlowState(lake_fs, lake_root, topic))
+            work = files - set(waiting.get(topic, ()))
+            held += len(files) - len(work)
+            if work:
+                planned[topic] = len(work)
+    return PendingFiles(unsurveyed, planned, held)
+
+
+def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[str]) -> bool:
+    # Only a sink's file name tells the topic for sure; what else is new may hold any.
+    return file.topic not in control and (file.start_offset is None or matches_any(file.topic, globs))
 
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
-    """Return how many surveyed files of a flow no committed microbatch owns."""
+    """Return how many surveyed files of a flow no committed microbatch owns wholly, whatever they wait for."""
+    return len(_pending_paths(state, ledger, flow))
+
+
+def _pending_paths(state: ArchiveState, ledger: Ledger, flow: FlowState) -> set[str]:
     checkpoint = flow.checkpoint()
     plan = checkpoint.plan(state.archive)
-    return sum(len(pending_in(survey, flow.flow, *plan)) for survey in state.pending_surveys(checkpoint, ledger))
+    return {file.path for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}

@@ -135,6 +135,22 @@ class Survey:
         holding = {shape.file for shape in self.shapes if shape.topic == topic}
         return tuple(file for file in self.files if file.path in holding)
 
+    def shapes_of(self, topic: str) -> dict[str, tuple[TopicShape, ...]]:
+        """Return the shapes of a topic's records by path."""
+        found: dict[str, tuple[TopicShape, ...]] = {}
+        for shape in self.shapes:
+            if shape.topic == topic:
+                found[shape.file] = (*found.get(shape.file, ()), shape)
+        return found
+
+    def topics_told(self) -> dict[str, str]:
+        """Return by path the first topic that a file's records name; lines that name none count for it."""
+        told: dict[str, str] = {}
+        for shape in self.shapes:
+            if shape.has_topic:
+                told[shape.file] = min(shape.topic, told.get(shape.file, shape.topic))
+        return told
+
     def topics(self) -> tuple[str, ...]:
         """Return the topics that the files hold."""
         return tuple(sorted({shape.topic for shape in self.shapes}))

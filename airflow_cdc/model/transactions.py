@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.position import sqlserver_lsn
+
 MOST_OPEN = 10_000
 """Transactions followed that are not whole yet; of more, those that were first seen longest ago are given up."""
 MOST_REMEMBERED = 5_000
-"""Whole transactions remembered, so that a late copy of some of their events does not open them again."""
+"""Whole transactions remembered: a late copy of their events does not open them again, and the cut knows where they stand."""
 
 MOST_LISTED = 20
 """Transactions' topics named in a report; the sums count all."""
@@ -24,7 +26,9 @@ MOST_NAMED = 5
 Ranges = tuple[tuple[int, int], ...]
 """First and last of each stretch, both included, ascending and apart."""
 
-_POSTGRES_ID = re.compile(r"(\d+):\d+")
+_POSTGRES_ID = re.compile(r"(\d+):(\d+)")
+_SQLSERVER_ID = re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,4}")
+_GTID = re.compile(r".+[:-](\d+)")
 _TRANSACTION_TOPIC = re.compile(r"(?P<prefix>.+)\.transaction")
 
 
@@ -37,10 +41,29 @@ def transaction_key(identifier: str) -> str:
     return postgres[1] if postgres else identifier
 
 
+def end_place(identifier: str, ts_ms: int | None) -> tuple[int, ...]:
+    """Return where a transaction's END stands among those of its connector: the END itself carries no position.
+
+    PostgreSQL's ``id`` ends with the LSN, SQL Server's is the commit LSN. Of the others there is the time, and of a GTID the number, which
+    orders what one server committed in the same millisecond.
+    """
+    if postgres := _POSTGRES_ID.fullmatch(identifier):
+        return (int(postgres[2]),)
+    if _SQLSERVER_ID.fullmatch(identifier):
+        return (sqlserver_lsn(identifier),)
+    gtid = _GTID.fullmatch(identifier)
+    return ts_ms or 0, int(gtid[1]) if gtid else 0
+
+
 def prefix_of(topic: str) -> str:
     """Return the connector's ``topic.prefix``: transactions of different connectors have nothing in common."""
     named = _TRANSACTION_TOPIC.fullmatch(topic)
     return named["prefix"] if named else topic.split(".", maxsplit=1)[0]
+
+
+def ends_transactions(topic: str) -> bool:
+    """Tell whether a topic is named as a connector's transaction topic."""
+    return _TRANSACTION_TOPIC.fullmatch(topic) is not None
 
 
 def topic_of(collection: str, prefix: str, topics: Iterable[str]) -> str | None:
@@ -65,6 +88,40 @@ def united(*ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a transaction stands, as far as its records told."""
+
+    ended: tuple[int, ...] | None = None
+    """Where its END stands among all ENDs, comparable (:func:`end_place`); None until it has come."""
+    commit: int | None = None
+    """Lowest :attr:`~airflow_cdc.model.position.Position.commit` of its events; None while none of them is archived."""
+    last_commit: int | None = None
+    """Highest one: the same, but for a transaction that a restart of the connector cut in two."""
+
+    def __or__(self, other: Place) -> Place:
+        """Return what both tell; of an END that a connector repeats after a crash the first one counts."""
+        return Place(
+            min((end for end in (self.ended, other.ended) if end is not None), default=None),
+            min((commit for commit in (self.commit, other.commit) if commit is not None), default=None),
+            max((commit for commit in (self.last_commit, other.last_commit) if commit is not None), default=None),
+        )
+
+    def to_json(self) -> list[Any]:
+        """Return the place as plain JSON values; as text, for JSON readers lose integers above 2^53."""
+        ended = None if self.ended is None else [str(part) for part in self.ended]
+        return [ended, *(None if commit is None else str(commit) for commit in (self.commit, self.last_commit))]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> Place:
+        """Read what :meth:`to_json` wrote."""
+        ended, *commits = values
+        return cls(
+            None if ended is None else tuple(int(part) for part in ended),
+            *(None if commit is None else int(commit) for commit in commits),
+        )
+
+
+@dataclass(frozen=True)
 class Transaction:
     """What is known of one transaction; more is added as its records come, in any order and any number of times."""
 
@@ -75,6 +132,7 @@ class Transaction:
     """By topic: ``data_collection_order`` of its events, which counts from 1."""
     survey: int = 0
     """Number of the survey that saw it first."""
+    place: Place = Place()
 
     def merged(self, other: Transaction) -> Transaction:
         """Return what both know together."""
@@ -84,7 +142,7 @@ class Transaction:
             # After a crash the connector may write the END again with no counts at all (pg_load, maria_load).
             expected = {name: max(mine.get(name, 0), theirs.get(name, 0)) for name in sorted({*mine, *theirs})}
         seen = {topic: united(self.seen.get(topic, ()), other.seen.get(topic, ())) for topic in sorted({*self.seen, *other.seen})}
-        return Transaction(self.key, expected, seen, min(self.survey, other.survey))
+        return Transaction(self.key, expected, seen, min(self.survey, other.survey), self.place | other.place)
 
     def lacking(self, prefix: str, topics: Iterable[str]) -> tuple[Lacking, ...]:
         """Return the data collections of which events are announced and not there, among those that are archived.
@@ -107,13 +165,13 @@ class Transaction:
         """Return the transaction as plain JSON values."""
         seen = {topic: [list(item) for item in ranges] for topic, ranges in self.seen.items()}
         expected = None if self.expected is None else dict(self.expected)
-        return {"key": self.key, "expected": expected, "seen": seen, "survey": self.survey}
+        return {"key": self.key, "expected": expected, "seen": seen, "survey": self.survey, "place": self.place.to_json()}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Transaction:
         """Read what :meth:`to_json` wrote."""
         seen = {topic: tuple((first, last) for first, last in ranges) for topic, ranges in document["seen"].items()}
-        return cls(**{**document, "seen": seen})
+        return cls(**{**document, "seen": seen, "place": Place.from_json(document["place"])})
 
 
 @dataclass(frozen=True)
@@ -135,10 +193,12 @@ class OpenTransactions:
 
     open: Mapping[str, Transaction] = field(default_factory=dict)
     """By key."""
-    whole: tuple[str, ...] = ()
-    """Keys of the last whole ones, the newest last."""
+    whole: Mapping[str, Place] = field(default_factory=dict)
+    """By key: the last whole ones, the newest last."""
     given_up: int = 0
     """Transactions that are no longer followed, because there are more than :data:`MOST_OPEN`."""
+    forgotten: Place | None = None
+    """Of the whole ones that are no longer remembered the one that ended last."""
 
     def with_records(self, found: Iterable[Transaction], *, prefix: str, topics: Iterable[str]) -> OpenTransactions:
         """Return the transactions after one more survey.
@@ -147,16 +207,21 @@ class OpenTransactions:
         :param topics: the topics that are archived and carry rows.
         """
         topics = tuple(topics)
-        known, whole = dict(self.open), dict.fromkeys(self.whole)
+        known, whole = dict(self.open), dict(self.whole)
         for item in found:
-            if item.key not in whole:
+            if item.key in whole:
+                whole[item.key] |= item.place
+            else:
                 known[item.key] = known[item.key].merged(item) if item.key in known else item
-        for key in sorted(key for key, item in known.items() if item.is_whole(prefix, topics)):
-            del known[key]
-            whole[key] = None
+        done = (item for item in known.values() if item.is_whole(prefix, topics))
+        for item in sorted(done, key=lambda item: (item.place.ended or (), item.key)):
+            whole[item.key] = known.pop(item.key).place
         newest = sorted(known.values(), key=lambda item: (item.survey, item.key))[-MOST_OPEN:]
         kept = {item.key: item for item in newest}
-        return OpenTransactions(kept, tuple(whole)[-MOST_REMEMBERED:], self.given_up + len(known) - len(kept))
+        remembered = dict(list(whole.items())[-MOST_REMEMBERED:])
+        past = [place for key, place in whole.items() if key not in remembered] + ([self.forgotten] if self.forgotten else [])
+        forgotten = max(past, key=lambda place: place.ended or (), default=None)
+        return OpenTransactions(kept, remembered, self.given_up + len(known) - len(kept), forgotten)
 
     def lacking(self, prefix: str, topics: Iterable[str]) -> Iterator[Lacking]:
         """Yield what is announced and not there, in the order in which the transactions were first seen."""
@@ -166,13 +231,20 @@ class OpenTransactions:
 
     def to_json(self) -> dict[str, Any]:
         """Return the transactions as plain JSON values."""
-        return {"open": [item.to_json() for item in self.open.values()], "whole": list(self.whole), "given_up": self.given_up}
+        return {
+            "open": [item.to_json() for item in self.open.values()],
+            "whole": {key: place.to_json() for key, place in self.whole.items()},
+            "given_up": self.given_up,
+            "forgotten": self.forgotten and self.forgotten.to_json(),
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> OpenTransactions:
         """Read what :meth:`to_json` wrote."""
         found = (Transaction.from_json(item) for item in document["open"])
-        return cls({item.key: item for item in found}, tuple(document["whole"]), document["given_up"])
+        whole = {key: Place.from_json(place) for key, place in document["whole"].items()}
+        forgotten = Place.from_json(document["forgotten"]) if document["forgotten"] else None
+        return cls({item.key: item for item in found}, whole, document["given_up"], forgotten)
 
 
 @dataclass(frozen=True)
@@ -244,42 +316,3 @@ class TransactionLedger:
         """Read what :meth:`to_json` wrote."""
         connectors = {name: OpenTransactions.from_json(item) for name, item in document["connectors"].items()}
         return cls(document["surveyed_through"], connectors)
-
-
-@dataclass(frozen=True)
-class CommittedTransaction:
-    """A transaction as the cut sees it."""
-
-    ended: tuple[int, ...] | None
-    """Where its END stands among all ENDs, comparable; None until it has come."""
-    commit: int | None
-    """Lowest :attr:`~airflow_cdc.model.position.Position.commit` of its events; None while none of them is archived."""
-    last_commit: int | None
-    """Highest one: the same, but for a transaction that a restart of the connector cut in two."""
-    whole: bool
-
-
-def consistent_before(transactions: Iterable[CommittedTransaction]) -> int | None:
-    """Return the commit position before which all transactions are whole: only events below it may be merged.
-
-    A transaction whose END announces events of which none is there has no position of its own: it holds back every transaction
-    that ended with or after it. One that has events and no END holds back what stands at or after them.
-
-    :return: None where nothing has to wait.
-    """
-    known = tuple(transactions)
-    stop = min((item.ended for item in known if not item.whole and item.ended is not None), default=None)
-    bound = min((item.commit for item in known if item.commit is not None and _waits(item, stop)), default=None)
-    if bound is None:
-        return None
-    # From the highest down: what the bound would cut in two moves it below, and may so cut another.
-    placed = [(item.last_commit, item.commit) for item in known if item.last_commit is not None and item.commit is not None]
-    for last, first in sorted(placed, reverse=True):
-        if first < bound <= last:
-            bound = first
-    return bound
-
-
-def _waits(item: CommittedTransaction, stop: tuple[int, ...] | None) -> bool:
-    behind = stop is not None and item.ended is not None and item.ended >= stop
-    return behind or not item.whole

@@ -74,14 +74,21 @@ def report_in_lake(lake: CdcLakeHook, task: str) -> Iterator[ReportPlace]:
 
 
 def summary(report: ApplyReport) -> dict[str, Any]:
-    """Return what the task hands on as XCom: small, plain JSON."""
+    """Return what the task hands on as XCom: small, plain JSON; ``cuts`` only where the job was asked to be consistent."""
+    cuts = {"cuts": _cut_summary(report)} if report.cuts else {}
     return {
         "archive": report.archive,
         "lake": report.lake,
         "events": dict(vars(total_events(batch for flow in report.flows for batch in flow.batches))),
         "rows": dict(vars(total_rows(batch for flow in report.flows for batch in flow.batches))),
         "flows": {flow.flow: _flow_summary(flow) for flow in report.flows},
+        **cuts,
     }
+
+
+def _cut_summary(report: ApplyReport) -> dict[str, Any]:
+    documents = (cut.to_json() for cut in report.cuts)
+    return {cut["prefix"]: {name: cut[name] for name in ("before", "is_proven", "awaited")} for cut in documents}
 
 
 def _flow_summary(flow: FlowOutcome) -> dict[str, Any]:
@@ -99,7 +106,8 @@ def asset_extra(report: ApplyReport) -> dict[str, Any]:
     short = summary(report)
     applied = {name: flow for name, flow in short["flows"].items() if flow["status"] == FlowStatus.APPLIED.value}
     tables = {name: {"table": flow["table"], "table_version": flow["table_version"]} for name, flow in applied.items()}
-    return {"archive": report.archive, "lake": report.lake, "events": short["events"], "rows": short["rows"], "tables": tables}
+    told: dict[str, Any] = {name: short[name] for name in ("archive", "lake", "events", "rows", "cuts") if name in short}
+    return {**told, "tables": tables}
 
 
 def lines(report: ApplyReport) -> Iterator[str]:
@@ -123,6 +131,7 @@ def lines(report: ApplyReport) -> Iterator[str]:
         yield from flow.gap_lines()
         if flow.status is FlowStatus.FAILED:
             yield f"{flow.flow}: failed: {_cause(flow.error)}"
+    yield from report.transaction_lines()
     if report.control_topics:
         yield f"Topics that are no tables: {', '.join(report.control_topics)}"
     if report.ignored_files:

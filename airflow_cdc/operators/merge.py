@@ -51,6 +51,9 @@ class CdcMergeOperator(SparkSubmitOperator):
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
     :param flows_file: path of a flows file where the job's driver runs. (templated)
+    :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
+    :param consistent: stop all tables of a connector at its last whole transaction; what stands behind it waits, and the sensor calls for
+        it again when more is archived. Checks the transactions too.
     :param conn_id: Spark connection. It must exist.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
@@ -66,6 +69,8 @@ class CdcMergeOperator(SparkSubmitOperator):
         lake_conn_id: str = CdcLakeHook.default_conn_name,
         tables: str | Sequence[str] | None = None,
         flows_file: str | None = None,
+        check_transactions: bool = False,
+        consistent: bool = False,
         conn_id: str = "spark_default",
         application: str = "",
         name: str = "airflow-cdc {{ ti.dag_id }}.{{ ti.task_id }}",
@@ -76,6 +81,8 @@ class CdcMergeOperator(SparkSubmitOperator):
         self.lake_conn_id = lake_conn_id
         self.tables = tables
         self.flows_file = flows_file
+        self.check_transactions = check_transactions
+        self.consistent = consistent
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
@@ -120,7 +127,19 @@ class CdcMergeOperator(SparkSubmitOperator):
         self.jars = self.packages = None
         self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
-        self.application_args = list(_arguments(archive.root, lake.root, self.flows_file, table_globs(self.tables), place.uri))
+        self.application_args = list(self._arguments(archive.root, lake.root, place.uri))
+
+    def _arguments(self, archive: str, lake: str, report: str) -> Iterator[str]:
+        yield from ("--archive", archive, "--lake", lake)
+        if self.flows_file:
+            yield from ("--flows", self.flows_file)
+        for glob in table_globs(self.tables):
+            yield from ("--table", glob)
+        if self.check_transactions:
+            yield "--check-transactions"
+        if self.consistent:
+            yield "--consistent"
+        yield from ("--report", report)
 
     def _run_job(self, context: Context, place: ReportPlace) -> ApplyReport:
         try:
@@ -155,15 +174,6 @@ class CdcMergeOperator(SparkSubmitOperator):
         for outlet in self.outlets or []:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = asset_extra(report)
-
-
-def _arguments(archive: str, lake: str, flows_file: str | None, tables: Sequence[str], report: str) -> Iterator[str]:
-    yield from ("--archive", archive, "--lake", lake)
-    if flows_file:
-        yield from ("--flows", flows_file)
-    for glob in tables:
-        yield from ("--table", glob)
-    yield from ("--report", report)
 
 
 def _descendants(hook: Any) -> list[Any]:

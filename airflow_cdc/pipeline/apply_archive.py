@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from airflow_cdc.model.completeness import (
     files_behind,
     report_offsets,
 )
+from airflow_cdc.model.cut import Cut, WaitingFiles
 from airflow_cdc.model.errors import (
     ArchivedFileMissingError,
     CdcError,
@@ -41,6 +42,8 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
+from airflow_cdc.pipeline.file_parts import PartsOfFlow
+from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.session import session_for_batch
@@ -68,6 +71,9 @@ class ArchiveRun:
     """Told the name of each effect when it is done; tests crash there."""
     check_transactions: bool = False
     """Whether to check the counts of archived transaction topics; costs one more look at each new file."""
+    consistent: bool = False
+    """Whether the tables of a connector shall end together: at its last whole transaction, or by position where nothing tells. Checks the
+    transactions too."""
     parallel: int = min(4, os.cpu_count() or 1)
     """Tables merged at a time."""
 
@@ -84,17 +90,46 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     state = ArchiveState(lake_fs, lake_root, run.archive)
     ledger = _survey_new_files(run, state, listing)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
-    flows = [_FlowRun(run, state, ledger, FlowState(lake_fs, lake_root, topic), lake_fs) for topic in chosen]
+    states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
+    cuts = _find_cuts(run, state, ledger, listing, states) if run.consistent else {}
+    flows = [_FlowRun(run, state, ledger, flow, lake_fs, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(_FlowRun.apply, flows))
+    _write_waiting(state, ledger, flows, outcomes)
     report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
         flows=tuple(outcomes),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=listing.ignored,
+        transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
+        cuts=tuple(cuts.values()),
     )
-    return _check_transactions(run, state, ledger, listing, report) if run.check_transactions else report
+    return _check_transactions(run, state, ledger, listing, report) if run.check_transactions and not run.consistent else report
+
+
+def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, flows: Sequence[FlowState]) -> dict[str, Cut]:
+    try:
+        known = check_transactions(run.spark, state, ledger, listing.files)
+        return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in listing.files})
+    except PySparkException as problem:
+        raise SparkFailedError(
+            f"Archive {run.archive}: where its tables may end together could not be found: {_first_line(problem)}",
+            next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
+        ) from problem
+
+
+def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun], outcomes: Sequence[FlowOutcome]) -> None:
+    """Write down which files no next run would take before more has come, so that no sensor calls for one."""
+    known = state.waiting(ledger)
+    # What a cut by position holds back the next run takes; a flow that failed is to be tried again.
+    held = {
+        flow.flow.name: tuple(flow.behind_cut) if flow.cut and flow.cut.is_proven and outcome.status is not FlowStatus.FAILED else ()
+        for flow, outcome in zip(flows, outcomes, strict=True)
+    }
+    found = {flow: paths for flow, paths in {**known.flows, **held}.items() if paths}
+    if found != known.flows:
+        state.write_waiting(WaitingFiles(ledger.surveyed_through, found))
 
 
 def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, report: ApplyReport) -> ApplyReport:
@@ -135,6 +170,7 @@ class _FlowRun:
     ledger: Ledger
     state: FlowState
     lake_fs: FileSystem
+    cut: Cut | None = None
 
     @cached_property
     def flow(self) -> CdcFlow:
@@ -157,10 +193,19 @@ class _FlowRun:
             return self._failed(reports, problem)
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
             return self._failed(reports, self._unexpected(problem))
-        waiting = self._waiting
-        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting else FlowStatus.UP_TO_DATE
+        waiting, cut = self._waiting, self.behind_cut
+        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut else FlowStatus.UP_TO_DATE
         gaps = self._gaps[:MOST_LISTED] if waiting else ()
-        return FlowOutcome(self.flow.name, status, self.table, tuple(reports), waiting_for=gaps, waiting_files=len(waiting))
+        return FlowOutcome(
+            self.flow.name,
+            status,
+            self.table,
+            tuple(reports),
+            waiting_for=gaps,
+            waiting_files=len(waiting),
+            cut_files=len(cut),
+            cut_records=sum(cut.values()),
+        )
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
@@ -182,6 +227,10 @@ class _FlowRun:
             if open_intent:
                 return open_intent
             planned, held = checkpoint.plan(self.archive.archive)
+            try:
+                parts = self._parts.find(checkpoint)
+            except PySparkException as problem:
+                raise self._cause(checkpoint.number + 1, problem) from problem
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
@@ -190,12 +239,22 @@ class _FlowRun:
                 planned=planned,
                 max_bytes=self.flow.max_microbatch_bytes,
                 held=held,
-                waiting=self._waiting,
+                waiting=self._waiting | {path for path, part in parts.items() if not part.shapes},
+                parts=parts,
             )
             if microbatch:
                 self._stop_at_gap(microbatch)
             if microbatch is None or self.state.write_intent(microbatch):
                 return microbatch
+
+    @cached_property
+    def _parts(self) -> PartsOfFlow:
+        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, self.cut.before if self.cut else None)
+
+    @property
+    def behind_cut(self) -> dict[str, int]:
+        """By path: records of pending files that stand at or behind the cut."""
+        return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
 
     @cached_property
     def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
@@ -240,10 +299,10 @@ class _FlowRun:
         try:
             report = apply_microbatch(attempt)
         except PySparkException as problem:
-            raise self._cause(microbatch, problem) from problem
+            raise self._cause(microbatch.number, problem) from problem
         offsets = report_offsets(
             self.flow.topic,
-            microbatch.files,
+            [file for file in microbatch.files if file.path not in microbatch.rests],
             microbatch.offsets,
             before=self._applied_offsets(checkpoint),
             known=self._surveyed_offsets[0],
@@ -254,9 +313,9 @@ class _FlowRun:
         self._clear_staging()
         return report
 
-    def _cause(self, microbatch: Microbatch, problem: PySparkException) -> CdcError:
-        place = f"Flow {self.flow.name}, microbatch {microbatch.number}"
-        if self.state.report(microbatch.number):
+    def _cause(self, number: int, problem: PySparkException) -> CdcError:
+        place = f"Flow {self.flow.name}, microbatch {number}"
+        if self.state.report(number):
             # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
             return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
         told, condition = _first_line(problem), problem.getCondition()

@@ -9,19 +9,24 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.columns import FILE, RAW
 from airflow_cdc.model.lake import ArchiveState, Ledger
 from airflow_cdc.model.survey import RecordKind
-from airflow_cdc.model.transactions import MOST_REMEMBERED, Transaction, TransactionLedger, prefix_of
+from airflow_cdc.model.transactions import MOST_REMEMBERED, Place, Transaction, TransactionLedger, end_place, ends_transactions, prefix_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_dialect, member, parse_lines
 from airflow_cdc.pipeline.session import session_for_batch
 
-_PAYLOAD = (
+_ANNOUNCED = (
     "status: STRING, id: STRING, ts_ms: BIGINT, data_collections: ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>,"
     " transaction: STRUCT<id: STRING, data_collection_order: BIGINT>"
 )
-_LINE = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{_PAYLOAD}>, {_PAYLOAD}>, payload: STRUCT<{_PAYLOAD}>, {_PAYLOAD}>"
+
+
+def connectors_with_transactions(ledger: Ledger) -> list[str]:
+    """Return the prefixes of the connectors whose transaction topic is archived."""
+    topics = (topic for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic])
+    return [prefix_of(topic) for topic in topics if ends_transactions(topic)]
 
 
 def check_transactions(spark: SparkSession, state: ArchiveState, ledger: Ledger, files: Sequence[ArchivedFile]) -> TransactionLedger:
@@ -30,7 +35,7 @@ def check_transactions(spark: SparkSession, state: ArchiveState, ledger: Ledger,
     :param files: the files that are still in the archive.
     """
     known = state.transactions()
-    prefixes = [prefix_of(topic) for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic]]
+    prefixes = connectors_with_transactions(ledger)
     there = {file.path for file in files}
     for survey in state.surveys(known.surveyed_through + 1, ledger.surveyed_through):
         found = {}
@@ -38,32 +43,31 @@ def check_transactions(spark: SparkSession, state: ArchiveState, ledger: Ledger,
             tables = {topic: topic.removeprefix(f"{prefix}.") for topic in ledger.tables() if topic.startswith(f"{prefix}.")}
             holding = {shape.file for shape in survey.shapes if shape.topic in tables or shape.topic == f"{prefix}.transaction"}
             held = [file for file in survey.files if file.path in holding & there]
-            rows = _records(spark, state.archive, held, prefix, tables) if held else []
+            connectors = {shape.connector for shape in survey.shapes if shape.topic in tables and shape.connector}
+            session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in held))
+            lines = parse_lines(read_lines(session, state.archive, held), _ANNOUNCED, comparable_dialect(connectors)) if held else None
+            rows = _records(lines, held, prefix, tables) if lines else []
             found[prefix] = [_transaction(row.asDict(recursive=True), survey.number) for row in rows]
         known = known.with_survey(survey.number, found, ledger.tables())
     state.write_transactions(known)
     return known
 
 
-def _records(spark: SparkSession, archive: str, files: Sequence[ArchivedFile], prefix: str, tables: Mapping[str, str]) -> list[Row]:
+def _records(lines: DataFrame, files: Sequence[ArchivedFile], prefix: str, tables: Mapping[str, str]) -> list[Row]:
     """Return by key what the files announce and hold: the transactions that are not whole in them, and the newest that are."""
-    session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
-    lines = read_lines(session, archive, files).selectExpr(f"from_json({RAW}, {sql.text(_LINE)}) AS line", FILE)
     records = lines.selectExpr(
-        f"coalesce(line.topic, {file_literal(files, 'topic', 'STRING')}) AS topic",
-        *[f"{_member(name)} AS {name}" for name in ("status", "id", "ts_ms", "data_collections", "transaction")],
+        f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}) AS topic",
+        *[member(name) for name in ("status", "id", "ts_ms", "data_collections", "transaction")],
+        COMMIT,
     )
     seen = _seen(records.filter(F.col("topic").isin(list(tables))))
     announced = _announced(records.filter(F.col("topic") == f"{prefix}.transaction"), list(tables.values()))
     is_whole = F.expr("coalesce(announced_count <= coalesce(seen_count, 0), false)")
-    # A whole transaction is of no more interest but to know a late copy of its events; of very many the newest must do.
+    # A whole transaction is of no more interest but to know where it stands, and a late copy of its events; of very many the newest must
+    # do, and one more, so that who remembers them knows that there were others.
     newest = F.expr("row_number() OVER (PARTITION BY whole ORDER BY ended DESC NULLS LAST)")
     both = announced.join(seen, "key", "full_outer").withColumn("whole", is_whole).withColumn("newest", newest)
-    return both.filter(f"NOT whole OR newest <= {MOST_REMEMBERED}").collect()
-
-
-def _member(name: str) -> str:
-    return f"coalesce(line.value.payload.{name}, line.value.{name}, line.payload.{name}, line.{name})"
+    return both.filter(f"NOT whole OR newest <= {MOST_REMEMBERED + 1}").collect()
 
 
 def _key(identifier: str) -> str:
@@ -72,30 +76,46 @@ def _key(identifier: str) -> str:
 
 
 def _seen(events: DataFrame) -> DataFrame:
-    """Return by key: seen_count, and seen as (topic, first, last) of the orders that were seen."""
-    orders = events.selectExpr(f"{_key('transaction.id')} AS key", "topic", "transaction.data_collection_order AS place")
+    """Return by key: seen_count, seen as (topic, first, last) of the orders that were seen, and lowest and highest commit position."""
+    told = events.selectExpr(f"{_key('transaction.id')} AS key", "topic", "transaction.data_collection_order AS place", COMMIT)
+    lowest, highest = F.min(COMMIT).alias("commit"), F.max(COMMIT).alias("last_commit")
+    # What a connector sends again after a restart has the same order, and may have another commit position.
+    orders = told.dropna(subset=["key", "topic", "place"]).groupBy("key", "topic", "place").agg(lowest, highest)
     stretch = F.expr("place - row_number() OVER (PARTITION BY key, topic ORDER BY place)")
-    stretches = orders.dropna().distinct().withColumn("stretch", stretch).groupBy("key", "topic", "stretch")
-    ranges = stretches.agg(F.min("place").alias("first"), F.max("place").alias("last"))
+    ranges = orders.withColumn("stretch", stretch).groupBy("key", "topic", "stretch")
+    ends = (
+        F.min("place").alias("first"),
+        F.max("place").alias("last"),
+        F.min("commit").alias("commit"),
+        F.max("last_commit").alias("last_commit"),
+    )
     count, seen = F.sum(F.expr("last - first + 1")), F.collect_list(F.struct("topic", "first", "last"))
-    return ranges.groupBy("key").agg(count.alias("seen_count"), seen.alias("seen"))
+    return (
+        ranges.agg(*ends)
+        .groupBy("key")
+        .agg(count.alias("seen_count"), seen.alias("seen"), F.min("commit").alias("commit"), F.max("last_commit").alias("last_commit"))
+    )
 
 
 def _announced(records: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return by key: announced_count over the archived collections, announced as (collection, count), ended.
+    """Return by key: announced_count over the archived collections, announced as (collection, count), ended and the END's own id.
 
     NULL in announced_count where only BEGIN is there.
     """
     ends = records.filter("status IN ('BEGIN', 'END')").selectExpr(
-        _key("id") + " AS key", "if(status = 'END', coalesce(ts_ms, 0), NULL) AS ended", "explode_outer(data_collections) AS part"
+        _key("id") + " AS key",
+        "if(status = 'END', coalesce(ts_ms, 0), NULL) AS ended",
+        "if(status = 'END', id, NULL) AS id",
+        "explode_outer(data_collections) AS part",
     )
     # The END that a connector repeats after a crash may have no counts: the highest ones hold.
     counts = ends.groupBy("key", F.col("part.data_collection").alias("collection")).agg(
-        F.max("part.event_count").alias("count"), F.max("ended").alias("ended")
+        F.max("part.event_count").alias("count"), F.min("ended").alias("ended"), F.min_by("id", "ended").alias("id")
     )
     archived = " OR ".join(f"collection = {sql.text(name)} OR endswith(collection, {sql.text('.' + name)})" for name in names) or "false"
     return counts.groupBy("key").agg(
-        F.max("ended").alias("ended"),
+        F.min("ended").alias("ended"),
+        F.min_by("id", "ended").alias("id"),
         F.expr(f"if(max(ended) IS NULL, NULL, sum(if({archived}, coalesce(count, 0), 0)))").alias("announced_count"),
         F.collect_list(F.when(F.col("collection").isNotNull(), F.struct("collection", "count"))).alias("announced"),
     )
@@ -106,4 +126,8 @@ def _transaction(row: dict[str, Any], survey: int) -> Transaction:
     for item in row["seen"] or ():
         seen.setdefault(item["topic"], []).append((item["first"], item["last"]))
     expected = None if row["ended"] is None else {item["collection"]: item["count"] for item in row["announced"]}
-    return Transaction(row["key"], expected, {topic: tuple(sorted(ranges)) for topic, ranges in seen.items()}, survey)
+    ended = None if row["ended"] is None else end_place(row["id"], row["ended"])
+    commits = (None if row[name] is None else int(row[name]) for name in ("commit", "last_commit"))
+    return Transaction(
+        row["key"], expected, {topic: tuple(sorted(ranges)) for topic, ranges in seen.items()}, survey, Place(ended, *commits)
+    )

@@ -12,7 +12,8 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState, staging_uri
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import read_lines, spark_uri
+from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
 
 
@@ -44,8 +45,8 @@ class MicrobatchRun:
         return uri_of(spark_uri(self.lake), self.flow.name)
 
     def lines(self, *, numbered: bool = False) -> DataFrame:
-        """Return the microbatch's archived lines (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
-        return read_lines(self.spark, self.microbatch.archive, self.microbatch.files, numbered=numbered)
+        """Return the archived lines that the microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
+        return read_microbatch(self.spark, self.microbatch, numbered=numbered)
 
     def rows_of(self, target: TargetTable) -> DataFrame:
         """Return the target's rows as they are."""

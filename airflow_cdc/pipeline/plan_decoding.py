@@ -14,13 +14,13 @@ from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
 from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
+from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
@@ -46,7 +46,7 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
             next_step="Rebuild the table under the new key, or set the flow's keys back.",
         )
     decoder = Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect)
-    return _with_key_changes(decoder, lambda: read_lines(spark, microbatch.archive, microbatch.files))
+    return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
 
 
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
@@ -74,7 +74,7 @@ def _columns(
 
 def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch) -> DataFrame:
     """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
-    lines = read_lines(spark, microbatch.archive, microbatch.files)
+    lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
     of_cdl = any(shape.connector == huawei_cdl.CDL_JSON for shape in microbatch.shapes)
     members = ["after", *([huawei_cdl.IMAGE] if of_cdl else [])]

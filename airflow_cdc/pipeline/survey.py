@@ -5,7 +5,7 @@ One Spark job for all files of all flows; what it finds is written down once (:m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +32,22 @@ def survey_files(spark: SparkSession, archive: str, files: Sequence[ArchivedFile
 
     A line whose topic cannot be read counts for the first topic of its file, so that it reaches that flow's quarantine.
     """
-    records = _describe(_values(read_lines(spark, archive, files)), files)
+    return survey_lines(read_lines(spark, archive, files), files)
+
+
+def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mapping[str, str] | None = None) -> tuple[TopicShape, ...]:
+    """Return how some lines of files are spelled and how many are, by topic.
+
+    :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
+    :param told: by path: first topic that the file's records name (:meth:`airflow_cdc.model.survey.Survey.topics_told`), where the lines
+        are not all of the file; None: they are.
+    """
+    records = _describe(_values(lines), files)
     counted = records.groupBy(*_GROUP).agg(
         F.count("*").alias("records"), F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset")
     )
-    return _shapes([row.asDict() for row in counted.collect()], files)
+    rows = [row.asDict() for row in counted.collect()]
+    return _shapes(rows, files, _told(rows) if told is None else told)
 
 
 def _values(lines: DataFrame) -> DataFrame:
@@ -86,12 +97,17 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     )
 
 
-def _shapes(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> tuple[TopicShape, ...]:
-    by_name = {file.path: file.topic for file in files}
+def _told(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return by path the first topic that a file's records name."""
     told: dict[str, str] = {}
     for row in rows:
         if row["topic"] is not None:
             told[row[FILE]] = min(row["topic"], told.get(row[FILE], row["topic"]))
+    return told
+
+
+def _shapes(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile], told: Mapping[str, str]) -> tuple[TopicShape, ...]:
+    by_name = {file.path: file.topic for file in files}
     shapes = []
     for row in rows:
         file = row[FILE]

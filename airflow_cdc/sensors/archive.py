@@ -34,7 +34,8 @@ class CdcArchiveSensor(BaseSensorOperator):
     """Wait until an archive holds files that the lake's flows have not applied.
 
     It returns ``{"files": 4, "topics": {"server.db.orders": 3, …}}``. With ``timeout=0`` it looks once and never defers;
-    together with ``soft_fail=True`` a run with nothing to do is skipped at once.
+    together with ``soft_fail=True`` a run with nothing to do is skipped at once. What a consistent run left waiting for a transaction
+    counts again when more is archived, be it only the transaction's END.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake whose state tells what is applied. (templated)

@@ -15,6 +15,7 @@ from airflow_cdc import runtime
 from airflow_cdc.cli import app
 from airflow_cdc.model.columns import TARGET_COLUMNS
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
+from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import CdcError, RejectReason
 from airflow_cdc.model.flow import CdcFlow, OnGap, OnTruncate
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
@@ -167,6 +168,8 @@ REPORTS = [
     FlowOutcome,
     TransactionReport,
     Lacking,
+    Cut,
+    AwaitedTransaction,
     ApplyReport,
 ]
 

@@ -52,6 +52,19 @@ def test_tells_its_outlet_assets_the_changed_tables(scene: Any, context: Any) ->
     assert json.loads(json.dumps(extra)) == extra
 
 
+def test_tells_where_the_tables_end_together_and_what_waits_there(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    asset = Asset("x-cdc://lake/orders")
+    cut = {"prefix": "server", "is_proven": True, "before": str(2**80), "waits_for": [{"transaction": "7", "has_end": True}], "awaited": 1}
+    flow = {"flow": TOPIC, "status": "waiting", "table": "l/t", "batches": [], "error": None, "cut_files": 1, "cut_records": 3}
+    scene.submit_leaves({**REPORT, "ok": True, "flows": [flow], "cuts": [cut]}, exit_code=0)
+    cuts = {"server": {"before": str(2**80), "is_proven": True, "awaited": 1}}
+    assert scene.merge(consistent=True, outlets=[asset]).execute(context)["cuts"] == cuts
+    assert context["outlet_events"][asset].extra["cuts"] == cuts
+    log = capsys.readouterr().out
+    assert f"{TOPIC}: 3 records in 1 files wait behind the cut" in log
+    assert f"server: cut before commit position {2**80}; what stands there waits for transaction 7 (lacks events)" in log
+
+
 def test_logs_a_line_a_flow_that_adds_up(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
     scene.merge().execute(context)

@@ -28,6 +28,16 @@ def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, co
     assert Path(report).name == "report.json"
 
 
+def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_says_so(scene: Any, context: Any) -> None:
+    asked = {"--check-transactions", "--consistent"}
+    scene.merge().execute(context)
+    assert not asked & set(scene.arguments)
+    scene.merge(check_transactions=True).execute(context)
+    assert asked & set(scene.arguments) == {"--check-transactions"}
+    scene.merge(consistent=True).execute(context)
+    assert asked & set(scene.arguments) == {"--consistent"}
+
+
 def test_delta_is_configured_and_the_users_options_go_over_it(scene: Any, context: Any) -> None:
     mine = {"spark.sql.extensions": "org.my.Extension", "spark.sql.catalog.spark_catalog": "org.my.Catalog", "spark.x": "1"}
     scene.merge(conf=mine, packages="org.my:package:1", jars="/my.jar").execute(context)

@@ -29,7 +29,8 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
     assert (document["ok"], document["error"], document["ignored_files"]) == (True, None, ["README.md"])
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
-    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", "waiting_for", "waiting_files"}
+    waits = {"waiting_for", "waiting_files", "cut_files", "cut_records"}
+    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", *waits}
     assert (customers["flow"], customers["status"], customers["table"]) == (TOPIC, "applied", f"{lake}/{TOPIC}")
     assert {name: count for name, count in customers["events"].items() if count} == {"read": 3, "merged": 2, "rejected": 1}
     assert customers["rows"] == {"inserted": 2, "updated": 0, "deleted": 0}

@@ -9,12 +9,25 @@ import pytest
 
 from airflow_cdc import __version__
 from tests.events import TOPIC, numbered, sqlserver, write_records
-from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, TEAPOT, Ended, Run, logs, process
+from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, ORDERS, TEAPOT, Ended, Run, logs, process
 
 pytestmark = CLOSED_LATE
 
 
 # apply
+
+
+def test_a_consistent_run_tells_where_it_cut_and_what_waits(run: Run, tmp_path: Path) -> None:
+    ahead = [sqlserver("c", commit=commit, after={**ANN, "id": commit}) for commit in (1, 2)]
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([*ahead, sqlserver("c", commit=1, after=BEN, topic=ORDERS)]))
+
+    ended = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "lake", "--consistent", "--json")
+
+    assert ended.code == 0
+    (cut,) = ended.document["cuts"]
+    assert (cut["prefix"], cut["is_proven"], cut["waits_for"]) == (TOPIC.split(".", maxsplit=1)[0], False, [])
+    assert f"{cut['prefix']}: cut before commit position {cut['before']}" in ended.stderr
+    assert f"{TOPIC}: 1 records in 1 files wait behind the cut" in ended.stderr
 
 
 def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(run: Run, tmp_path: Path) -> None:

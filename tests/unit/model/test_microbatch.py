@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition, next_microbatch, pending_in
+from airflow_cdc.model.microbatch import FilePart, HeldFile, Microbatch, PlanPosition, SurveyedPart, next_microbatch, pending_in
 from airflow_cdc.model.survey import Survey
-from tests.unit.model.surveys import ARCHIVE, survey
+from tests.unit.model.surveys import ARCHIVE, shape, survey
 
 
 def pick(
@@ -19,11 +21,20 @@ def pick(
     max_bytes: int = 100,
     held: Collection[HeldFile] = (),
     waiting: Collection[str] = (),
+    parts: Mapping[str, SurveyedPart] | None = None,
 ) -> Microbatch | None:
     """Pick the next microbatch of flow ``t`` from the surveys that the caller would hand over."""
     pending = [item for item in surveys if item.number >= planned.survey or item.number in {file.survey for file in held}]
     return next_microbatch(
-        flow="t", number=1, archive=ARCHIVE, surveys=pending, planned=planned, max_bytes=max_bytes, held=held, waiting=waiting
+        flow="t",
+        number=1,
+        archive=ARCHIVE,
+        surveys=pending,
+        planned=planned,
+        max_bytes=max_bytes,
+        held=held,
+        waiting=waiting,
+        parts=parts,
     )
 
 
@@ -189,3 +200,53 @@ def test_whatever_waits_and_for_how_long_each_file_is_owned_once_and_nothing_is_
         pending = [file for item in surveys for file in pending_in(item, "t", planned, held)]
         assert sorted([*owned, *pending]) == sorted(everything)
     assert sorted(owned) == sorted(everything)
+
+
+# -- files that a cut divides --------------------------------------------------------------------------------------
+
+FAR = 2**70
+"""A commit position that JSON numbers cannot hold everywhere."""
+
+
+def part(path: str, *, since: int | None = None, before: int | None = FAR, records: int = 1, left: int = 0) -> SurveyedPart:
+    """Return a part of a file of flow ``t``."""
+    return SurveyedPart(FilePart("sqlserver", since, before), (replace(shape(path, "t"), records=records),), left)
+
+
+def test_of_a_file_that_the_cut_divides_a_microbatch_owns_the_first_part_and_holds_the_rest() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t", "c": "t"})]
+    found = pick(surveys, parts={"a": part("a"), "b": part("b", records=3, left=4)})
+    assert paths(found) == ["a", "b", "c"]
+    assert found is not None
+    # All of a stands before the cut: it needs no second look.
+    assert found.parts == {"b": FilePart("sqlserver", None, FAR)}
+    assert (found.held, found.rests) == ((HeldFile(1, "b", FAR, 4),), frozenset())
+    assert sorted((item.file, item.records) for item in found.shapes) == [("a", 1), ("b", 3), ("c", 1)]
+    assert [item.file for item in found.offsets] == ["a", "b", "c"]
+    assert Microbatch.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_the_rest_of_a_divided_file_is_owned_later_and_accounts_for_no_offsets_again() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t"}), survey(2, {"c": "t"})]
+    held = (HeldFile(1, "b", FAR, 4),)
+    rest = {"b": part("b", since=FAR, before=None, records=4)}
+    found = pick(surveys, PlanPosition(1, 2), held=held, parts=rest)
+    assert paths(found) == ["b", "c"]
+    assert found is not None
+    assert (found.held, found.parts, found.rests) == ((), {"b": FilePart("sqlserver", FAR, None)}, frozenset("b"))
+    assert [item.file for item in found.offsets] == ["c"]
+    assert sum(item.records for item in found.shapes) == 5
+
+
+def test_a_divided_file_that_still_waits_keeps_its_mark() -> None:
+    surveys = [survey(1, {"a": "t", "b": "t"})]
+    held = (HeldFile(1, "a", FAR, 4),)
+    found = pick(surveys, PlanPosition(1, 1), held=held, waiting={"a"})
+    assert (paths(found), found and found.held) == (["b"], held)
+
+
+def test_a_file_divided_twice_is_held_from_the_second_cut_on() -> None:
+    held = (HeldFile(1, "a", 5, 4),)
+    found = pick([survey(1, {"a": "t"})], PlanPosition(1, 1), held=held, parts={"a": part("a", since=5, before=9, records=1, left=3)})
+    assert found is not None
+    assert (found.parts, found.held) == ({"a": FilePart("sqlserver", 5, 9)}, (HeldFile(1, "a", 9, 3),))

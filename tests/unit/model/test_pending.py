@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import ArchiveNotFoundError
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
@@ -172,3 +173,35 @@ def test_an_archive_that_is_not_there_is_an_error_and_not_an_empty_one(scene: Sc
     scene.archive.rmdir()
     with pytest.raises(ArchiveNotFoundError):
         scene.pending()
+
+
+def test_what_waits_for_a_transaction_calls_for_no_run_until_the_archive_brings_more(scene: Scene) -> None:
+    def told(file: ArchivedFile) -> list[TopicShape]:
+        return [shape(file.path, file.topic, "transaction" if file.topic == "s.transaction" else "c")]
+
+    rows, ends, more_ends = (
+        f"{topic}/partition=0/{topic}+0+{offset:010d}.json" for topic, offset in (("s.t", 0), ("s.transaction", 0), ("s.transaction", 9))
+    )
+    scene.arrive(rows, ends)
+    scene.survey(told)
+    assert scene.told() == ([], {"s.t": 1}, 1)
+    scene.state.write_waiting(WaitingFiles(1, {"s.t": (rows,)}))
+    assert scene.told() == ([], {}, 0)
+    assert scene.pending().waiting == 1
+    assert surveyed_files_pending(scene.state, scene.state.ledger(), FlowState(FS, str(scene.lake), "s.t")) == 1
+
+    # The END alone may be what was missing: the topic, which else wakes nobody, does now, but for those who do not wait.
+    scene.arrive(more_ends)
+    assert scene.told() == ([more_ends], {}, 1)
+    assert scene.told("s.t") == ([more_ends], {}, 1)
+    assert scene.told("u.*") == ([], {}, 0)
+    # A run surveyed it and died: what waited is work again.
+    scene.survey(told)
+    assert scene.told() == ([], {"s.t": 1}, 1)
+
+
+def test_other_files_of_a_flow_of_which_one_waits_are_work(scene: Scene) -> None:
+    scene.arrive("t/a", "t/b")
+    scene.survey(lambda file: [shape(file.path, "t")])
+    scene.state.write_waiting(WaitingFiles(1, {"t": ("t/a", "gone")}))
+    assert scene.told() == ([], {"t": 1}, 1)

@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
+from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.transactions import TransactionReport
 
 COUNTS = EventCounts(read=36, merged=1, superseded=2, redelivered=4, stale=8, tombstones=16, control=2, rejected=3)
 GAP = OffsetGap("t", 0, 7, 8, "a", "b")
@@ -153,6 +155,8 @@ def test_people_are_told_what_is_missing_and_what_waits_for_it() -> None:
     assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL, whole)).gap_lines()) == []
     waiting = FlowOutcome("f", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2)
     assert list(waiting.gap_lines()) == [line, "f: 2 files wait for what is missing"]
+    behind_cut = FlowOutcome("f", FlowStatus.WAITING, cut_files=2, cut_records=9)
+    assert list(behind_cut.gap_lines()) == ["f: 9 records in 2 files wait behind the cut"]
     many = replace(FULL, offsets=OffsetReport(gaps=(GAP,) * 20, missing=700))
     assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(many,)).gap_lines()) == [line] * 5 + ["f: 700 offsets are missing in all"]
 
@@ -165,11 +169,13 @@ def test_a_runs_report_survives_its_json() -> None:
         (
             FlowOutcome("f", FlowStatus.APPLIED, "t", (FULL,)),
             FlowOutcome("g", FlowStatus.FAILED, None, (), error),
-            FlowOutcome("h", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2),
+            FlowOutcome("h", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2, cut_files=3, cut_records=4),
         ),
         ("server1.transaction",),
         ("README.md",),
         error,
+        (TransactionReport("server1", without_end=2),),
+        (Cut("server1", is_proven=True, before=2**80, waits_for=(AwaitedTransaction("7", False),), awaited=1),),
     )
     document = through_json(report.to_json())
     assert isinstance(document, dict)

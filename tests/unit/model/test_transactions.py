@@ -1,4 +1,4 @@
-"""Which transactions are whole, whatever comes late, twice or never; and where to cut so that none is merged in part."""
+"""Which transactions are whole, whatever comes late, twice or never."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from airflow_cdc.model import transactions
 from airflow_cdc.model.position import sqlserver_lsn
 from airflow_cdc.model.transactions import (
-    CommittedTransaction,
     Lacking,
     OpenTransactions,
+    Place,
     Transaction,
-    consistent_before,
+    end_place,
+    ends_transactions,
     prefix_of,
     topic_of,
     transaction_key,
@@ -83,7 +84,7 @@ def test_a_transaction_is_whole_with_its_end_and_all_that_it_announces() -> None
     assert list(found.lacking("s", TOPICS)) == [Lacking("1", "s.dbo.b", 1, 0)]
     assert str(next(found.lacking("s", TOPICS))) == "transaction 1: 0 of 1 events of topic s.dbo.b are archived"
     found = after(events("1", 2, b=(1,)), known=found)
-    assert (found.open, found.whole) == ({}, ("1",))
+    assert (found.open, list(found.whole)) == ({}, ["1"])
 
 
 def test_before_its_end_a_transaction_is_open_and_lacks_nothing_yet() -> None:
@@ -118,8 +119,55 @@ def test_state_stays_small_and_says_what_was_given_up(monkeypatch: pytest.Monkey
     found = OpenTransactions()
     for survey in range(1, 6):
         found = after(begin(f"{survey}", survey), end(f"w{survey}", survey), known=found)
-    assert (list(found.open), found.whole, found.given_up) == (["4", "5"], ("w4", "w5"), 3)
+    assert (list(found.open), list(found.whole), found.given_up) == (["4", "5"], ["w4", "w5"], 3)
     assert OpenTransactions.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    ("identifier", "ts_ms", "place"),
+    [
+        ("970:23657016", 5, (23657016,)),
+        ("00000027:0000003e:000d", 5, ((0x27 << 48) | (0x3E << 16) | 0xD,)),
+        ("02001400000001", 5, (5, 0)),
+        ("0-1-2109", 5, (5, 2109)),
+        ("58e0dae9-9c9b-11e8-9f8b-f2801f1b9fd1:17", None, (0, 17)),
+    ],
+)
+def test_an_end_stands_where_its_id_says_or_else_by_its_time(identifier: str, ts_ms: int | None, place: tuple[int, ...]) -> None:
+    assert end_place(identifier, ts_ms) == place
+
+
+def test_a_transaction_stands_where_its_records_say_together_and_is_remembered_there_when_it_is_whole() -> None:
+    pieces_of_it = [
+        Transaction("1", {"dbo.a": 2}, {}, 1, Place(ended=(9,))),
+        Transaction("1", None, {"s.dbo.a": ((1, 1),)}, 1, Place(commit=7, last_commit=7)),
+        Transaction("1", {}, {}, 2, Place(ended=(12,))),
+    ]
+    assert after(*pieces_of_it).open["1"].place == Place((9,), 7, 7)
+    rest = Transaction("1", None, {"s.dbo.a": ((2, 2),)}, 2, Place(commit=2**70, last_commit=2**70))
+    whole = after(*pieces_of_it, rest)
+    assert whole.whole == {"1": Place((9,), 7, 2**70)}
+    # A copy after a restart may stand elsewhere.
+    copy = Transaction("1", None, {"s.dbo.a": ((1, 1),)}, 3, Place(commit=3, last_commit=3))
+    assert after(copy, known=whole).whole == {"1": Place((9,), 3, 2**70)}
+    assert OpenTransactions.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+
+
+def test_of_the_whole_ones_that_are_forgotten_the_last_place_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "MOST_REMEMBERED", 1)
+    ends = [Transaction(key, {}, {}, 1, Place((number,), number, number)) for key, number in (("b", 1), ("a", 3), ("c", 2))]
+    found = after(*ends)
+    assert (list(found.whole), found.forgotten) == (["a"], Place((2,), 2, 2))
+    assert after(end("z"), known=found).forgotten == Place((3,), 3, 3)
+
+
+def test_only_a_connectors_transaction_topic_ends_transactions() -> None:
+    assert [ends_transactions(topic) for topic in ("s.transaction", "a.b.transaction", "transaction", "s.dbo.transactions")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 pieces = st.lists(
@@ -172,59 +220,6 @@ def captured() -> Iterator[Transaction]:
                         item["data_collection"]: item["event_count"] for item in value["data_collections"]
                     }
                     yield Transaction(transaction_key(value["id"]), counts if value["status"] == "END" else None)
-
-
-# -- the cut -------------------------------------------------------------------------------------------------------
-
-
-def committed(number: int, *, whole: bool = True, ended: bool = True, archived: bool = True) -> CommittedTransaction:
-    commit = number if archived else None
-    return CommittedTransaction((number,) if ended else None, commit, commit, whole)
-
-
-def test_nothing_waits_while_all_transactions_are_whole() -> None:
-    assert consistent_before([]) is None
-    assert consistent_before(committed(number) for number in range(5)) is None
-
-
-def test_the_cut_stands_before_the_first_transaction_that_is_not_whole_and_later_whole_ones_wait_too() -> None:
-    assert consistent_before([committed(1), committed(2, whole=False), committed(3)]) == 2
-    assert consistent_before([committed(1), committed(2), committed(3, whole=False, ended=False)]) == 3
-
-
-def test_a_transaction_of_which_nothing_but_its_end_is_there_holds_back_what_ended_after_it() -> None:
-    assert consistent_before([committed(1), committed(2, whole=False, archived=False), committed(3)]) == 3
-    # What is archived stands before it: nothing waits.
-    assert consistent_before([committed(1), committed(2, whole=False, archived=False)]) is None
-
-
-def test_a_transaction_that_a_restart_cut_in_two_is_not_split_by_the_cut() -> None:
-    assert consistent_before([CommittedTransaction((1,), 1, 5, whole=True), committed(4, whole=False)]) == 1
-    chain = [CommittedTransaction((1,), 1, 4, whole=True), CommittedTransaction((2,), 3, 9, whole=True), committed(8, whole=False)]
-    assert consistent_before(chain) == 1
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[tuple[CommittedTransaction, set[int]]]:
-    """Generate transactions in commit order, each with the commit positions of its archived events."""
-    found = []
-    for number in range(draw(st.integers(0, 8))):
-        commits = draw(st.sets(st.integers(number * 2, number * 2 + 3), max_size=2))
-        whole = bool(commits) and draw(st.booleans())
-        ended = (number,) if whole or draw(st.booleans()) else None
-        found.append((CommittedTransaction(ended, min(commits, default=None), max(commits, default=None), whole), commits))
-    return found
-
-
-@given(histories())
-def test_below_the_cut_every_transaction_is_whole_and_none_is_there_in_part(history: list[tuple[CommittedTransaction, set[int]]]) -> None:
-    bound = consistent_before(item for item, _ in history)
-    first_lacking = min((item.ended for item, _ in history if not item.whole and item.ended), default=None)
-    for item, commits in history:
-        merged = {commit for commit in commits if bound is None or commit < bound}
-        assert merged in (set(), commits), "a transaction is merged in part"
-        assert item.whole or not merged, "an incomplete transaction is merged"
-        assert not merged or first_lacking is None or item.ended is None or item.ended < first_lacking
 
 
 def test_sql_servers_transactions_are_named_by_their_commit_position() -> None:

@@ -1,0 +1,57 @@
+"""Where archived records stand in their source's log: their commit position, without decoding them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import RAW
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.dialects import DIALECTS, NUMBER, Dialect
+
+COMMIT = "commit"
+"""decimal(38,0): the record's commit position."""
+
+_LINE = "line"
+
+
+def comparable_connector(connectors: Iterable[str]) -> str | None:
+    """Return the connector whose commit positions compare across tables; None for several, for none that has a dialect, and for CDL.
+
+    Huawei CDL's events stand where their own topic's archive has them (ADR 0006).
+    """
+    found = set(connectors)
+    only = found.pop() if len(found) == 1 else ""
+    return only if only in DIALECTS and not DIALECTS[only].huawei_cdl else None
+
+
+def comparable_dialect(connectors: Iterable[str]) -> Dialect | None:
+    """Return the dialect of connectors that have one and whose positions compare across tables."""
+    connector = comparable_connector(connectors)
+    return DIALECTS[connector] if connector else None
+
+
+def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> DataFrame:
+    """Return lines with their topic, a struct that :func:`member` reads, and :data:`COMMIT`.
+
+    The commit position is NULL for records that have none, and for the reads of a full snapshot: they may be written down with a position
+    above that of streamed events which the archive holds after them, and which they do not contain.
+
+    :param members: members of the value (DDL) that are asked for beside.
+    :param dialect: how the position is told; None: every position is NULL.
+    """
+    told = ", ".join(f"{name}: STRING" for name in ("snapshot", *(dialect.source_fields if dialect else ())))
+    payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
+    line = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{payload}>, {payload}>, payload: STRUCT<{payload}>, {payload}>"
+    parsed = lines.withColumn(_LINE, F.expr(f"from_json({RAW}, {sql.text(line)})"))
+    parsed = parsed.selectExpr("*", f"{_LINE}.topic", member("op"), member("source"))
+    whole_table = "op = 'r' AND coalesce(source.snapshot, '') <> 'incremental'"
+    commit = dialect.commit if dialect else "NULL"
+    return parsed.selectExpr("*", f"CAST(if({whole_table}, NULL, {commit}) AS {NUMBER}) AS {COMMIT}").drop("op", "source")
+
+
+def member(name: str) -> str:
+    """Return the SQL of a value's member, whatever the value is wrapped in."""
+    return f"coalesce({_LINE}.value.payload.{name}, {_LINE}.value.{name}, {_LINE}.payload.{name}, {_LINE}.{name}) AS {name}"

@@ -1,0 +1,122 @@
+"""Parts of files: a run that stops at a cut applies of a file what stands before it, and a later run the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import FILE
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, Ledger
+from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in
+from airflow_cdc.model.survey import Survey
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import read_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.survey import survey_lines
+
+
+def read_microbatch(spark: SparkSession, microbatch: Microbatch, *, numbered: bool = False) -> DataFrame:
+    """Return the archived lines that a microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
+    return only_parts(read_lines(spark, microbatch.archive, microbatch.files, numbered=numbered), microbatch.parts)
+
+
+def only_parts(lines: DataFrame, parts: Mapping[str, FilePart]) -> DataFrame:
+    """Return the lines but for those of a divided file that are not in its part; lines of other files all stay.
+
+    :param parts: by path of the file.
+    """
+    columns = lines.columns
+    for connector in sorted({part.connector for part in parts.values()}):
+        paths_of: dict[FilePart, list[str]] = {}
+        for path, part in parts.items():
+            if part.connector == connector:
+                paths_of.setdefault(part, []).append(path)
+        located = parse_lines(lines, "", comparable_dialect({connector}))
+        outside = " OR ".join(f"({FILE} IN ({', '.join(map(sql.text, paths))}) AND NOT {_is_in(part)})" for part, paths in paths_of.items())
+        lines = located.filter(f"NOT ({outside})").select(*columns)
+    return lines
+
+
+def _is_in(part: FilePart) -> str:
+    """Return the SQL that is true for a line of the part, never NULL."""
+    # Without a position a line belongs to the first part.
+    since = "true" if part.since is None else f"coalesce({COMMIT} >= {part.since}BD, false)"
+    before = "true" if part.before is None else f"coalesce({COMMIT} < {part.before}BD, true)"
+    return f"({since} AND {before})"
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What is left of one pending file, and the part of it that stands before the cut."""
+
+    survey: Survey
+    file: ArchivedFile
+    part: FilePart
+    records: int
+    """Records of the flow that no microbatch owns yet."""
+
+
+@dataclass(frozen=True)
+class PartsOfFlow:
+    """Finds which part of each pending file of a flow stands before the cut; each file and cut is looked at once."""
+
+    spark: SparkSession
+    archive: ArchiveState
+    ledger: Ledger
+    flow: str
+    before: int | None
+    """The cut as a commit position; None where nothing has to wait."""
+    _found: dict[tuple[str, FilePart], SurveyedPart] = field(default_factory=dict)
+
+    def find(self, checkpoint: FlowCheckpoint) -> Mapping[str, SurveyedPart]:
+        """Return by path the part to own next of each pending file that the cut divides, that an earlier one divided, or that waits.
+
+        Costs one job for all files that were not looked at, and none where nothing has to wait and nothing was divided.
+        """
+        pending = self._pending(checkpoint)
+        self._look([item for item in pending if (item.file.path, item.part) not in self._found])
+        return {item.file.path: self._found[item.file.path, item.part] for item in pending}
+
+    def _pending(self, checkpoint: FlowCheckpoint) -> list[_Pending]:
+        planned, held = checkpoint.plan(self.archive.archive)
+        marks = {(item.survey, item.path): item for item in held if item.since is not None}
+        if self.before is None and not marks:
+            return []
+        found = []
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            shapes_of = survey.shapes_of(self.flow)
+            for file in pending_in(survey, self.flow, planned, held):
+                mark = marks.get((survey.number, file.path))
+                shapes = shapes_of[file.path]
+                # A file of this flow without a single event has nothing that could wait.
+                connector = comparable_connector({shape.connector for shape in shapes if shape.connector})
+                if connector and (mark or self.before is not None):
+                    part = FilePart(connector, mark.since if mark else None, self.before)
+                    found.append(_Pending(survey, file, part, mark.left if mark else sum(shape.records for shape in shapes)))
+        return found
+
+    def _look(self, pending: Sequence[_Pending]) -> None:
+        if closed := [item for item in pending if _is_empty(item.part)]:
+            self._found.update({(item.file.path, item.part): SurveyedPart(item.part, (), item.records) for item in closed})
+        rest = [item for item in pending if not _is_empty(item.part)]
+        if not rest:
+            return
+        files = [item.file for item in rest]
+        session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
+        lines = only_parts(read_lines(session, self.archive.archive, files), {item.file.path: item.part for item in rest})
+        surveys = {item.survey.number: item.survey for item in rest}
+        told = {path: topic for survey in surveys.values() for path, topic in survey.topics_told().items()}
+        shapes = survey_lines(lines, files, told=told)
+        for item in rest:
+            inside = tuple(shape for shape in shapes if shape.file == item.file.path and shape.topic == self.flow)
+            left = item.records - sum(shape.records for shape in inside)
+            self._found[item.file.path, item.part] = SurveyedPart(item.part, inside, left)
+
+
+def _is_empty(part: FilePart) -> bool:
+    """Tell whether the cut has not moved behind where an earlier one divided the file."""
+    return part.since is not None and part.before is not None and part.before <= part.since

@@ -1,0 +1,92 @@
+"""Find where the tables of each connector may end together: behind the last whole transaction, or by position where nothing tells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import FILE
+from airflow_cdc.model.cut import Cut, cut_of
+from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.transactions import OpenTransactions, TransactionLedger, prefix_of
+from airflow_cdc.pipeline.archive import file_literal, read_lines
+from airflow_cdc.pipeline.check_transactions import connectors_with_transactions
+from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.session import session_for_batch
+
+
+def find_cuts(
+    spark: SparkSession, state: ArchiveState, ledger: Ledger, known: TransactionLedger, flows: Sequence[FlowState], *, there: Container[str]
+) -> dict[str, Cut]:
+    """Return the cut of each connector of which the run has flows, by ``topic.prefix``.
+
+    Costs a look at the pending files of the connectors that archive no transaction topic.
+
+    :param known: the transactions, caught up with the ledger's surveys.
+    :param flows: those of the run.
+    :param there: paths of the files that are still in the archive.
+    """
+    proven = connectors_with_transactions(ledger)
+    by_prefix: dict[str, list[FlowState]] = {}
+    for flow in flows:
+        by_prefix.setdefault(connector_prefix(flow.flow, proven), []).append(flow)
+    return {
+        prefix: cut_of(prefix, known.connectors.get(prefix, OpenTransactions()), applied_through=_applied_through(members))
+        if prefix in proven
+        else _by_position(spark, state, ledger, prefix, members, there=there)
+        for prefix, members in by_prefix.items()
+    }
+
+
+def connector_prefix(topic: str, prefixes: Collection[str]) -> str:
+    """Return the connector's ``topic.prefix``, which may have dots: the longest known one that the topic begins with."""
+    known = (prefix for prefix in prefixes if topic.startswith(f"{prefix}."))
+    return max(known, key=len, default=prefix_of(topic))
+
+
+def _applied_through(flows: Sequence[FlowState]) -> int | None:
+    reached = (position.commit for flow in flows for position in flow.checkpoint().reach.streamed_through.values())
+    return max(reached, default=None)
+
+
+def _by_position(
+    spark: SparkSession, state: ArchiveState, ledger: Ledger, prefix: str, flows: Sequence[FlowState], *, there: Container[str]
+) -> Cut:
+    """Return the cut behind the lowest of the positions with which the flows end that have files pending: a quiet one holds nobody back."""
+    pending: dict[str, list[ArchivedFile]] = {}
+    connectors: set[str] = set()
+    for flow in flows:
+        checkpoint = flow.checkpoint()
+        plan = checkpoint.plan(state.archive)
+        for survey in state.pending_surveys(checkpoint, ledger):
+            if files := [file for file in pending_in(survey, flow.flow, *plan) if file.path in there]:
+                pending.setdefault(flow.flow, []).extend(files)
+                connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow.flow and shape.connector}
+    # A single table has nothing to wait for.
+    compares = len(pending) > 1 and comparable_connector(connectors)
+    ends = _highest_positions(spark, state.archive, pending, connectors) if compares else {}
+    # What ends with the others holds nothing back.
+    before = min(ends.values()) + 1 if len(set(ends.values())) > 1 else None
+    return Cut(prefix, is_proven=False, before=before)
+
+
+def _highest_positions(
+    spark: SparkSession, archive: str, pending: Mapping[str, Sequence[ArchivedFile]], connectors: set[str]
+) -> dict[str, int]:
+    """Return the highest commit position in each topic's pending files; topics without any are left out."""
+    files = list({file.path: file for members in pending.values() for file in members}.values())
+    session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
+    lines = parse_lines(read_lines(session, archive, files), "", comparable_dialect(connectors))
+    records = lines.selectExpr(FILE, f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}) AS topic", COMMIT)
+    highest = records.groupBy(FILE, "topic").agg(F.max(COMMIT).alias(COMMIT)).dropna().collect()
+    paths = {topic: {file.path for file in members} for topic, members in pending.items()}
+    found: dict[str, int] = {}
+    for row in highest:
+        # A file of several topics may be pending for one of them and done for another.
+        if row[FILE] in paths.get(row["topic"], ()):
+            found[row["topic"]] = max(int(row[COMMIT]), found.get(row["topic"], 0))
+    return found
