@@ -25,7 +25,7 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
 
     assert ended.code == 0, ended.stderr
     document = ended.document
-    assert set(document) == {"ok", "archive", "lake", "flows", "control_topics", "ignored_files", "error", "transactions"}
+    assert set(document) == {"ok", "archive", "lake", "flows", "control_topics", "ignored_files", "error", "transactions", "cuts"}
     assert (document["ok"], document["error"], document["ignored_files"]) == (True, None, ["README.md"])
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]

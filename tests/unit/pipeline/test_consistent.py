@@ -279,7 +279,8 @@ def test_a_transaction_put_together_again_takes_of_an_earlier_file_only_the_part
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
     def order(op: str, row: int, offset: int, *, commit: int, change: int) -> Record:
-        image = {"before" if op == "d" else "after": {"id": row, "tx": commit}}
+        # What is deleted was written by the first transaction.
+        image = {"before": {"id": row, "tx": 1}} if op == "d" else {"after": {"id": row, "tx": commit}}
         event = sqlserver(op, commit=commit, change=change, key={"id": row}, topic=ORDERS, **image)
         return {**event, "offset": offset}
 
