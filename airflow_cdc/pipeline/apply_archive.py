@@ -39,6 +39,8 @@ from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply_history import apply_to_change_log
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.find_holes import find_holes
@@ -47,6 +49,11 @@ from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
 _SURVEY_ATTEMPTS = 5
+_APPLY = {
+    TableMode.CURRENT: apply_microbatch,
+    TableMode.FLAGGED: apply_microbatch,
+    TableMode.CHANGE_LOG: apply_to_change_log,
+}
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,7 @@ class _FlowRun:
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect)
         try:
-            report = apply_microbatch(attempt)
+            report = _APPLY[self.flow.mode](attempt)
         except PySparkException as problem:
             raise self._cause(microbatch, problem) from problem
         offsets = report_offsets(
