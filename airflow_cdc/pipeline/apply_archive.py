@@ -40,7 +40,7 @@ from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_history import apply_to_change_log
+from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.find_holes import find_holes
@@ -53,6 +53,7 @@ _APPLY = {
     TableMode.CURRENT: apply_microbatch,
     TableMode.FLAGGED: apply_microbatch,
     TableMode.CHANGE_LOG: apply_to_change_log,
+    TableMode.VERSIONS: apply_to_versions,
 }
 
 

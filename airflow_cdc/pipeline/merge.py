@@ -211,16 +211,22 @@ def merge_row_changes(
         vanished = vanished_rows(vanishing, cut, microbatch) if vanishing and cut else None
         clauses = flagging_clauses(inserted=assigned, updated=updated, filled=filled, vanished=vanished, late=late)
     else:
-        inserted = f"INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})"
-        clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(filled)}"] if late else []
-        clauses += [
-            f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
-            f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {_assign(updated)}",
-            f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {inserted}",
-        ]
-        if cut:
-            clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE")
+        clauses = _removing_clauses(inserted=assigned, updated=updated, filled=filled, cut=cut, late=late)
     spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
+
+
+def _removing_clauses(
+    *, inserted: Mapping[str, str], updated: Mapping[str, str], filled: Mapping[str, str], cut: str | None, late: bool
+) -> list[str]:
+    """Return the clauses of a MERGE that removes deleted rows, by what they assign; ``cut``: SQL of a position before which rows go."""
+    insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
+    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(filled)}"] if late else []
+    clauses += [
+        f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
+        f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {_assign(updated)}",
+        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
+    ]
+    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE"] if cut else [])
 
 
 def _assign(values: Mapping[str, str]) -> str:

@@ -32,15 +32,7 @@ def drop_stale(
     :param deleted: the rows that are flagged as deleted, like ``rows``; None where the table keeps none.
     """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
-    if deleted is not None:
-        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT))
-    if markers is not None and deleted is not None:
-        # The flagged row says the same, and which of its values an older event may still tell.
-        told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
-        markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
-    if markers is not None:
-        known = known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
+    known = _known(rows, markers, deleted, keys)
     changed = row_changes.select(*ours, POSITION, OP, OFFSET, TOLD_AT, UNAVAILABLE)
     tells = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
     fills = F.expr(f"coalesce(({tells}) AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
@@ -62,3 +54,18 @@ def drop_stale(
     return fresh.withColumns(
         {OP: F.when(late, FILL).otherwise(F.col(OP)), OP_IF_ABSENT: F.when(late, KEEP).otherwise(F.col(OP_IF_ABSENT))}
     ).drop(_STALE, _FILLS), stale
+
+
+def _known(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+    """Return what is known of the keys: position, operation, offset, and which values are older; several rows a key."""
+    ours = [F.col(sql.name(key)) for key in keys]
+    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
+    if deleted is not None:
+        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT))
+    if markers is None:
+        return known
+    if deleted is not None:
+        # The flagged row says the same, and which of its values an older event may still tell.
+        told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
+        markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
+    return known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
