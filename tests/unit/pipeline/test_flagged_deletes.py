@@ -146,3 +146,17 @@ def test_whatever_the_split_the_live_rows_are_the_source_s(how: dict[str, Any], 
     everything = read_rows(spark, str(tmp_path / "lake"), HISTORIES, history=True).rows
     keys = {(record["key"]["db"], record["key"]["id"]) for record in archive.records}
     assert {(row["db"], row["id"]) for row in everything} == keys
+
+
+def test_one_microbatch_or_three_make_the_same_table(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    archive = Archive(DIALECTS["postgresql"], HISTORIES, 6, 20)
+    sizes = [write_records(tmp_path / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4))]
+    tables = {}
+    for parts in (1, 3):
+        settings = CdcFlow(HISTORIES, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // parts + 1, on_delete=OnDelete.FLAG)
+        apply(tmp_path / "a", tmp_path / f"lake {parts}", flows={HISTORIES: settings})
+        rows = read_rows(spark, str(tmp_path / f"lake {parts}"), HISTORIES, history=True).rows
+        tables[parts] = {(row["db"], row["id"]): (row["__cdc_deleted"], row["v"], row["body"]) for row in rows}
+    wrong = {key: (found, tables[3].get(key)) for key, found in tables[1].items() if found != tables[3].get(key)}
+    assert not wrong, (len(wrong), archive.story(min(wrong)[0]), min(wrong), wrong[min(wrong)])
+    assert tables[1].keys() == tables[3].keys()
