@@ -53,7 +53,7 @@ def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
 
 
 @pytest.mark.parametrize("how", [{}, {"shuffled": True, "again": True}], ids=["in order", "shuffled and repeated"])
-@pytest.mark.parametrize("dialect", ["postgresql", "sqlserver"])
+@pytest.mark.parametrize("dialect", ["postgresql, large values", "sqlserver"])
 def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive = Archive(DIALECTS[dialect], TOPIC, 7, 20)
     sizes = [write_records(tmp_path / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4, **how))]
