@@ -150,15 +150,16 @@ def show(
     flows: Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows.")],
     lake: Lake,
     limit: Annotated[int | None, typer.Option(help="Most rows to show.", show_default=False)] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show what is past too, with our own columns.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     conf: SparkConf = None,
 ) -> None:
-    """Show the rows of flows' tables: the source's columns only, ordered by key."""
+    """Show the rows of flows' tables that the source has: its columns only, ordered by key."""
     with _spark("show", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_rows
 
-        found = [read_rows(spark, lake, flow, limit) for flow in flows]
+        found = [read_rows(spark, lake, flow, limit, history=history) for flow in flows]
         if as_json:
             documents = [vars(flow) for flow in found]
             print_json(documents[0] if len(documents) == 1 else {"flows": documents})

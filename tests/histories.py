@@ -78,6 +78,8 @@ class Archive:
     records: list[Record] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
     """What the generator came to: shifts, swaps and so on."""
+    states: dict[int, list[list[Row]]] = field(default_factory=dict)
+    """By database: its rows when the snapshot was taken, and after each commit."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -108,6 +110,7 @@ class Archive:
             for key in self._random.sample(KEYS, self._random.randint(0, 4)):
                 database.rows.append({**self._row(database, key), "arrived": 0})
                 self._emit("r", None, database.rows[-1], commit=None, change=position, snapshot="true")
+            self._remember(database)
 
     def _round(self) -> None:
         """Let every database run a transaction or two, in groups that are open at the same time."""
@@ -272,6 +275,12 @@ class Archive:
                 op = "u" if change.before else "c"
                 self._emit(op, change.before, change.after, **told, serial=2 if change.before else 1, touched=change.touched)
         self._last_commit = commit
+        image = changes[0].after or changes[0].before
+        assert image
+        self._remember(self._databases[image["db"]])
+
+    def _remember(self, database: Database) -> None:
+        self.states.setdefault(database.number, []).append([_told(row) for row in database.rows])
 
     def _read_again(self, database: Database) -> None:
         """An incremental snapshot reads the rows of one database."""

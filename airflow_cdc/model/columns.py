@@ -20,12 +20,40 @@ TOLD_AT = "__cdc_told_at"
 """Target: array<struct<column string, position, known boolean>> of the values that the row's last event did not tell: the position of the
 event that did. Not known: nothing told the value, it is NULL; an event behind ``position`` may yet. NULL where the last event tells all."""
 
+DELETED = "__cdc_deleted"
+"""Target that flags deletes: boolean, whether the row is gone from the source."""
+DELETED_AT = "__cdc_deleted_at"
+"""Target that flags deletes: timestamp, when the source committed what took the row; NULL where it lives or nothing tells."""
+
 TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, OFFSET, TOLD_AT)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
+FLAGGED_COLUMNS = (*TARGET_COLUMNS, DELETED, DELETED_AT)
+"""The same of a table that flags deletes."""
 
-# Columns of the frames on their way; none of them reaches a target table.
-KIND = "__cdc_kind"
 PARTITION = "__cdc_partition"
+"""Change log: int, Kafka partition of the event; NULL where the archive does not tell it."""
+TRANSACTION = "__cdc_transaction"
+"""Change log: text that tells transactions apart, as the connector writes it."""
+UNAVAILABLE = "__cdc_unavailable"
+"""Change log: array<string>, the columns whose value the event does not tell; NULL where it tells all."""
+CHANGE_LOG_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, TRANSACTION, UNAVAILABLE)
+"""Our own columns of a target table that is a change log."""
+
+END_POSITION = "__cdc_end_position"
+"""Versions: like :data:`POSITION`, of the event that ended the version; NULL while it is current."""
+VALID_FROM = "__cdc_valid_from"
+"""Versions: timestamp, when the source committed the event that began the version."""
+VALID_TO = "__cdc_valid_to"
+"""Versions: timestamp, when the source committed the event that ended it; NULL while it is current."""
+IS_CURRENT = "__cdc_is_current"
+"""Versions: boolean, whether the version is what the source holds."""
+PREVIOUS_KEY = "__cdc_previous_key"
+"""Versions: struct of the key columns: the key that the row had at the commit before the one that moved it; NULL for all other versions."""
+VERSION_COLUMNS = (POSITION, END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, MICROBATCH, PREVIOUS_KEY)
+"""Our own columns of a target table that keeps every version."""
+
+# Columns of the frames on their way; none of those below reaches a target table.
+KIND = "__cdc_kind"
 ORDINAL = "__cdc_ordinal"
 FILE = "__cdc_file"
 LINE = "__cdc_line"
@@ -33,13 +61,14 @@ RAW = "__cdc_raw"
 RAW_KEY = "__cdc_raw_key"
 REJECT = "__cdc_reject"
 OP_IF_ABSENT = "__cdc_op_if_absent"
-TRANSACTION = "__cdc_transaction"
-UNAVAILABLE = "__cdc_unavailable"
 ABSENT = "__cdc_absent"
 SNAPSHOT = "__cdc_snapshot"
 OLD_KEY = "__cdc_old_key"
 MOVED = "__cdc_moved"
 DEPENDS = "__cdc_depends"
+TOLD = "__cdc_told"
+LEFT_OUT = "__cdc_left_out"
+CUT = "__cdc_cut"
 
 
 def is_reserved(name: str) -> bool:

@@ -69,6 +69,10 @@ class SchemaChangeError(TerminalError):
     """Raised when events no longer fit the target table and no lossless change of the table would make them."""
 
 
+class TableModeError(TerminalError):
+    """Raised when a flow's table was made to keep another history than the flow's settings ask for."""
+
+
 class ConcurrentRunError(TransientError):
     """Raised when another run of the same flow committed first; nothing was lost."""
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.table_mode import TableMode
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
+SCD_TYPES = (1, 2)
 
 
 class OnTruncate(str, Enum):
@@ -23,6 +25,24 @@ class OnTruncate(str, Enum):
     """Keep the rows; count the event as control."""
     FAIL = "fail"
     """Stop the flow and leave the decision to a person."""
+
+
+class OnDelete(str, Enum):
+    """What a DELETE in the source does to the target's row."""
+
+    REMOVE = "remove"
+    """The row goes."""
+    FLAG = "flag"
+    """The row stays with its last values, flagged as deleted; also where a truncate or a complete snapshot took it."""
+
+
+class WriteDisposition(str, Enum):
+    """How events reach the target."""
+
+    MERGE = "merge"
+    """By key."""
+    APPEND = "append"
+    """Each as a row of its own: the table is a change log."""
 
 
 class OnGap(str, Enum):
@@ -54,6 +74,12 @@ class CdcFlow:
     """Most archived bytes (as they lie in the archive) that one microbatch takes."""
     on_gap: OnGap = OnGap.WARN
     """What happens when Kafka offsets are missing from the archive."""
+    stored_as_scd_type: int = 1
+    """1: the rows as they are now; 2: every version of them, with the interval in which it was true."""
+    on_delete: OnDelete = OnDelete.REMOVE
+    """What a DELETE in the source does to the target's row."""
+    write_disposition: WriteDisposition = WriteDisposition.MERGE
+    """Whether events are merged by key, or appended as they are."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -69,6 +95,32 @@ class CdcFlow:
                 f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
                 next_step="Rename them in the flows file.",
             )
+        self._refuse_modes_that_exclude_each_other()
+
+    def _refuse_modes_that_exclude_each_other(self) -> None:
+        if self.stored_as_scd_type not in SCD_TYPES:
+            raise ConfigurationError(
+                f"Flow {self.topic}: stored_as_scd_type is {self.stored_as_scd_type}, expected one of {list(SCD_TYPES)}.",
+                next_step="Set it to 1 for the rows as they are now, or to 2 for all their versions.",
+            )
+        appends, flags = self.write_disposition is WriteDisposition.APPEND, self.on_delete is OnDelete.FLAG
+        chosen = {"write_disposition: append": appends, "stored_as_scd_type: 2": self.stored_as_scd_type > 1, "on_delete: flag": flags}
+        together = [setting for setting, is_set in chosen.items() if is_set]
+        if len(together) > 1:
+            raise ConfigurationError(
+                f"Flow {self.topic}: {' and '.join(together)} exclude each other: a change log holds events instead of rows, and versions"
+                " of deleted rows stay without a flag.",
+                next_step="Keep one of them.",
+            )
+
+    @property
+    def mode(self) -> TableMode:
+        """What the target table keeps."""
+        if self.write_disposition is WriteDisposition.APPEND:
+            return TableMode.CHANGE_LOG
+        if self.stored_as_scd_type > 1:
+            return TableMode.VERSIONS
+        return TableMode.FLAGGED if self.on_delete is OnDelete.FLAG else TableMode.CURRENT
 
     @property
     def name(self) -> str:
@@ -135,6 +187,13 @@ def _positive(value: Any) -> int:
     return value
 
 
+def _scd_type(value: Any) -> int:
+    # A bool is an int, and equals 1.
+    if isinstance(value, bool) or value not in SCD_TYPES:
+        raise ValueError(f"one of {list(SCD_TYPES)}")
+    return int(value)
+
+
 def _one_of(policies: type[Enum]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         choices = [policy.value for policy in policies]
@@ -153,6 +212,9 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
     "max_microbatch_bytes": _positive,
+    "stored_as_scd_type": _scd_type,
+    "on_delete": _one_of(OnDelete),
+    "write_disposition": _one_of(WriteDisposition),
 }
 
 

@@ -10,6 +10,7 @@
     <lake>/_cdc/flows/<flow>/checkpoint.json     where the flow stands        derived from the commits
     <lake>/_cdc/flows/<flow>/quarantine          Delta table of rejects
     <lake>/_cdc/flows/<flow>/delete_markers      Delta table of deleted keys
+    <lake>/_cdc/flows/<flow>/events              Delta table of all events, of flows that keep every version
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
 reading it starts at the recorded number and probes for the next one, so its cost does not grow with the flow's age.
@@ -373,6 +374,11 @@ def quarantine_uri(lake: str, flow: str) -> str:
 def delete_markers_uri(lake: str, flow: str) -> str:
     """Return the URI of a flow's delete markers."""
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
+
+
+def events_uri(lake: str, flow: str) -> str:
+    """Return the URI of a flow's own change log, which flows that keep every version have."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/events"
 
 
 def staging_uri(lake: str, flow: str) -> str:

@@ -27,4 +27,7 @@ KEEP = "k"
 FILL = "f"
 """Row change: a late event only fills values which the row's newer events did not tell."""
 
+VOID = "v"
+"""Row change: a truncate or a complete snapshot took the row that the key's events left; only for tables that flag deletes."""
+
 ROW_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE)

@@ -40,6 +40,8 @@ from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.file_parts import PartsOfFlow
@@ -50,6 +52,12 @@ from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
 _SURVEY_ATTEMPTS = 5
+_APPLY = {
+    TableMode.CURRENT: apply_microbatch,
+    TableMode.FLAGGED: apply_microbatch,
+    TableMode.CHANGE_LOG: apply_to_change_log,
+    TableMode.VERSIONS: apply_to_versions,
+}
 
 
 @dataclass(frozen=True)
@@ -297,7 +305,7 @@ class _FlowRun:
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect)
         try:
-            report = apply_microbatch(attempt)
+            report = _APPLY[self.flow.mode](attempt)
         except PySparkException as problem:
             raise self._cause(microbatch.number, problem) from problem
         offsets = report_offsets(

@@ -16,27 +16,29 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, MOVED, OP, OP_IF_ABSENT, REJECT, UNAVAILABLE
-from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError
+from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, PARTITION, REJECT, UNAVAILABLE
+from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError, TableModeError
 from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
-from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
+from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.merge import TargetTable, count_unresolved, create_target, find_commit, fit_target, merge_row_changes, read_target
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
@@ -51,12 +53,26 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
 
     :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
     """
+    return apply_once(run, _apply)
+
+
+def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
+    """Apply a microbatch that the table does not hold yet by ``apply``, which is given the table, None where there is none.
+
+    :raises TableModeError: when the table keeps another history than the flow asks for.
+    :raises ConcurrentRunError: when another run committed first.
+    """
     started = time.monotonic()
     target = read_target(run.spark, run.table)
+    if target and target.mode is not run.flow.mode:
+        raise TableModeError(
+            f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
+            next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
+        )
     if target and (done := report_of_commit(run)):
         return done
     try:
-        report = _apply(run, target)
+        report = apply(run, target)
     except DeltaConcurrentModificationException as error:
         raise ConcurrentRunError(
             f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
@@ -72,7 +88,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     if commit is None:
         return None
     report = BatchReport.from_json(commit.metadata["report"])
-    unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else 0
+    unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
     return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved)
 
 
@@ -86,9 +102,9 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     voids = _voids(run.checkpoint, truncates, snapshot)
     row_changes, unpaired = _resolve(run, decoder, latest, surveyed, target) if latest else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
-    rejects = _quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
-    late = _may_be_late(run, target, staged)
-    target, added = _fit_target(run, decoder, target)
+    rejects = quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
+    late = may_be_late(run, target, staged)
+    target, added = fit_table(run, decoder, target)
     report = BatchReport(
         flow=run.flow.name,
         microbatch=run.microbatch.number,
@@ -106,16 +122,17 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         columns_added=added,
         merge_plan="guarded merge: late events" if late else "merge",
     )
-    if target is None or not (staged.live or voids.rows_before):
+    if target is None or not (staged.live or voids.rows):
         return replace(report, merge_plan="nothing to merge")
     if row_changes is None:
         # Nothing but a truncate: the merge needs a source all the same.
-        row_changes = run.spark.sql(
-            f"SELECT *, {OP} AS {OP_IF_ABSENT}, CAST(NULL AS ARRAY<STRING>) AS {UNAVAILABLE}, CAST(NULL AS ARRAY<STRING>) AS {ABSENT}"
-            f" FROM {sql.delta(run.table)} WHERE false"
-        )
+        none = {OP_IF_ABSENT: "STRING", PARTITION: "INT", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
+        columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
+        row_changes = run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
     live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
-    return _merge(run, decoder, target, live, report, staged=staged, late=late, cancelled_before=voids.rows_before)
+    others = [name for name in decoder.columns.types if name not in target.keys]
+    voided = flag_voided(row_changes.filter(voids.here), voids.rows, others) if voids.rows and target.flags_deletes else None
+    return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
 
 
 @dataclass(frozen=True)
@@ -126,18 +143,19 @@ class _Voids:
     """SQL: a change that one of this microbatch cancels."""
     before: str
     """SQL: a change that one of an earlier microbatch shields the table from."""
-    rows_before: Position | None
-    """Rows of the target that go."""
+    rows: Vanishing | None
+    """What takes rows of the target."""
 
 
 def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot | None) -> _Voids:
     earlier = checkpoint.snapshot
     is_new = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
-    cuts = [truncates.through, snapshot.cut if snapshot and is_new else None]
+    cuts = [Vanishing(truncates.through, truncates.committed_micros)] if truncates.through else []
+    cuts += [Vanishing(snapshot.cut, None)] if snapshot and snapshot.cut and is_new else []
     return _Voids(
         here=f"({before(truncates.through)} OR {vanished_before(snapshot) if is_new else 'false'})",
         before=f"({before(checkpoint.truncated_through)} OR {vanished_before(earlier)})",
-        rows_before=max((cut for cut in cuts if cut), default=None),
+        rows=max(cuts, key=lambda cut: cut.position, default=None),
     )
 
 
@@ -159,7 +177,7 @@ def _resolve(
     events = decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
     with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
-    folded = run.write_down(fold_row_versions(theirs, keys, columns), "folded")
+    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
     if not moved.isEmpty():
@@ -172,7 +190,7 @@ def _resolve(
     return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 
-def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
+def quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
     """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any."""
     if not expected:
         return {}
@@ -206,13 +224,13 @@ def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: di
     )
 
 
-def _fit_target(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, tuple[str, ...]]:
+def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, tuple[str, ...]]:
     """Make the target or add the columns it lacks; None stays None while nothing tells what the table looks like."""
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ()
     if target is None:
-        target = create_target(run.spark, run.table, types, decoder.columns.keys)
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, run.flow.mode)
     added = fit_target(run.spark, target, types, run.flow.name)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types}), added
@@ -227,7 +245,8 @@ def _merge(
     *,
     staged: Staged,
     late: bool,
-    cancelled_before: Position | None,
+    vanishing: Vanishing | None,
+    voided: DataFrame | None,
 ) -> BatchReport:
     guarded = guard_late_events(run, decoder, target, live, staged, late=late)
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
@@ -238,8 +257,10 @@ def _merge(
         uri = run.state(delete_markers_uri)
         append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)
         run.after_effect("delete_markers")
-    if guarded.stale == staged.live and not guarded.paired and not cancelled_before:
+    if guarded.stale == staged.live and not guarded.paired and not vanishing:
         return replace(report, merge_plan="nothing to merge: every event is stale")
+    if voided is not None:
+        fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
     metadata = {"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()}
     set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=json.dumps(metadata))
     try:
@@ -250,7 +271,7 @@ def _merge(
             columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
             late=late,
-            cancelled_before=cancelled_before,
+            vanishing=vanishing,
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
         )
     finally:
@@ -259,7 +280,7 @@ def _merge(
     return report_of_commit(run) or report
 
 
-def _may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
+def may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
     """Tell whether rows or delete markers newer than the microbatch may exist."""
     if target is None:
         return False

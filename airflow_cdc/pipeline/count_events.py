@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import COMMITTED_AT, KIND, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import CdcFlow, OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -72,6 +72,8 @@ class Truncates:
     """Those at or before a truncate that was applied earlier."""
     through: Position | None = None
     """Position of the last one to apply."""
+    committed_micros: int | None = None
+    """When the source committed it, in microseconds since 1970; None where the event does not tell."""
 
 
 def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied: Position | None) -> Truncates:
@@ -82,8 +84,10 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied
     """
     if not surveyed.truncates:
         return Truncates()
-    found = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull()).select(f"{POSITION}.*").collect()
-    positions = sorted(Position(int(row["commit"]), int(row["change"]), int(row["serial"])) for row in found)
+    good = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull())
+    found = good.selectExpr(f"{POSITION}.*", f"unix_micros({COMMITTED_AT}) AS micros").collect()
+    positions = sorted(_position(row) for row in found)
+    micros = {_position(row): row["micros"] for row in found}
     if positions and flow.on_truncate is OnTruncate.FAIL:
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated the table at position {positions[-1]}, and the flow's policy is to stop.",
@@ -92,7 +96,14 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied
     if flow.on_truncate is OnTruncate.IGNORE:
         return Truncates(good=len(positions), ignored=len(positions))
     fresh = [position for position in positions if applied is None or position > applied]
-    return Truncates(good=len(positions), stale=len(positions) - len(fresh), through=max(fresh, default=None))
+    if not fresh:
+        return Truncates(good=len(positions), stale=len(positions))
+    through = max(fresh)
+    return Truncates(len(positions), 0, len(positions) - len(fresh), through, micros[through])
+
+
+def _position(row: Row) -> Position:
+    return Position(int(row["commit"]), int(row["change"]), int(row["serial"]))
 
 
 @dataclass(frozen=True)
@@ -189,8 +200,4 @@ def _partition(row: Row) -> str:
 
 
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:
-    return {
-        _partition(row): Position(int(row[name]["commit"]), int(row[name]["change"]), int(row[name]["serial"]))
-        for row in rows
-        if row[name] is not None
-    }
+    return {_partition(row): _position(row[name]) for row in rows if row[name] is not None}

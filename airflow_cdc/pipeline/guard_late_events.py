@@ -17,6 +17,7 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
@@ -68,7 +69,7 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     rejoined = _rejoin(run, decoder, target, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(live, rows, markers, keys) if late else (live, 0)
+    fresh, stale = drop_stale(live, rows, markers, keys, deleted=run.deleted_rows_of(target)) if late else (live, 0)
     if late and staged.retold:
         fresh = leave_to_rows(fresh, rows, keys)
     paired = parted.count() if parted is not None and rejoined is not None else 0
@@ -128,11 +129,12 @@ def _rejoin(
         told_now = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
         wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
     news = reduce(DataFrame.unionByName, wanted).distinct()
-    folded = run.write_down(fold_row_versions(everything.join(news, keys, "left_semi"), keys, columns), "rejoined")
+    theirs = everything.join(news, keys, "left_semi")
+    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of)
-    traced = trace_moved_rows(
-        upon_prior(folded, prior, keys, columns), everything, prior, keys=keys, columns=decoder.columns.types, write_down=run.write_down
-    )
+    lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
+    outcome = upon_prior(folded, prior, keys, columns, flags_deletes=target.flags_deletes)
+    traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
     return traced.select(*map(sql.name, names))
 
 
@@ -152,11 +154,11 @@ def _events_of(run: MicrobatchRun, number: int, decoder: Decoder) -> DataFrame:
 
 
 def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, report_of: Callable[[int], BatchReport | None]) -> DataFrame:
-    """Return the target's rows before the first of some microbatches was merged."""
+    """Return the target's rows, flagged ones too, before the first of some microbatches was merged."""
     reports = (report_of(number) for number in range(first, run.microbatch.number))
     version = next((report.table_version for report in reports if report and report.table_version is not None), None)
     if version is None:
-        return run.rows_of(target)
+        return run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
     try:
         return run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} VERSION AS OF {version - 1}")
     except AnalysisException as error:

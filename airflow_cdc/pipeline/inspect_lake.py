@@ -9,15 +9,17 @@ from typing import Any
 import fsspec
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import FlowState, archives_in, flows_in, quarantine_uri
 from airflow_cdc.model.pending import surveyed_files_pending
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.merge import read_target
+from airflow_cdc.pipeline.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.merge import TargetTable, read_target
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: 
     return FlowSummary(
         flow=flow,
         table=table,
-        rows=spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").count() if target else None,
+        rows=_rows(spark, target, history=False).count() if target else None,
         applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
         microbatches=checkpoint.number,
         pending_files=pending,
@@ -77,22 +79,24 @@ class FlowRows:
     rows: list[dict[str, Any]]
 
 
-def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None) -> FlowRows:
+def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None, *, history: bool = False) -> FlowRows:
     """Return a flow's rows.
 
     :param limit: most rows to return; None: all.
+    :param history: whether to return what is past too, with our own columns.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
-    frame, keys = source_rows(spark, lake, flow)
-    ordered = frame.orderBy(*[sql.name(key) for key in keys])
+    frame, keys = source_rows(spark, lake, flow, history=history)
+    ordered = frame.orderBy(*[sql.name(key) for key in keys], *([POSITION] if history else []))
     rows = (ordered if limit is None else ordered.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
-    return FlowRows(flow, types, keys, [row.asDict() for row in rows])
+    return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])
 
 
-def source_rows(spark: SparkSession, lake: str, flow: str) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return a flow's table without our own columns, and its keys.
+def source_rows(spark: SparkSession, lake: str, flow: str, *, history: bool = False) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows of a flow's table that the source has, without our own columns, and the table's keys.
 
+    :param history: whether to return what is past too, with our own columns.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = fsspec.core.url_to_fs(lake)
@@ -103,9 +107,15 @@ def source_rows(spark: SparkSession, lake: str, flow: str) -> tuple[DataFrame, t
             f"Lake {lake} holds no table of flow {flow}; its flows are {flows_in(fs, root)}.",
             next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
         )
-    frame = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
-    source = [sql.name(name) for name in frame.columns if not is_reserved(name)]
-    return frame.select(*source), target.keys
+    frame = _rows(spark, target, history=history)
+    shown = [sql.name(name) for name in frame.columns if history or not is_reserved(name)]
+    return frame.select(*shown), target.keys
+
+
+def _rows(spark: SparkSession, target: TargetTable, *, history: bool) -> DataFrame:
+    rows = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+    live = {TableMode.FLAGGED: IS_LIVE, TableMode.VERSIONS: IS_CURRENT}
+    return rows if history else rows.filter(live.get(target.mode, "true"))
 
 
 def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -11,28 +11,43 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import (
+    CHANGE_LOG_COLUMNS,
     COMMITTED_AT,
+    DELETED,
+    DELETED_AT,
+    END_POSITION,
+    FLAGGED_COLUMNS,
+    IS_CURRENT,
     MICROBATCH,
     OFFSET,
     OP,
     OP_IF_ABSENT,
+    PARTITION,
     POSITION,
     TARGET_COLUMNS,
     TOLD_AT,
+    TRANSACTION,
     UNAVAILABLE,
+    VALID_FROM,
+    VALID_TO,
+    VERSION_COLUMNS,
     is_reserved,
 )
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
+MODE_PROPERTY = "airflow_cdc.mode"
+"""Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
 DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 
@@ -43,6 +58,21 @@ _OWN_COLUMN_TYPES = {
     MICROBATCH: "BIGINT",
     OFFSET: "BIGINT",
     TOLD_AT: TOLD_AT_TYPE,
+    DELETED: "BOOLEAN",
+    DELETED_AT: "TIMESTAMP",
+    PARTITION: "INT",
+    TRANSACTION: "STRING",
+    UNAVAILABLE: "ARRAY<STRING>",
+    END_POSITION: POSITION_TYPE,
+    VALID_FROM: "TIMESTAMP",
+    VALID_TO: "TIMESTAMP",
+    IS_CURRENT: "BOOLEAN",
+}
+_COLUMNS_OF = {
+    TableMode.CURRENT: TARGET_COLUMNS,
+    TableMode.FLAGGED: FLAGGED_COLUMNS,
+    TableMode.CHANGE_LOG: CHANGE_LOG_COLUMNS,
+    TableMode.VERSIONS: VERSION_COLUMNS,
 }
 
 
@@ -58,6 +88,12 @@ class TargetTable:
     """Bytes of the live files."""
     version: int
     deletion_vectors: bool
+    mode: TableMode = TableMode.CURRENT
+
+    @property
+    def flags_deletes(self) -> bool:
+        """Whether deleted rows stay in it, flagged."""
+        return self.mode is TableMode.FLAGGED
 
 
 @dataclass(frozen=True)
@@ -81,29 +117,36 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     if detail is None or detail["format"] != "delta":
         return None
     properties = detail["properties"] or {}
-    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
     version = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").first()
     return TargetTable(
         uri=uri,
-        columns={field.name: field.dataType.simpleString().upper() for field in fields if not is_reserved(field.name)},
+        columns=columns_of(spark, uri),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
         size=int(detail["sizeInBytes"] or 0),
         version=int(version["version"]) if version else 0,
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
+        mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
     )
 
 
-def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str]) -> TargetTable:
+def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
+    """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    return {field.name: field.dataType.simpleString().upper() for field in fields if not is_reserved(field.name)}
+
+
+def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str], mode: TableMode) -> TargetTable:
     """Make an empty target table with the source's columns and, behind them, ours."""
-    own = {name: _OWN_COLUMN_TYPES[name] for name in TARGET_COLUMNS}
+    key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in keys)}>"
+    own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[mode]}
     declared = ", ".join(f"{sql.name(name)} {kind}" for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
-    properties = {KEYS_PROPERTY: json.dumps(list(keys)), "delta.enableDeletionVectors": "false"}
+    properties = {KEYS_PROPERTY: json.dumps(list(keys)), MODE_PROPERTY: mode.value, "delta.enableDeletionVectors": "false"}
     if sql.needs_column_mapping(columns):
         properties["delta.columnMapping.mode"] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    return TargetTable(uri, dict(columns), tuple(keys), 0, 0, deletion_vectors=False)
+    return TargetTable(uri, dict(columns), tuple(keys), 0, 0, deletion_vectors=False, mode=mode)
 
 
 def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], flow: str) -> tuple[str, ...]:
@@ -138,7 +181,7 @@ def merge_row_changes(
     columns: Sequence[str],
     microbatch: int,
     late: bool,
-    cancelled_before: Position | None,
+    vanishing: Vanishing | None,
     untold: Collection[str] = (),
 ) -> None:
     """Make one MERGE commit of row changes: at most one a key.
@@ -148,10 +191,13 @@ def merge_row_changes(
 
     :param columns: the source's columns that the changes carry.
     :param late: whether some changes only fill values (``f``).
-    :param cancelled_before: rows written before this position go away.
+    :param vanishing: what takes the rows written before it.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
+    if target.flags_deletes:
+        # A delete leaves all of them to the row.
+        untold = [name for name in columns if name not in target.keys]
     assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
     assigned |= {MICROBATCH: str(microbatch), TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
     kept = {
@@ -159,16 +205,28 @@ def merge_row_changes(
     }
     updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
     on_keys = sql.same_key("t", "s", target.keys)
-    inserted = f"INSERT ({', '.join(assigned)}) VALUES ({', '.join(assigned.values())})"
-    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(_filled(columns, microbatch))}"] if late else []
+    filled = _filled(columns, microbatch)
+    cut = position_literal(vanishing.position) if vanishing else None
+    if target.flags_deletes:
+        vanished = vanished_rows(vanishing, cut, microbatch) if vanishing and cut else None
+        clauses = flagging_clauses(inserted=assigned, updated=updated, filled=filled, vanished=vanished, late=late)
+    else:
+        clauses = _removing_clauses(inserted=assigned, updated=updated, filled=filled, cut=cut, late=late)
+    spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
+
+
+def _removing_clauses(
+    *, inserted: Mapping[str, str], updated: Mapping[str, str], filled: Mapping[str, str], cut: str | None, late: bool
+) -> list[str]:
+    """Return the clauses of a MERGE that removes deleted rows, by what they assign; ``cut``: SQL of a position before which rows go."""
+    insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
+    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(filled)}"] if late else []
     clauses += [
         f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
         f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {_assign(updated)}",
-        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {inserted}",
+        f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
     ]
-    if cancelled_before:
-        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {position_literal(cancelled_before)} THEN DELETE")
-    spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
+    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE"] if cut else [])
 
 
 def _assign(values: Mapping[str, str]) -> str:
@@ -189,7 +247,9 @@ def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:
 
 def count_unresolved(spark: SparkSession, uri: str, microbatch: int) -> int:
     """Return how many rows a microbatch merged without a value that nothing tells."""
-    return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {HAS_UNKNOWN}").count()
+    # A flagged row is nobody's to read.
+    lives = f"{OP} NOT IN ('d', 't')"
+    return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {lives} AND {HAS_UNKNOWN}").count()
 
 
 def position_literal(position: Position) -> str:
@@ -206,7 +266,8 @@ def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: 
         if metadata.get("application") == application and metadata.get("microbatch") == microbatch:
             metrics = row["operationMetrics"] or {}
             counts = RowCounts(
-                inserted=int(metrics.get("numTargetRowsInserted", 0)),
+                # An append has a name of its own for it.
+                inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
                 updated=int(metrics.get("numTargetRowsUpdated", 0)),
                 deleted=int(metrics.get("numTargetRowsDeleted", 0)),
             )

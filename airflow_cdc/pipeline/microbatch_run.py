@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_cdc.model.columns import DELETED
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState, staging_uri
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
+from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
 
 
@@ -49,8 +51,13 @@ class MicrobatchRun:
         return read_microbatch(self.spark, self.microbatch, numbered=numbered)
 
     def rows_of(self, target: TargetTable) -> DataFrame:
-        """Return the target's rows as they are."""
-        return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+        """Return the target's rows as they are; a row that is flagged as deleted is none."""
+        rows = self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+        return rows.filter(IS_LIVE) if target.flags_deletes else rows
+
+    def deleted_rows_of(self, target: TargetTable) -> DataFrame | None:
+        """Return the rows that are flagged as deleted; None where the table does not keep them."""
+        return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} WHERE {DELETED}") if target.flags_deletes else None
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
         """Write rows to the staging folder and return them from there, so that nothing computes them again."""

@@ -13,6 +13,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.connect_types import STRING
@@ -45,7 +46,8 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
             next_step="Rebuild the table under the new key, or set the flow's keys back.",
         )
-    decoder = Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect)
+    keeps_deleted = flow.mode is TableMode.FLAGGED
+    decoder = Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect, keeps_deleted=keeps_deleted)
     return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
 
 

@@ -13,13 +13,14 @@ import typer.main
 
 from airflow_cdc import runtime
 from airflow_cdc.cli import app
-from airflow_cdc.model.columns import TARGET_COLUMNS
+from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import CdcError, RejectReason
-from airflow_cdc.model.flow import CdcFlow, OnGap, OnTruncate
+from airflow_cdc.model.flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
 from airflow_cdc.pipeline.decode.dialects import DIALECTS
@@ -155,7 +156,7 @@ def test_every_error_and_reject_reason_is_explained() -> None:
 def test_every_setting_of_a_flow_is_described_and_no_other() -> None:
     page = read("docs", "reference", "flows-file.md")
     assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == {item.name for item in fields(CdcFlow)}
-    assert {policy.value for policy in (*OnTruncate, *OnGap)} <= in_code(page)
+    assert {policy.value for policy in (*OnTruncate, *OnGap, *OnDelete, *WriteDisposition)} <= in_code(page)
 
 
 REPORTS = [
@@ -194,4 +195,9 @@ def test_every_connect_type_and_dialect_is_described() -> None:
 
 
 def test_every_column_of_ours_is_described() -> None:
-    assert set(TARGET_COLUMNS) <= in_code(read("docs", "reference", "target-tables.md"))
+    named = {*TARGET_COLUMNS, *FLAGGED_COLUMNS, *CHANGE_LOG_COLUMNS, *VERSION_COLUMNS}
+    assert named <= in_code(read("docs", "reference", "target-tables.md"))
+
+
+def test_every_mode_of_a_table_is_described() -> None:
+    assert {mode.value for mode in TableMode} <= in_code(read("docs", "reference", "target-tables.md"))

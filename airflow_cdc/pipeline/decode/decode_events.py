@@ -100,6 +100,8 @@ class Decoder:
     shapes: Sequence[TopicShape]
     columns: SourceColumns
     dialect: Dialect
+    keeps_deleted: bool = False
+    """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
 
     @cached_property
     def _layouts(self) -> set[RecordLayout]:
@@ -178,6 +180,11 @@ class Decoder:
     def _image_columns(self) -> list[str]:
         names = [*self.columns.types, *self.columns.untyped]
         return names + [key for key in self.columns.keys if key not in names]
+
+    @property
+    def hashed_columns(self) -> list[str]:
+        """The columns that :data:`BEFORE` and :data:`AFTER` are about, in their order."""
+        return [name for name in self._image_columns if name not in self.columns.keys]
 
     @cached_property
     def _key_struct(self) -> str:
@@ -280,7 +287,7 @@ class Decoder:
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
             f"{self._absent()} AS {ABSENT}",
             f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
-            *(self._images(texts) if with_images else []),
+            *(self._images() if with_images else []),
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
@@ -299,15 +306,17 @@ class Decoder:
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
         more = (BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY)
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        if self.keeps_deleted:
+            others = ", ".join(sql.text(name) for name in self.columns.types if name not in self.columns.keys)
+            untold = f"if({OP} = 'd', nullif(CAST(array({others}) AS ARRAY<STRING>), array()), {untold})"
         return staged.selectExpr(*values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
 
-    def _images(self, texts: Mapping[str, str]) -> list[str]:
+    def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
         told = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
-        columns = [name for name in texts if name not in self.columns.keys]
         return [
-            f"{_hashes('payload.before', columns)} AS {BEFORE}",
-            f"{_hashes('payload.after', columns)} AS {AFTER}",
+            f"{_hashes('payload.before', self.hashed_columns)} AS {BEFORE}",
+            f"{_hashes('payload.after', self.hashed_columns)} AS {AFTER}",
             f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
         ]
 

@@ -22,20 +22,22 @@ _STALE = "__cdc_stale"
 _FILLS = "__cdc_fills"
 
 
-def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> tuple[DataFrame, int]:
+def drop_stale(
+    row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], *, deleted: DataFrame | None = None
+) -> tuple[DataFrame, int]:
     """Return the row changes that still have something to say, and how many have not.
 
     Asked only when the microbatch does not lie wholly after what was applied: it joins.
 
     :param rows: the target's rows: the keys, ``__cdc_position``, ``__cdc_op``, ``__cdc_offset`` and ``__cdc_told_at``.
     :param markers: the delete markers: the keys, position, operation and offset; None where there are none.
+    :param deleted: the rows that are flagged as deleted, like ``rows``; None where the table keeps none.
     """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
-    if markers is not None:
-        known = known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
+    known = _known(rows, markers, deleted, keys)
     changed = row_changes.select(*ours, POSITION, OP, OFFSET, TOLD_AT, UNAVAILABLE)
-    fills = F.expr(f"coalesce(s.{OP} NOT IN ('d', '{KEEP}') AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
+    tells = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
+    fills = F.expr(f"coalesce(({tells}) AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
     beaten = (
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
@@ -43,7 +45,7 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
         # Rows that came and went in one transaction say nothing about older ones.
         .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit")
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
-        # Behind a delete there is no row to fill.
+        # Behind a delete there is no row to fill, unless the table keeps it.
         .agg(F.min(fills).alias(_FILLS))
         .withColumn(_STALE, F.lit(True))  # noqa: FBT003
     )
@@ -54,6 +56,21 @@ def drop_stale(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | Non
     return fresh.withColumns(
         {OP: F.when(late, FILL).otherwise(F.col(OP)), OP_IF_ABSENT: F.when(late, KEEP).otherwise(F.col(OP_IF_ABSENT))}
     ).drop(_STALE, _FILLS), stale
+
+
+def _known(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+    """Return what is known of the keys: position, operation, offset, and which values are older; several rows a key."""
+    ours = [F.col(sql.name(key)) for key in keys]
+    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
+    if deleted is not None:
+        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT))
+    if markers is None:
+        return known
+    if deleted is not None:
+        # The flagged row says the same, and which of its values an older event may still tell.
+        told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
+        markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
+    return known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
 
 
 def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -50,7 +50,9 @@ _STARTS = {"held": True, "absent": False}
 """What may be before the events: the target holds the key, or does not."""
 
 
-def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False) -> DataFrame:
+def fold_row_versions(
+    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False, keeps_deleted: bool = False
+) -> DataFrame:
     """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
 
     >>> #  key  position  op  before  after        key  op  op_if_absent  image
@@ -61,6 +63,7 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
         :data:`BEFORE`, :data:`AFTER` and the old key.
     :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
         say in :data:`HELD` whether the target holds the key.
+    :param keeps_deleted: whether a key under which nothing lives has the values of the row that was deleted last.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
         for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
@@ -74,10 +77,18 @@ def fold_row_versions(events: DataFrame, keys: Sequence[str], columns: Sequence[
     folded = gathered.withColumns({**answers, **in_last})
     if subject_of_last:
         folded = folded.withColumns(dict.fromkeys(_STARTS, F.expr(f"if({HELD}, held, absent)")))
-    lived = folded.withColumn("survivor", F.expr("coalesce(greatest(held, absent), 0)"))
+    survivor, untold, of_target = "coalesce(greatest(held, absent), 0)", _LAST_UNTOLD, "false"
+    if keeps_deleted:
+        deleted = {f"{name}_deleted": F.expr(_fold(held=held, subject_of_last=True)) for name, held in _STARTS.items()}
+        folded = folded.withColumns(deleted)
+        survivor = f"if({_DIES}, coalesce(greatest(held_deleted, absent_deleted), 0), {survivor})"
+        untold = f"if({_DIES}, {_NOTHING_TOLD}, {_LAST_UNTOLD})"
+        of_target = "survivor = 0"
+    lived = folded.withColumn("survivor", F.expr(survivor))
     traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
+    traced = traced.withColumn("untold", F.expr(untold))
     picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
-    return traced.select(*picked, *_own_columns(), *_counts())
+    return traced.select(*picked, *_own_columns(of_target), *_counts())
 
 
 def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
@@ -101,7 +112,8 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
     return by_key.withColumn("events", F.expr(_FIRST_DELIVERIES))
 
 
-def _own_columns() -> list[Column]:
+def _own_columns(of_target: str) -> list[Column]:
+    """:param of_target: SQL that is true where only the target's row tells the values, whatever the events say."""
     last = F.element_at("events", -1)
     ours = {
         POSITION: last["position"],
@@ -110,7 +122,7 @@ def _own_columns() -> list[Column]:
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
         OFFSET: last["row"][OFFSET],
-        UNAVAILABLE: F.expr(f"if(begun, NULL, {_UNTOLD})"),
+        UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_NOTHING_TOLD} WHEN NOT begun THEN {_UNTOLD} END"),
         ABSENT: F.expr("element_at(lineage, -1).absent"),
         TOLD_AT: F.expr(_TOLD_AT),
         MOVED: F.expr(_MOVED),
@@ -148,20 +160,23 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
 _IS_ABSENT = "coalesce(array_contains(element_at(lineage, -1).absent, name), false)"
-_UNTOLD = f"nullif(filter({_LAST_UNTOLD}, name -> {_NOBODY_TOLD}), array())"
+_UNTOLD = f"nullif(filter(untold, name -> {_NOBODY_TOLD}), array())"
+# Where deleted rows stay, a delete says of each column that it does not tell it.
+_DIES = "(absent IS NULL AND coalesce(held, 0) = 0)"
+_NOTHING_TOLD = "try_element_at(filter(events, event -> event.op = 'd'), 1).unavailable"
 
 # A row that began in these events has no other place in the target to take a value from: what none of them tells is NULL so far.
 _TELLER = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
 _TOLD_AT = f"""
 CAST(nullif(transform(
-    filter({_LAST_UNTOLD}, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NOBODY_TOLD})),
+    filter(untold, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NOBODY_TOLD})),
     name -> named_struct('column', name, 'position', coalesce(try_element_at({_TELLER}, -1).position, lineage[0].position),
         'known', size({_TELLER}) > 0)
 ), array()) AS {TOLD_AT_TYPE})
 """
 
 _MOVED = f"""
-CAST(CASE WHEN begun AND exists({_LAST_UNTOLD}, name -> NOT {_IS_ABSENT} AND {_NOBODY_TOLD})
+CAST(CASE WHEN begun AND exists(untold, name -> NOT {_IS_ABSENT} AND {_NOBODY_TOLD})
     THEN named_struct('position', lineage[0].position, 'old_key', lineage[0].old_key) END AS {MOVED_TYPE})
 """
 
@@ -185,12 +200,12 @@ _TELLS = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)
 _LOOSELY = f"""coalesce(version.image IS NOT NULL
     AND forall(zip_with(event.before, version.image, (b, a) -> NOT ({_TELLS}) OR b = a), agrees -> agrees)
     AND exists(zip_with(event.before, version.image, (b, a) -> {_TELLS}), speaks -> speaks), false)"""
-_SUBJECT = f"""CASE
+SUBJECT = f"""CASE
   WHEN event.before IS NULL THEN 1
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
-_WITHOUT_SUBJECT = sql.let("subject", _SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
+_WITHOUT_SUBJECT = sql.let("subject", SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
 
 # After a transaction at most one version lives: the newest.
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
@@ -222,7 +237,7 @@ def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERE
     survivor = "try_element_at(state.versions, -1).event"
     if not subject_of_last:
         return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> {survivor})"
-    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({_SUBJECT} AS INT)).event")
+    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({SUBJECT} AS INT)).event")
     last = sql.let("event", f"element_at({_NUMBERED}, -1)", subject)
     before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
     after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"

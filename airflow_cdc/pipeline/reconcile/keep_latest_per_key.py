@@ -56,14 +56,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
     by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
-    before = F.lag(F.struct(POSITION, ORDER, PARTITION)).over(by_key)
-    redelivered = events.withColumn(REDELIVERED, F.coalesce((before[POSITION] == F.col(POSITION)).cast("int"), F.lit(0)))
-    # A copy's own offset says nothing about order: only first deliveries are compared.
-    both_first = (F.col(REDELIVERED) == 0) & (F.lag(REDELIVERED).over(by_key) == 0)
-    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (
-        before[ORDER]["ordinal"]["offset"] > F.col(ORDER)["ordinal"]["offset"]
-    )
-    flagged = _flag_hazards(redelivered.withColumn(CONFLICTS, (both_first & archived_earlier).cast("int")), by_key)
+    flagged = _flag_hazards(flag_copies(events, by_key), by_key)
     others = [name for name in columns if name not in keys]
     image = F.struct(
         *[F.col(sql.name(name)) for name in others],
@@ -96,6 +89,22 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
     return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, hazard.alias(HAZARD))
+
+
+def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
+    """Return the events with two flags, 1 or 0: redelivered copies (same position as the event before), and those archived before an
+    event that they follow, though they are no copies.
+
+    :param by_key: the events of each key in their order.
+    """
+    before = F.lag(F.struct(POSITION, ORDER, PARTITION)).over(by_key)
+    redelivered = events.withColumn(REDELIVERED, F.coalesce((before[POSITION] == F.col(POSITION)).cast("int"), F.lit(0)))
+    # A copy's own offset says nothing about order: only first deliveries are compared.
+    both_first = (F.col(REDELIVERED) == 0) & (F.lag(REDELIVERED).over(by_key) == 0)
+    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (
+        before[ORDER]["ordinal"]["offset"] > F.col(ORDER)["ordinal"]["offset"]
+    )
+    return redelivered.withColumn(CONFLICTS, (both_first & archived_earlier).cast("int"))
 
 
 def _of_single_event(name: str) -> Column:

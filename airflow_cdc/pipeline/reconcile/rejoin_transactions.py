@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
     COMMITTED_AT,
+    DELETED,
     DEPENDS,
     MOVED,
     OFFSET,
@@ -101,13 +102,18 @@ def first_part(report_of: Callable[[int], BatchReport | None], number: int, comm
     return found
 
 
-def upon_prior(folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def upon_prior(
+    folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns: Sequence[str], *, flags_deletes: bool = False
+) -> DataFrame:
     """Return folded row changes with one answer each: that for the row which the target held, or for none.
 
     :param prior: the target's rows before the first part of the transaction was merged.
+    :param flags_deletes: whether some of them are flagged as deleted: these hold no key, and only another delete asks for their values.
     """
-    joined = folded.alias("s").join(prior.alias("p"), F.expr(sql.same_key("s", "p", keys)), "left")
-    held = F.col(f"p.{POSITION}").isNotNull()
+    on = sql.same_key("s", "p", keys)
+    on += f" AND (NOT p.{DELETED} OR s.{OP_IF_ABSENT} = 'd')" if flags_deletes else ""
+    joined = folded.alias("s").join(prior.alias("p"), F.expr(on), "left")
+    held = F.expr(f"p.{POSITION} IS NOT NULL" + (f" AND NOT p.{DELETED}" if flags_deletes else ""))
     answer = F.when(held, F.col(f"s.{OP}")).otherwise(F.col(f"s.{OP_IF_ABSENT}"))
     lives, kept = answer != "d", held & (answer == KEEP)
     in_prior = {name.lower() for name in prior.columns}
@@ -121,7 +127,7 @@ def upon_prior(folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns
     for name in (POSITION, COMMITTED_AT, OFFSET):
         values[name] = F.when(kept, F.col(f"p.{name}")).otherwise(F.col(f"s.{name}"))
     values[OP] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d")
-    values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise(KEEP)
+    values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d" if flags_deletes else KEEP)
     values[TOLD_AT] = F.when(kept, F.col(f"p.{TOLD_AT}")).otherwise(F.expr(told_at("s", "p", known=f"p.{POSITION} IS NOT NULL")))
     values[UNAVAILABLE] = F.lit(None).cast("array<string>")
     return joined.select(*[values.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in folded.columns])

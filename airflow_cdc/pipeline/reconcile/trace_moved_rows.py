@@ -23,9 +23,10 @@ from airflow_cdc.pipeline.reconcile.told_at import UNKNOWN_NAMES
 MAX_MOVES = 16
 """Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""
 
-_TO = "__cdc_to_"
+TO = "__cdc_to_"
 """Prefix of the keys of the row that asks, while the frame is about the row that it came from."""
-_FROM = "__cdc_from_"
+FROM = "__cdc_from_"
+"""Prefix of the keys of the row that it came from."""
 _NO_NAMES = "CAST(array() AS array<string>)"
 
 
@@ -48,7 +49,7 @@ def trace_moved_rows(
     """
     if rows is None:
         rows = events.filter("false").withColumn(TOLD_AT, F.lit(None).cast(TOLD_AT_TYPE))
-    to = _numbered(_TO, keys)
+    to = numbered(TO, keys)
     renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
     asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias("names"), MOVED)
     for move in range(MAX_MOVES):
@@ -72,7 +73,8 @@ def count_unpaired(moved: DataFrame, events: DataFrame) -> int:
     )
 
 
-def _numbered(prefix: str, keys: Sequence[str]) -> list[str]:
+def numbered(prefix: str, keys: Sequence[str]) -> list[str]:
+    """Return names of ours for the key columns."""
     return [f"{prefix}{place}" for place in range(len(keys))]
 
 
@@ -84,7 +86,7 @@ def _rows_under_old_keys(
     :return: the asker's key and names, the old key, the columns, ``unavailable`` (what only the target can tell), ``unknown`` (what an
         earlier move hides) and ``further`` (that move).
     """
-    to, old = _numbered(_TO, keys), _numbered(_FROM, keys)
+    to, old = numbered(TO, keys), numbered(FROM, keys)
     held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
     located = _locate(asking, events, keys, columns).join(held, old, "left").fillna({HELD: False}).alias("a")
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
@@ -108,7 +110,7 @@ def _rows_under_old_keys(
 
 def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
     """Return the askers with the key that they had (``__cdc_from_…``): the header's, else that of the delete at the same position."""
-    to, old = _numbered(_TO, keys), _numbered(_FROM, keys)
+    to, old = numbered(TO, keys), numbered(FROM, keys)
     deletes = events.filter(f"{OP} = 'd'").select(
         F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias("place"),
         F.struct(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)]).alias("deleted"),
@@ -127,7 +129,7 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
 
 def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Return the askers with the columns' values, the names of those that are ``known`` now, and ``further``."""
-    old = _numbered(_FROM, keys)
+    old = numbered(FROM, keys)
     on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     joined = lived.alias("a").join(rows.alias("t"), on, "left")
     held = {name.lower() for name in rows.columns}
@@ -142,12 +144,12 @@ def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns
         .alias(name)
         for name in columns
     ]
-    return joined.select(*[f"a.{name}" for name in _numbered(_TO, keys)], "a.names", *values, known.alias("known"), "a.further")
+    return joined.select(*[f"a.{name}" for name in numbered(TO, keys)], "a.names", *values, known.alias("known"), "a.further")
 
 
 def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Return the row changes with what the answers know put in; its position stays that of the move."""
-    on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(_numbered(_TO, keys), keys, strict=True)]
+    on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(numbered(TO, keys), keys, strict=True)]
     joined = row_changes.alias("s").join(answers.alias("a"), on, "left")
     is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.known, {{name}}))"
     values = {

@@ -133,6 +133,10 @@ def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scen
     assert re.search(r"│ 1 +│ ann +│\n│ 2 +│ ben +│", for_people.stdout)
     assert "__cdc_" not in for_people.stdout
 
+    everything = run("show", TOPIC, "--lake", scene.lake, "--history", "--json").document
+    assert [(row["id"], row["__cdc_op"], row["__cdc_position"]["serial"]) for row in everything["rows"]] == [(1, "c", 1), (2, "c", 1)]
+    assert {"__cdc_op": "STRING"}.items() <= everything["columns"].items()
+
 
 def test_show_of_a_flow_that_the_lake_has_not_names_those_it_has(scene: Scene, run: Run) -> None:
     ended = run("show", "unknown", "--lake", scene.lake, "--json")

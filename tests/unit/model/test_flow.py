@@ -10,6 +10,7 @@ import pytest
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnGap, OnTruncate, flows_from_document, matches_any
+from airflow_cdc.model.table_mode import TableMode
 
 
 def test_a_topic_is_all_that_a_flow_needs() -> None:
@@ -28,9 +29,10 @@ def test_every_setting_is_taken() -> None:
         "on_truncate": "fail",
         "max_microbatch_bytes": 1,
         "on_gap": "stop",
+        "stored_as_scd_type": 2,
     }
     columns = {"a": "BIGINT", "b c": "STRING"}
-    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), columns, OnTruncate.FAIL, 1, OnGap.STOP)
+    assert CdcFlow.from_mapping(entry) == CdcFlow("t", "gold/t", ("a", "b"), columns, OnTruncate.FAIL, 1, OnGap.STOP, 2)
     assert [CdcFlow.from_mapping({"topic": "t", "on_gap": name}).on_gap for name in ("warn", "wait", "stop")] == list(OnGap)
     assert CdcFlow.from_mapping({"topic": "t", "keys": "id"}).keys == ("id",)
     assert [CdcFlow.from_mapping({"topic": "t", "on_truncate": name}).on_truncate for name in ("apply", "ignore", "fail")] == [
@@ -38,6 +40,25 @@ def test_every_setting_is_taken() -> None:
         OnTruncate.IGNORE,
         OnTruncate.FAIL,
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ({}, TableMode.CURRENT),
+        ({"stored_as_scd_type": 1, "on_delete": "remove", "write_disposition": "merge"}, TableMode.CURRENT),
+        ({"on_delete": "flag"}, TableMode.FLAGGED),
+        ({"stored_as_scd_type": 2}, TableMode.VERSIONS),
+        ({"write_disposition": "append"}, TableMode.CHANGE_LOG),
+    ],
+)
+def test_the_settings_say_what_the_table_keeps(settings: dict[str, Any], mode: TableMode) -> None:
+    assert CdcFlow.from_mapping({"topic": "t", **settings}).mode is mode
+
+
+def test_a_flow_made_in_python_is_checked_as_one_of_a_file_is() -> None:
+    with pytest.raises(ConfigurationError, match="stored_as_scd_type is 3, expected one of"):
+        CdcFlow("t", stored_as_scd_type=3)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +86,15 @@ def test_a_table_lies_below_the_lake_or_at_a_uri_of_its_own(table: str | None, l
         ({"topic": "t", "max_microbatch_bytes": -5}, "max_microbatch_bytes"),
         ({"topic": "t", "keys": ["id", "__cdc_op"]}, "__cdc_op"),
         ({"topic": "t", "columns": {"__CDC_x": "INT"}}, "__CDC_x"),
+        ({"topic": "t", "stored_as_scd_type": 3}, "stored_as_scd_type"),
+        ({"topic": "t", "stored_as_scd_type": "2"}, "stored_as_scd_type"),
+        # equals 1
+        ({"topic": "t", "stored_as_scd_type": True}, "stored_as_scd_type"),
+        ({"topic": "t", "on_delete": "soft"}, "on_delete"),
+        ({"topic": "t", "write_disposition": "replace"}, "write_disposition"),
+        ({"topic": "t", "stored_as_scd_type": 2, "on_delete": "flag"}, "stored_as_scd_type: 2 and on_delete: flag exclude each other"),
+        ({"topic": "t", "write_disposition": "append", "on_delete": "flag"}, "write_disposition: append and on_delete: flag"),
+        ({"topic": "t", "write_disposition": "append", "stored_as_scd_type": 2}, "write_disposition: append and stored_as_scd_type: 2"),
         pytest.param({"topic": "t", "on_truncate": "drop"}, "on_truncate"),
         pytest.param({"topic": "t", "on_truncate": None}, "on_truncate"),
         pytest.param({"topic": "t", "on_gap": "fail"}, "on_gap"),
@@ -98,7 +128,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['columns', 'keys', 'max_microbatch_bytes', 'on_gap', 'on_truncate', 'table', 'topic'"
+    known = r"known are \['columns', 'keys', .*'on_delete', 'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 

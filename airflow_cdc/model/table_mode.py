@@ -1,0 +1,18 @@
+"""TableMode: what a target table keeps of its source's history."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class TableMode(str, Enum):
+    """What a target table keeps; frozen when it is made, as a table property."""
+
+    CURRENT = "scd1"
+    """One row a key, as it is now; a deleted row is gone."""
+    FLAGGED = "scd1-flagged"
+    """One row a key; a deleted row stays, with its last values and a flag."""
+    VERSIONS = "scd2"
+    """Every version that a row had at a commit, with the interval in which it was true."""
+    CHANGE_LOG = "append"
+    """Every event, once."""

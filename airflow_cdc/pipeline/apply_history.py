@@ -1,0 +1,204 @@
+"""Apply one microbatch to a table that keeps history: the order of effects, as ``apply_microbatch`` has it for all other tables.
+
+    change log:   quarantine, make or widen the target, append the events to it
+    versions:     quarantine, append the events to the flow's change log, make or widen the target, MERGE the versions of their keys
+
+The last of them is one Delta commit with the microbatch's identifier, and carries the report. A crash after any of them is harmless: the
+appends know their microbatch, and what was appended but not merged is found in the log by the same microbatch, taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
+from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.lake import events_uri
+from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply_microbatch import apply_once, fit_table, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.find_snapshot import find_snapshot
+from airflow_cdc.pipeline.merge import TargetTable, columns_of
+from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED
+from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
+from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of, read_log
+from airflow_cdc.pipeline.session import clear_transaction, set_transaction
+
+
+def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
+    """Append a microbatch's events to the target and return what it did; doing it twice does it once.
+
+    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
+    """
+    return apply_once(run, _append)
+
+
+def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    told = _stage(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
+    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    late = may_be_late(run, target, told.staged)
+    fresh, stale = told.events, 0
+    if target and late:
+        fresh = run.write_down(without_known(fresh, run.rows_of(target), target.keys), "fresh")
+        stale = told.staged.events - told.staged.redelivered - fresh.count()
+    target, added = fit_table(run, decoder, target)
+    plan = "append: known events left out" if late else "append"
+    report = replace(told.report(run, rejects, stale=stale), columns_added=added, merge_plan=plan)
+    if target is None or not report.events.merged:
+        return replace(report, merge_plan="nothing to append")
+    rows = in_columns_of(run.spark.sql(f"SELECT * FROM {sql.delta(run.table)}"), fresh, microbatch=run.microbatch.number)
+    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=metadata_of(run, report))
+    try:
+        rows.write.format("delta").mode("append").save(run.table)
+    finally:
+        clear_transaction(run.spark)
+    run.after_effect("append")
+    return report_of_commit(run) or report
+
+
+def apply_to_versions(run: MicrobatchRun) -> BatchReport:
+    """Merge the versions that a microbatch's events make and return what it did; doing it twice does it once.
+
+    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
+    """
+    return apply_once(run, _cut)
+
+
+def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    told = _stage(run, decoder, decoder.events(run.lines(), with_images=True), keeps_truncates=True)
+    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
+    cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
+    log = read_log(run.spark, run.state(events_uri))
+    if log is None and target and target.size:
+        # Cut from what the archive holds today, older versions would be lost without a word.
+        raise StateUnreadableError(
+            f"Flow {run.flow.name}: table {run.table} holds versions, and the events that they were cut from are gone"
+            f" ({run.state(events_uri)}).",
+            next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
+        )
+    late = may_be_late(run, target, told.staged)
+    fresh, stale = told.events, 0
+    if late and log is not None:
+        known = log.filter(F.col(MICROBATCH) != run.microbatch.number)
+        fresh = run.write_down(without_known(fresh, known, decoder.columns.keys), "fresh")
+        stale = told.staged.events - told.staged.redelivered - fresh.count()
+    target, added = fit_table(run, decoder, target)
+    plan = "versions of touched keys: late events" if late else "versions of touched keys"
+    report = replace(told.report(run, rejects, stale=stale), columns_added=added, snapshot=snapshot, merge_plan=plan)
+    if not report.events.merged:
+        return replace(report, merge_plan="nothing to merge")
+    # The log's columns are the table's: an event's own type may be narrower.
+    target = replace(target, columns=columns_of(run.spark, target.uri)) if target else None
+    rows = logged_rows(fresh, decoder, target.columns if target else {}, run.microbatch.number)
+    if snapshot and cuts:
+        mark = mark_of(snapshot, fresh.filter(f"{OP} = 'r'"), run.microbatch.number)
+        rows = rows.unionByName(mark, allowMissingColumns=True)
+    rows = run.write_down(rows, "logged")
+    append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
+    run.after_effect("log")
+    if target is None:
+        return replace(report, merge_plan="nothing to merge")
+    return _merge_versions(run, target, rows, report, everything=cuts or told.truncates.good > told.truncates.ignored)
+
+
+def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+    log = run.spark.read.format("delta").load(run.state(events_uri))
+    changes = cut_touched_keys(run, target, log, rows, everything=everything)
+    report = replace(report, unavailable_unresolved=changes.unresolved)
+    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=metadata_of(run, report))
+    try:
+        merge_versions(run, target, changes.rows)
+    finally:
+        clear_transaction(run.spark)
+    run.after_effect("merge")
+    return report_of_commit(run) or report
+
+
+def _find_snapshot(run: MicrobatchRun, told: _Told) -> Snapshot | None:
+    """Return the newest full snapshot; what it needs of row changes each read tells by itself."""
+    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
+    newest = F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")).alias("newest")
+    reads = told.events.filter(f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'")
+    each = reads.select(PARTITION, F.struct(newest, F.col(POSITION).alias("oldest")).alias(READS))
+    return find_snapshot(each, told.events, told.surveyed, run.checkpoint)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a microbatch tells, and its counts."""
+
+    events: DataFrame
+    """Its good events without copies of each other, with what :func:`flag_events` adds."""
+    surveyed: Surveyed
+    staged: Staged
+    truncates: Truncates
+
+    @property
+    def unaccounted(self) -> int:
+        """How many records must be rejects."""
+        expected = self.surveyed.rows + self.surveyed.truncates + self.surveyed.broken
+        return expected - self.staged.events - self.truncates.ignored
+
+    def report(self, run: MicrobatchRun, rejects: dict[str, int], *, stale: int) -> BatchReport:
+        """Return the report: every event that is new counts as merged."""
+        return BatchReport(
+            flow=run.flow.name,
+            microbatch=run.microbatch.number,
+            files=len(run.microbatch.files),
+            bytes=run.microbatch.size,
+            events=EventCounts(
+                read=self.surveyed.read,
+                merged=self.staged.events - self.staged.redelivered - stale,
+                redelivered=self.staged.redelivered,
+                stale=stale,
+                tombstones=self.surveyed.tombstones,
+                control=self.surveyed.control + self.truncates.ignored,
+                rejected=sum(rejects.values()),
+            ),
+            rejects=rejects,
+            applied_through=self.staged.last,
+            reach=self.staged.reach,
+            snapshot=run.checkpoint.snapshot,
+            order_conflicts=self.staged.conflicts,
+        )
+
+
+def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_truncates: bool) -> _Told:
+    """Write down a microbatch's good events and count them.
+
+    :param keeps_truncates: whether there is a place for a truncate, which has no columns.
+    """
+    surveyed = count_surveyed(decoder.shapes)
+    truncates = find_truncates(events, surveyed, run.flow, None)
+    if not keeps_truncates:
+        truncates = replace(truncates, ignored=truncates.good)
+    good = good_events(events, truncates=truncates.ignored < truncates.good)
+    flagged = run.write_down(flag_events(good, decoder.columns.keys, reads_among_changes=surveyed.is_mixed), "events")
+    staged = count_staged(flagged, cancelled="false", shielded="false")
+    return _Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates)
+
+
+def metadata_of(run: MicrobatchRun, report: BatchReport) -> str:
+    """Return what the commit that applies a microbatch carries of it."""
+    return json.dumps({"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()})
+
+
+def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:
+    """Return rows with exactly the columns of a table, in its types; NULL where they have none."""
+    ours = {name.lower() for name in rows.columns}
+    held = {field.name: F.col(sql.name(field.name)) if field.name.lower() in ours else F.lit(None) for field in table.schema.fields}
+    held[MICROBATCH] = F.lit(microbatch)
+    return rows.select(*[held[field.name].cast(field.dataType).alias(field.name) for field in table.schema.fields])

@@ -1,0 +1,105 @@
+"""Flag deletes: the MERGE clauses of a table that keeps deleted rows with their last values.
+
+A flagged row holds its key for nobody: what a change means for it is the answer for a key that the target does not hold. Its values are
+those that were told last; a delete's own image is fillers, so a delete comes as a change that tells no value (``__cdc_unavailable``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, POSITION
+from airflow_cdc.model.operation import FILL, KEEP, VOID
+from airflow_cdc.model.position import Position
+from airflow_cdc.pipeline import sql
+
+IS_LIVE = f"NOT {DELETED}"
+"""Of a table that flags deletes: whether the source has the row."""
+
+
+@dataclass(frozen=True)
+class Vanishing:
+    """What took all rows that were written before it: a truncate, or a complete snapshot that did not find them."""
+
+    position: Position
+    committed_micros: int | None
+    """When, in microseconds since 1970; None where nothing tells: a snapshot does not know when a row went."""
+
+
+def flagging_clauses(
+    *,
+    inserted: Mapping[str, str],
+    updated: Mapping[str, str],
+    filled: Mapping[str, str],
+    vanished: Mapping[str, str] | None,
+    late: bool,
+) -> list[str]:
+    """Return the clauses of a MERGE of ``s`` into ``t``.
+
+    :param inserted: assignments for a key that the target does not hold.
+    :param updated: for one that it does: values that the change does not tell stay.
+    :param filled: of a change that is late.
+    :param vanished: for rows that a truncate or a complete snapshot takes; None where there is none.
+    """
+    lives, is_gone = f"NOT t.{DELETED}", f"t.{DELETED} AND s.{OP} <> '{VOID}'"
+    matched = {f"s.{OP} = '{FILL}'": filled} if late else {}
+    matched |= {
+        f"s.{OP} = '{VOID}' AND t.{POSITION} < s.{POSITION}": {**updated, **_gone(OP_IF_ABSENT)},
+        f"{lives} AND s.{OP} = 'd'": {**updated, **_gone(OP)},
+        f"{lives} AND s.{OP} NOT IN ('{KEEP}', '{VOID}')": {**updated, **_alive()},
+        f"{is_gone} AND s.{OP_IF_ABSENT} = 'd'": {**updated, **_gone(OP_IF_ABSENT)},
+        f"{is_gone} AND s.{OP_IF_ABSENT} <> '{KEEP}'": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
+    }
+    clauses = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {_assign(values)}" for condition, values in matched.items()]
+    clauses.append(_insert(inserted))
+    if vanished:
+        clauses.append(
+            f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND t.{POSITION} < {vanished[POSITION]} THEN UPDATE SET {_assign(vanished)}"
+        )
+    return clauses
+
+
+def _insert(inserted: Mapping[str, str]) -> str:
+    is_gone = f"s.{OP_IF_ABSENT} IN ('d', 't')"
+    values = {
+        **inserted,
+        sql.name(OP): f"s.{OP_IF_ABSENT}",
+        DELETED: is_gone,
+        DELETED_AT: f"if({is_gone}, s.{COMMITTED_AT}, NULL)",
+    }
+    return f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} <> '{KEEP}' THEN INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+
+def _gone(operation: str) -> dict[str, str]:
+    return {sql.name(OP): f"s.{operation}", DELETED: "true", DELETED_AT: f"s.{COMMITTED_AT}"}
+
+
+def _alive() -> dict[str, str]:
+    return {DELETED: "false", DELETED_AT: "NULL"}
+
+
+def committed_at(vanishing: Vanishing) -> str:
+    """Return as SQL when the source committed it."""
+    return "CAST(NULL AS TIMESTAMP)" if vanishing.committed_micros is None else f"timestamp_micros({vanishing.committed_micros})"
+
+
+def vanished_rows(vanishing: Vanishing, position: str, microbatch: int) -> dict[str, str]:
+    """Return the assignments for the rows that vanish; their values stay.
+
+    :param position: SQL of its position.
+    """
+    time = committed_at(vanishing)
+    return {
+        POSITION: position,
+        OP: "'t'",
+        COMMITTED_AT: time,
+        OFFSET: "NULL",
+        MICROBATCH: str(microbatch),
+        DELETED: "true",
+        DELETED_AT: time,
+    }
+
+
+def _assign(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{column} = {value}" for column, value in values.items())

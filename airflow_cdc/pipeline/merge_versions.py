@@ -1,0 +1,191 @@
+"""Merge versions: the keys that a microbatch touches get their versions cut anew from all their events, and what differs is merged.
+
+So late events need no rule of their own: they stand where they belong, and the intervals around them follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import (
+    COMMITTED_AT,
+    CUT,
+    END_POSITION,
+    IS_CURRENT,
+    MICROBATCH,
+    OFFSET,
+    OP,
+    ORDINAL,
+    PARTITION,
+    POSITION,
+    PREVIOUS_KEY,
+    TRANSACTION,
+    VALID_FROM,
+    VALID_TO,
+)
+from airflow_cdc.model.operation import VOID, Operation
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.order import ORDER, order_events
+from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
+from airflow_cdc.pipeline.reconcile.trace_versions import (
+    find_moves,
+    keys_reached,
+    tell_left_out_values,
+    tell_previous_keys,
+    without_previous_keys,
+)
+from airflow_cdc.pipeline.record.event_log import NO_PARTITION
+
+_KEY = "__cdc_key_"
+"""Prefix of our names for the key columns."""
+_ACTION = "__cdc_action"
+_DELIVERY = "__cdc_delivery"
+_ASKS = "__cdc_asks"
+_CAME_FROM = "__cdc_came_from"
+_COMPARED = (END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, PREVIOUS_KEY)
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What becomes of the target's versions."""
+
+    rows: DataFrame
+    """Versions with the action ``i``, ``u`` or ``d``."""
+    unresolved: int
+    """Versions among them with a NULL in place of a value that nothing tells."""
+
+
+def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fresh: DataFrame, *, everything: bool) -> VersionChanges:
+    """Return how the versions in the target differ from those that all known events tell.
+
+    :param log: all known events, those of the microbatch among them.
+    :param fresh: the microbatch's rows of the log.
+    :param everything: whether all keys are touched, as by a truncate.
+    """
+    keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in target.keys]
+    log = _with_keys(_complete(log, target), target.keys, keys)
+    rows = _with_keys(fresh, target.keys, keys) if set(target.keys) <= set(fresh.columns) else log.filter("false")
+    transactions = fresh.select(TRANSACTION).distinct()
+    moves = run.write_down(find_moves(log, transactions, keys), "moves")
+    moved = not moves.isEmpty()
+    touched = None
+    if not everything:
+        touched = run.write_down(rows.select(*keys).distinct(), "touched")
+        touched = keys_reached(touched, moves, keys, run.write_down) if moved else touched
+    folded = fold_keys(_events_of(log, touched, keys, others), keys, others)
+    versions = run.write_down(versions_of(folded, keys, others), "versions")
+    if moved:
+        deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
+        versions = tell_left_out_values(versions, deaths, moves, keys=keys, others=others, write_down=run.write_down)
+        versions = tell_previous_keys(versions, deaths, moves, transactions=transactions, keys=keys, write_down=run.write_down)
+    else:
+        versions = without_previous_keys(versions, keys)
+    told = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
+    # Which key a row came from is found out by the events of that transaction; later ones do not ask again.
+    told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
+    told = told.join(F.broadcast(transactions.withColumn(_ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
+    held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
+    held = held if touched is None else held.join(touched, keys, "left_semi")
+    changes = run.write_down(_difference(told, held, target, keys, others), "changes")
+    return VersionChanges(changes, changes.filter(f"{_ACTION} <> 'd' AND size({OPEN}) > 0").count())
+
+
+def merge_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) -> None:
+    """Make one MERGE commit of version changes."""
+    changes.createOrReplaceTempView("cdc_version_changes")
+    columns = [*target.columns, POSITION, *_COMPARED]
+    values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(run.microbatch.number)}
+    assigned = ", ".join(f"{column} = {value}" for column, value in values.items())
+    run.spark.sql(
+        f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_version_changes AS s"
+        f" ON {sql.same_key('t', 's', target.keys)} AND t.{POSITION} = s.{POSITION}"
+        f" WHEN MATCHED AND s.{_ACTION} = 'd' THEN DELETE"
+        f" WHEN MATCHED THEN UPDATE SET {assigned}"
+        f" WHEN NOT MATCHED THEN INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+    )
+
+
+def _complete(log: DataFrame, target: TargetTable) -> DataFrame:
+    """Return the log with all of the target's columns: one that no event told yet is not in it."""
+    held = {name.lower() for name in log.columns}
+    return log.withColumns({name: F.lit(None).cast(kind) for name, kind in target.columns.items() if name.lower() not in held})
+
+
+def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
+
+
+def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+    """Return the events of the touched keys (None: of all), in order, each with the marks that concern its key."""
+    marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
+    rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
+    rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
+    delivery = F.row_number().over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL))
+    rows = rows.withColumn(_DELIVERY, delivery).filter(f"{_DELIVERY} = 1")
+    ordered = order_events(rows, keys, reads_among_changes=True)
+    names = f"CAST(array({', '.join(map(sql.text, others))}) AS ARRAY<STRING>)"
+    images = {
+        name: F.expr(f"if({name} IS NULL, NULL, transform({names}, column -> try_element_at({name}, column)))") for name in (BEFORE, AFTER)
+    }
+    everything = ordered.withColumns(images)
+    if marks.isEmpty():
+        return everything
+    return everything.unionByName(_marks_of(marks, ordered, keys), allowMissingColumns=True)
+
+
+def _marks_of(marks: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return each mark for each key that it concerns: one with events before it, and that a snapshot did not find.
+
+    A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above (archives, fact 4).
+    """
+    mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT)]).alias("mark")
+    behind = f"r.{OFFSET} > try_element_at(m.mark.{CUT}.last_offsets, coalesce(r.{PARTITION}, {NO_PARTITION}))"
+    met = rows.alias("r").crossJoin(F.broadcast(marks.select(mark)).alias("m"))
+    by_key = met.groupBy(*[F.col(f"r.{key}") for key in keys], F.col(f"m.mark.{POSITION}"), F.col(f"m.mark.{OP}")).agg(
+        F.first("m.mark").alias("mark"),
+        F.min(f"r.{POSITION}").alias("first"),
+        F.min(F.expr(f"CASE WHEN {behind} THEN r.{POSITION} END")).alias("behind"),
+        F.max(F.expr(f"r.{OP} = 'r' AND r.{POSITION} = m.mark.{CUT}.snapshot")).alias("found"),
+    )
+    place = F.struct(
+        F.expr(f"least(mark.{POSITION}, behind)").alias("position"),
+        F.lit(0).alias("read"),
+        F.lit(None).cast(rows.schema[ORDINAL].dataType).alias("ordinal"),
+    )
+    concerned = by_key.filter(f"NOT coalesce(found, false) AND first < mark.{POSITION}")
+    return concerned.select(*keys, f"mark.{POSITION}", f"mark.{OP}", f"mark.{TRANSACTION}", f"mark.{COMMITTED_AT}", place.alias(ORDER))
+
+
+def _difference(told: DataFrame, held: DataFrame, target: TargetTable, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+    """Return the versions that the target lacks (action ``i``), has otherwise (``u``), or has and should not (``d``).
+
+    :param told: as the events tell them.
+    :param held: as the target has them.
+    """
+    on = " AND ".join([*(f"v.{key} = h.{key}" for key in keys), f"v.{POSITION} = h.{POSITION}"])
+    both = told.alias("v").join(held.alias("h"), F.expr(on), "full_outer")
+    origin = F.col(f"v.{PREVIOUS_KEY}").cast(held.schema[PREVIOUS_KEY].dataType)
+    both = both.withColumn(_CAME_FROM, F.when(F.col(f"v.{_ASKS}"), origin).otherwise(F.col(f"h.{PREVIOUS_KEY}")))
+    compared = [name for name in (*others, *_COMPARED) if name != PREVIOUS_KEY]
+    pairs = [(F.col(f"v.{sql.name(name)}"), F.col(f"h.{sql.name(name)}")) for name in compared]
+    pairs.append((F.col(_CAME_FROM), F.col(f"h.{PREVIOUS_KEY}")))
+    differs = reduce(Column.__or__, [~ours.eqNullSafe(theirs) for ours, theirs in pairs])
+    action = F.when(F.col(f"h.{POSITION}").isNull(), "i").when(F.col(f"v.{POSITION}").isNull(), "d").when(differs, "u")
+    judged = both.withColumn(_ACTION, action).filter(f"{_ACTION} IS NOT NULL")
+    return judged.select(
+        *[F.coalesce(f"v.{name}", f"h.{name}").alias(key) for key, name in zip(target.keys, keys, strict=True)],
+        F.coalesce(f"v.{POSITION}", f"h.{POSITION}").alias(POSITION),
+        *[F.col(f"v.{sql.name(name)}").alias(name) for name in compared],
+        F.col(_CAME_FROM).alias(PREVIOUS_KEY),
+        F.col(f"v.{OPEN}").alias(OPEN),
+        _ACTION,
+    )

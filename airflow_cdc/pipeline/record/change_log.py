@@ -1,0 +1,69 @@
+"""Change log: the good events of a microbatch as rows, each once; redelivered copies are told apart by key and position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, POSITION, REJECT, TOLD_AT
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.order import ORDER, order_events
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED, flag_copies
+
+_TRUNCATE = Operation.TRUNCATE.value
+
+
+def good_events(events: DataFrame, *, truncates: bool) -> DataFrame:
+    """Return the events about rows, and truncates (operation ``t``, the key columns NULL) where asked.
+
+    :param events: as :meth:`~airflow_cdc.pipeline.decode.decode_events.Decoder.events` returns them.
+    """
+    kinds = f"{OP} IS NOT NULL" + (f" OR {KIND} = '{_TRUNCATE}'" if truncates else "")
+    return events.filter(f"{REJECT} IS NULL AND ({kinds})").withColumn(OP, F.coalesce(OP, KIND))
+
+
+def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool) -> DataFrame:
+    """Return good events with what :func:`~airflow_cdc.pipeline.count_events.count_staged` counts, an event as it counts a row change.
+
+    :return: with :data:`~airflow_cdc.pipeline.order.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the microbatch;
+        ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.
+    """
+    # A microbatch of nothing but truncates has no key columns.
+    key_columns = [F.col(sql.name(key)) for key in keys if key in events.columns]
+    by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
+    flagged = flag_copies(order_events(events, keys, reads_among_changes=reads_among_changes), by_key)
+    # A read that comes again stands behind what was streamed in between: no neighbour, and a copy all the same.
+    delivery = F.row_number().over(Window.partitionBy(*key_columns, POSITION).orderBy(ORDINAL))
+    earlier = F.coalesce(F.max(CONFLICTS).over(by_key.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
+    place = F.expr(f"CASE WHEN {OP} <> 'r' OR {ORDINAL}.offset IS NULL THEN {POSITION} END")
+    reach = F.struct(
+        place.alias("first"),
+        place.alias("last"),
+        F.col(OFFSET).alias("first_offset"),
+        F.col(OFFSET).alias("last_offset"),
+        (F.col(OP) == "d").alias("deletes"),
+        F.col(OP).isin("c", "u").alias("writes"),
+        F.lit(False).alias("depends"),  # noqa: FBT003
+    )
+    once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
+    return once.withColumns(
+        {REDELIVERED: (delivery > 1).cast("int"), EVENTS: F.lit(1), REACH: reach, TOLD_AT: F.lit(None).cast(TOLD_AT_TYPE)}
+    )
+
+
+def without_known(events: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the events that a change log does not hold yet, by key and position.
+
+    :param known: the log's rows: the keys and position. Where they have an ordinal, a read that was archived before its known copy is new:
+        the archive's order places it elsewhere.
+    """
+    # A truncate has no key; NULL keys equal each other.
+    ours = [key for key in keys if key in events.columns and key in known.columns]
+    same = " AND ".join([f"s.{POSITION} = k.{POSITION}", *(f"s.{sql.name(key)} <=> k.{sql.name(key)}" for key in ours)])
+    if ORDINAL in known.columns:
+        same += f" AND (s.{OP} <> 'r' OR k.{ORDINAL} <= s.{ORDINAL})"
+    return events.alias("s").join(known.alias("k"), F.expr(same), "left_anti")

@@ -1,0 +1,137 @@
+"""Event log: all events of a flow that keeps versions, with what it takes to cut the versions of a key anew.
+
+A Delta table beside the flow's state. Appended to before the merge; a crash between the two is harmless, for the log holds what the archive
+holds, and the same microbatch, taken up again, finds its events there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    CUT,
+    LEFT_OUT,
+    MICROBATCH,
+    OFFSET,
+    OLD_KEY,
+    OP,
+    ORDINAL,
+    PARTITION,
+    POSITION,
+    RAW,
+    RAW_KEY,
+    TOLD,
+    TRANSACTION,
+    UNAVAILABLE,
+)
+from airflow_cdc.model.operation import VOID
+from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.count_events import UNKNOWN_PARTITION
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, POSITION_TYPE, Decoder
+from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, numbered
+from airflow_cdc.pipeline.record.append_once import append_once
+
+CUT_TYPE = f"STRUCT<snapshot: {POSITION_TYPE}, last_offsets: MAP<INT, BIGINT>>"
+"""Of a mark (operation ``v``) that a complete snapshot left: which it was, and the offset of its last read by Kafka partition."""
+NO_PARTITION = -1
+"""Stands in ``last_offsets`` for a partition that the archive does not tell."""
+_HEADER = "__cdc_header"
+_NO_NAMES = "CAST(array() AS ARRAY<STRING>)"
+
+
+def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
+    """Return good events, decoded with images, as rows of the log.
+
+    :param types: Spark SQL types of the target's columns.
+    """
+    values = [F.col(sql.name(name)).cast(types[name]).alias(name) for name in decoder.columns.types]
+    others = [name for name in decoder.columns.types if name not in decoder.columns.keys]
+    names = f"CAST(array({', '.join(map(sql.text, others))}) AS ARRAY<STRING>)"
+    untold = f"coalesce({UNAVAILABLE}, {_NO_NAMES})"
+    # A read belongs to no transaction. Where nothing tells transactions apart each commit is one.
+    commit = f"CAST({POSITION}.commit AS STRING)"
+    transaction = f"if({OP} = 'r', concat('read ', {commit}), coalesce({TRANSACTION}, {commit}))"
+    ours: dict[str, Column] = {
+        POSITION: F.col(POSITION),
+        OP: F.col(OP),
+        TRANSACTION: F.expr(transaction),
+        COMMITTED_AT: F.col(COMMITTED_AT),
+        PARTITION: F.col(PARTITION),
+        OFFSET: F.col(OFFSET),
+        ORDINAL: F.col(ORDINAL),
+        TOLD: F.expr(f"array_except({names}, {untold})"),
+        LEFT_OUT: F.expr(f"array_except({untold}, coalesce({ABSENT}, {_NO_NAMES}))"),
+        BEFORE: _image(decoder, BEFORE),
+        AFTER: _image(decoder, AFTER),
+        MICROBATCH: F.lit(microbatch).cast("bigint"),
+        CUT: F.lit(None).cast(CUT_TYPE),
+    }
+    if decoder.columns.types:
+        ours[OLD_KEY] = _old_key(decoder, types)
+        ddl = ", ".join(f"{sql.name(key)} STRING" for key in decoder.columns.keys)
+        # A decimal's rule looks into the record's text for how it is spelled; here that is the header's.
+        events = events.withColumns({RAW: F.col(OLD_KEY), RAW_KEY: F.col(OLD_KEY), _HEADER: F.from_json(OLD_KEY, ddl)})
+    return events.select(*values, *[column.alias(name) for name, column in ours.items()])
+
+
+def _image(decoder: Decoder, name: str) -> Column:
+    """Return the hashes of an image by column: the columns of later events may be others."""
+    names = ", ".join(sql.text(column) for column in decoder.hashed_columns)
+    return F.expr(f"map_from_arrays(CAST(array({names}) AS ARRAY<STRING>), {name})")
+
+
+def _old_key(decoder: Decoder, types: Mapping[str, str]) -> Column:
+    keys = decoder.columns.keys
+    told = [
+        F.expr(decoder.columns.types[key].read(f"{_HEADER}.{sql.name(key)}")).cast(types[key]).alias(name)
+        for key, name in zip(keys, numbered(FROM, keys), strict=True)
+    ]
+    return F.when(F.col(_HEADER).isNotNull(), F.struct(*told))
+
+
+def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
+    """Return the mark that a complete snapshot leaves: rows that were there before it, and that it did not read, are gone.
+
+    :param reads: the microbatch's reads: its newest commit time is the latest at which these rows can have gone.
+    """
+    last = {NO_PARTITION if name == UNKNOWN_PARTITION else int(name): offset for name, offset in (snapshot.last_offsets or {}).items()}
+    offsets = ", ".join(f"{partition}, {offset}L" for partition, offset in last.items())
+    cut = position_literal(snapshot.cut) if snapshot.cut else "NULL"
+    marked = f"named_struct('snapshot', {position_literal(snapshot.position)}, 'last_offsets', map({offsets}))"
+    return reads.agg(F.max(COMMITTED_AT).alias(COMMITTED_AT)).selectExpr(
+        f"{cut} AS {POSITION}",
+        f"'{VOID}' AS {OP}",
+        f"'snapshot {snapshot.position}' AS {TRANSACTION}",
+        COMMITTED_AT,
+        f"CAST({microbatch} AS BIGINT) AS {MICROBATCH}",
+        f"CAST({marked} AS {CUT_TYPE}) AS {CUT}",
+    )
+
+
+def append_to_log(spark: SparkSession, uri: str, rows: DataFrame, *, application: str, microbatch: int) -> None:
+    """Append a microbatch's rows to the log, once."""
+    if sql.needs_column_mapping(rows.columns):
+        # Only a table that is made with it takes such names.
+        declared = ", ".join(f"{sql.name(field.name)} {field.dataType.simpleString()}" for field in rows.schema.fields)
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+        )
+    append_once(spark, rows, uri, application=f"events:{application}", version=microbatch)
+
+
+def read_log(spark: SparkSession, uri: str) -> DataFrame | None:
+    """Return the log, None where there is none yet."""
+    try:
+        return spark.read.format("delta").load(uri)
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
+            return None
+        raise

@@ -1,0 +1,65 @@
+"""Whatever the databases did, whatever the split into files and their order: the versions are what each commit left."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from tests.conftest import Apply
+from tests.events import write_records
+from tests.histories import DIALECTS, Archive
+
+TOPIC = "source.dbo.histories"
+States = list[tuple[str, str] | None]
+Key = tuple[int, int]
+
+
+def changes(states: States) -> States:
+    """Leave out what repeats the state before it, and that there was nothing at first."""
+    shortened = [state for state, _ in itertools.groupby(states)]
+    return shortened[1:] if shortened[:1] == [None] else shortened
+
+
+def expected(archive: Archive) -> dict[Key, States]:
+    """Return what each key held, one state after the other."""
+    told: dict[Key, States] = {}
+    for number, states in archive.states.items():
+        for key in {row["id"] for rows in states for row in rows}:
+            held = [next(((row["v"], row["body"]) for row in rows if row["id"] == key), None) for rows in states]
+            told[number, key] = changes(held)
+    return told
+
+
+def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
+    """Return the same as the versions tell it; an interval that ends before the next begins leaves a gap."""
+    told: dict[Key, States] = {}
+    by_key = itertools.groupby(rows, key=lambda row: (row["db"], row["id"]))
+    for key, versions in by_key:
+        states: States = []
+        end = None
+        for row in versions:
+            assert end is None or tuple(row["__cdc_position"].values()) >= tuple(end.values()), row
+            states += [None] if end != row["__cdc_position"] else []
+            states.append((row["v"], row["body"]))
+            end = row["__cdc_end_position"]
+        told[key] = changes([*states, *([] if end is None else [None])])
+    return told
+
+
+@pytest.mark.parametrize("how", [{}, {"shuffled": True, "again": True}], ids=["in order", "shuffled and repeated"])
+@pytest.mark.parametrize("dialect", ["postgresql, large values", "sqlserver"])
+def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    archive = Archive(DIALECTS[dialect], TOPIC, 7, 20)
+    sizes = [write_records(tmp_path / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4, **how))]
+    flow = CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // 3, stored_as_scd_type=2)
+    apply(tmp_path / "a", tmp_path / "lake", flows={TOPIC: flow})
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == archive.rows
+    versions = found(read_rows(spark, str(tmp_path / "lake"), TOPIC, history=True).rows)
+    wrong = {key: (versions.get(key), held) for key, held in expected(archive).items() if held != versions.get(key, [])}
+    assert not wrong, (len(wrong), archive.story(min(wrong)[0]), min(wrong), wrong[min(wrong)])

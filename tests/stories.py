@@ -1,0 +1,79 @@
+"""Stories of one table, load by load: PostgreSQL events in few words, and the table as it then is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.outcome import FlowOutcome
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from tests.conftest import Apply
+from tests.events import Record, postgresql, write_records
+
+TOPIC = "pg.public.customers"
+UNTOLD = "__debezium_unavailable_value"
+EPOCH = 1_700_000_000_000
+"""Milliseconds: an event at position n is committed n later."""
+
+
+def event(
+    op: str,
+    change: int,
+    key: int,
+    v: str | None = None,
+    *,
+    commit: int | None = None,
+    note: str | None = "-",
+    snapshot: str | None = None,
+    **more: Any,
+) -> Record:
+    """Return one event, of a transaction of its own unless ``commit`` names one; a delete's image is its key and fillers.
+
+    :param more: what goes over the record: its offset, its headers.
+    """
+    images = {"before": {"id": key, "v": "", "note": ""}} if op == "d" else {"after": {"id": key, "v": v, "note": note}}
+    made = postgresql(op, commit=None if op == "r" else (commit or change - 1), change=change, **images)
+    source = {**made["value"]["source"], "txId": commit or change}
+    source |= {"snapshot": snapshot} if snapshot else {}
+    return {**made, "value": {**made["value"], "source": source}, **more}
+
+
+def truncate(change: int) -> Record:
+    return {**postgresql("t", commit=change - 1, change=change), "key": None}
+
+
+def milliseconds(time: Any) -> int | None:
+    """Return a time as the position of the event that was committed then."""
+    return None if time is None else round(time.timestamp() * 1000) - EPOCH
+
+
+class Table:
+    """One table, to which an archive is applied load by load; offsets follow each other unless an event has one."""
+
+    def __init__(self, apply: Apply, spark: SparkSession, folder: Path, flow: CdcFlow) -> None:
+        self._apply, self._spark, self._folder, self.flow = apply, spark, folder, flow
+        self._loads = self._offset = 0
+
+    def archive(self, *events: Record) -> None:
+        """Archive one more file."""
+        records = []
+        for item in events:
+            records.append({**item, "offset": self._offset} if item["offset"] is None else item)
+            self._offset += 1
+        write_records(self._folder / "archive" / f"{self._loads:03d}.jsonl", records)
+        self._loads += 1
+
+    def load(self, *events: Record) -> FlowOutcome:
+        """Archive one more file, and apply the archive."""
+        self.archive(*events)
+        outcome: FlowOutcome = self._apply(self._folder / "archive", self._folder / "lake", flows={TOPIC: self.flow}).flows[0]
+        return outcome
+
+    def rows(self, *, history: bool = True) -> list[dict[str, Any]]:
+        return read_rows(self._spark, str(self._folder / "lake"), TOPIC, history=history).rows
+
+    def live(self) -> list[tuple[int, str]]:
+        return [(row["id"], row["v"]) for row in self.rows(history=False)]
