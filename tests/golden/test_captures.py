@@ -23,7 +23,12 @@ TABLES = {
     "oracle_synth": ("*.CUSTOMERS", "*.ITEMS", "*.RING"),
     "cdl1_pg_pk": ("*.acct", "*.pair", "*.ring"),
     "cdl2_pg_pk": ("*.acct", "*.pair", "*.ring"),
+    "pg_load": ("*.customers", "*.notes", "*.order_items", "*.orders", "*.stock"),
+    "maria_load": ("*.customers", "*.items", "*.stock"),
+    "maria_resnapshot": ("*.customers", "*.items", "*.stock"),
 }
+LONG = ("pg_load", "maria_load", "maria_resnapshot")
+"""Captures of thousands of transactions: only the deep run has the time."""
 
 
 def declared_keys(capture: str) -> Mapping[str, CdcFlow]:
@@ -41,7 +46,7 @@ def finals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("capture", "archive", "final"),
     [
-        (capture, archive, final)
+        pytest.param(capture, archive, final, marks=[pytest.mark.deep] if capture in LONG else [])
         for capture in TABLES
         for archive, final in (("archive/schema", "final/schema"), ("archive/plain", "final/plain"), ("s3", "final/plain"))
         if (CAPTURES / capture / archive).exists()

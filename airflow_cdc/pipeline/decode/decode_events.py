@@ -337,9 +337,9 @@ class Decoder:
         return f"if({KIND} = 'd', NULL, nullif(array_except(array({names}), coalesce({told}, array({names}))), array()))"
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
-        """Return the SQL of the names of the columns that hold a placeholder; only text and bytes can."""
+        """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
         found = {
-            name: f"{text} IN ({_PLACEHOLDERS})"
+            name: f"({text} IN ({_PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
             for name, text in texts.items()
             if name in self.columns.types and self.columns.types[name].sql_type in _MAY_BE_UNAVAILABLE
         }

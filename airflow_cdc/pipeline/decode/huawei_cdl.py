@@ -1,8 +1,8 @@
 """Huawei CDL: its two JSON spellings become a Debezium envelope, and an update of a key the two events that Debezium would send.
 
 CDL JSON (``message_version`` 1.0) has names of its own; CDL's Debezium JSON (2.0) is an old Debezium's envelope with ``unique`` beside it.
-Source: reference/huawei-cdl-json.zh.txt. Neither has a Kafka key, tombstones or a commit's position. ``LOB_COLUMNS`` names columns and says
-nothing of their values: not read.
+Source: reference/huawei-cdl-json.zh.txt. Neither has a Kafka key, tombstones or a commit's position. ``LOB_COLUMNS`` names the columns of
+large objects: where an update shows NULL in one, nothing tells whether it was set to NULL or left out. It keeps what it had (issue 4).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ IMAGE = "data"
 """Member of 1.0 that holds the row after the event."""
 KEY = "unique"
 """Member that holds the row's key: of an update the new one."""
+
+_LOBS = "LOB_COLUMNS"
+"""Member that names the columns of large objects, with commas between."""
 
 _OPERATIONS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
 _NUMBER = "DECIMAL(38,0)"
@@ -58,7 +61,7 @@ def kind(payload: str) -> str:
 def decoded_members(image: str) -> dict[str, str]:
     """Return the members that a value has besides Debezium's; ``image`` is the DDL of a row's members."""
     transaction = "STRUCT<properties: ARRAY<STRUCT<name: STRING, value: STRING>>>"
-    return {IMAGE: f"STRUCT<{image}>", KEY: "STRING", "TIMESTAMP": "STRING", "transaction": transaction}
+    return {IMAGE: f"STRUCT<{image}>", KEY: "STRING", "TIMESTAMP": "STRING", _LOBS: "STRING", "transaction": transaction}
 
 
 def as_debezium(payload: str, kinds: Iterable[str]) -> str:
@@ -76,6 +79,7 @@ def as_debezium(payload: str, kinds: Iterable[str]) -> str:
         "after": f"coalesce({payload}.after, {payload}.{IMAGE})",
         "source": source,
         KEY: f"{payload}.{KEY}",
+        _LOBS: f"{payload}.{_LOBS}",
     }
     return sql.struct_unless_null(payload, members)
 
@@ -86,6 +90,15 @@ def changes_key(keys: Sequence[str]) -> str:
         f"(payload.before.{name} IS NOT NULL AND NOT payload.before.{name} <=> payload.after.{name})" for name in map(sql.name, keys)
     )
     return f"{KIND} = 'u' AND payload.before IS NOT NULL AND payload.after IS NOT NULL AND ({moved or 'false'})"
+
+
+def leaves_out(name: str, text: str) -> str:
+    """Return the SQL that is true for a large object's column that an update, or the create behind a key change, does not tell.
+
+    :param text: SQL of the column's value.
+    """
+    listed = f"array_contains(transform(split(payload.{_LOBS}, ','), name -> trim(name)), {sql.text(name)})"
+    return f"{text} IS NULL AND ({KIND} = 'u' OR ({KIND} = 'c' AND payload.source.serial = 2)) AND coalesce({listed}, false)"
 
 
 def split_key_changes(records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
@@ -108,5 +121,5 @@ def _part(kind_sql: str, payload: str, key: str) -> str:
 
 def _payload(kinds: Iterable[str], *, serial: int, before: str = "payload.before", after: str = "payload.after") -> str:
     source = f"named_struct('ts_ms', payload.source.ts_ms, 'lsn', payload.source.lsn, 'txId', payload.source.txId, 'serial', {serial})"
-    members = {**{name: f"payload.{name}" for name in kinds}, "before": before, "after": after, "source": source}
+    members = {**{name: f"payload.{name}" for name in kinds}, "before": before, "after": after, "source": source, _LOBS: f"payload.{_LOBS}"}
     return sql.struct_unless_null("payload", members)

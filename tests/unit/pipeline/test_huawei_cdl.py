@@ -145,3 +145,20 @@ def test_what_has_no_place_or_an_unknown_operation_is_rejected_and_heartbeats_ar
     assert rows(spark, tmp_path / "lake") == [row(1, "a")]
     reasons = [found["reason"] for found in read_quarantine(spark, str(tmp_path / "lake"))]
     assert sorted(reasons) == ["missing_position", "not_a_change_event"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_large_object_that_an_update_does_not_tell_keeps_its_value_under_a_new_key_too(
+    version: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    def told(op: str, offset: int, after: Row, before: Row | None = None) -> Record:
+        made = event(version, op, offset=offset, lsn=offset, transaction=offset, before=before, after=after)
+        return {**made, "value": {**made["value"], "LOB_COLUMNS": "v, w"}}
+
+    first = [told("c", 0, {"id": 1, "v": "long", "w": None, "n": "a"}), told("c", 1, {"id": 2, "v": "longer", "w": "w", "n": "a"})]
+    write_records(tmp_path / "archive" / "1.jsonl", first)
+    apply(tmp_path / "archive", tmp_path / "lake")
+    moved = told("u", 3, {"id": 3, "v": None, "w": "x", "n": None}, before={"id": 2, "v": None, "w": None, "n": "a"})
+    write_records(tmp_path / "archive" / "2.jsonl", [told("u", 2, {"id": 1, "v": None, "w": None, "n": None}), moved])
+    apply(tmp_path / "archive", tmp_path / "lake")
+    assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "long", "w": None, "n": None}, {"id": 3, "v": "longer", "w": "x", "n": None}]
