@@ -90,6 +90,60 @@ def postgresql(
     return record(topic, identity, value, offset, partition)
 
 
+def oracle(
+    op: str,
+    *,
+    commit: int | None,
+    change: int,
+    transaction: str | None = None,
+    before: Row | None = None,
+    after: Row | None = None,
+    **place: Any,
+) -> Record:
+    """Return a whole Kafka record with a bare Oracle envelope: SCNs are text; a read has no commit; ``place``: topic, partition, key."""
+    source = {
+        "version": "3.5.0.Final",
+        "connector": "oracle",
+        "ts_ms": 1_700_000_000_000 + change,
+        "snapshot": "true" if op == "r" else "false",
+        "schema": "APP",
+        "scn": str(change),
+        "commit_scn": None if commit is None else str(commit),
+        "rs_id": None if op == "r" else f" 0x{change >> 16:06x}.{change >> 4 & 0xFFF:08x}.{change % 16 * 16:04x} ",
+        "ssn": 0,
+        "redo_thread": 1,
+        "user_name": "APP",
+        "txId": transaction,
+    }
+    return _enveloped(op, source, before, after, **place)
+
+
+def mariadb(
+    op: str, *, position: int, gtid: str | None = None, before: Row | None = None, after: Row | None = None, **place: Any
+) -> Record:
+    """Return a whole Kafka record with a bare MariaDB envelope; ``position`` is over all binlog files, of a million bytes each."""
+    source = {
+        "version": "3.5.0.Final",
+        "connector": "mariadb",
+        "ts_ms": 1_700_000_000_000 + position // 1000 * 1000,
+        "snapshot": "true" if op == "r" else "false",
+        "db": "shop",
+        "server_id": 1,
+        "gtid": gtid,
+        "file": f"binlog.{position // 10**6 + 999_990:06d}",
+        "pos": position % 10**6,
+        "row": 0,
+        "thread": None,
+    }
+    return _enveloped(op, source, before, after, **place)
+
+
+def _enveloped(op: str, source: dict[str, Any], before: Row | None, after: Row | None, *, topic: str, partition: int, key: Row) -> Record:
+    named = {"name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
+    value = {"before": before, "after": after, "source": named, "op": op, "ts_ms": source["ts_ms"] + 5, "transaction": None}
+    return record(topic, key, value, None, partition)
+
+
 def tombstone(key: Row, *, topic: str = TOPIC, offset: int | None = None, partition: int = 0) -> Record:
     """Return the null-value record that follows a delete."""
     return record(topic, key, None, offset, partition)

@@ -14,33 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.events import Record, postgresql, sqlserver, tombstone
+from tests.connectors import Dialect, LogPlace, Row, spell
+from tests.events import Record, tombstone
 
 UNTOLD = "__debezium_unavailable_value"
 KEYS = range(1, 7)
-
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How one connector tells what the database did."""
-
-    name: str
-    full_before: bool
-    """Whether before images hold the whole row; else a delete's holds the key and fillers, an update's nothing."""
-    untold_values: bool
-    """Whether a large value that the statement did not touch is left out."""
-    untold_in_moves: bool = False
-    """Whether a key change leaves it out too."""
-
-
-DIALECTS = {
-    "postgresql": Dialect("postgresql", full_before=False, untold_values=True),
-    "postgresql, large values": Dialect("postgresql", full_before=False, untold_values=True, untold_in_moves=True),
-    "postgresql, full identity": Dialect("postgresql", full_before=True, untold_values=False),
-    "sqlserver": Dialect("sqlserver", full_before=True, untold_values=False),
-}
 
 
 @dataclass(frozen=True)
@@ -169,6 +147,13 @@ class Archive:
         if before is not None and not self.dialect.full_before and self._is_younger(database, before):
             self.reached["not tellable"] += 1
             return []
+        if (
+            after is not None
+            and not self.dialect.deferrable
+            and any(row["id"] == after["id"] for row in database.rows if row is not before)
+        ):
+            self.reached["refused"] += 1
+            return []
         if after is not None:
             keeps_key = before is not None and before["id"] == after["id"]
             after = {**after, "arrived": before["arrived"] if before is not None and keeps_key else self._log}
@@ -180,6 +165,10 @@ class Archive:
         else:
             database.rows[place] = after
         return [Change(self._log, before, after, touched)]
+
+    @staticmethod
+    def _is_taken(database: Database, key: int, by: Row | None) -> bool:
+        return any(row["id"] == key for row in database.rows if row is not by)
 
     @staticmethod
     def _is_younger(database: Database, row: Row) -> bool:
@@ -263,8 +252,8 @@ class Archive:
         self._log += 10
         self._transaction += 1
         commit = self._log
-        for change in changes:
-            told = {"commit": commit, "change": change.place}
+        for statement, change in enumerate(changes):
+            told = {"commit": commit, "change": change.place, "statement": statement}
             moved = change.before and change.after and change.before["id"] != change.after["id"]
             if moved:
                 self._emit("d", change.before, None, **told, serial=1)
@@ -303,6 +292,7 @@ class Archive:
         commit: int | None,
         change: int,
         serial: int = 1,
+        statement: int = 999,
         touched: bool = True,
         old: Row | None = None,
         snapshot: str = "false",
@@ -316,14 +306,9 @@ class Archive:
         if before and not self.dialect.full_before:
             before = {**key, "v": "", "body": None} if op == "d" else None
         place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % 3, "key": key}
-        if self.dialect.name == "sqlserver":
-            position = {"commit": self._last_commit if commit is None or op == "r" else commit, "change": change, "serial": serial}
-            made = sqlserver(op, before=before, after=after, **position, **place)
-            made["value"]["source"] |= {"snapshot": snapshot}
-        else:
-            last = None if commit is None else self._last_commit
-            made = postgresql(op, commit=last, change=change, before=before, after=after, **place)
-            made["value"]["source"] |= {"txId": self._transaction, "snapshot": snapshot}
+        log = LogPlace(commit, self._last_commit, change, serial, statement, self._transaction)
+        made = spell(self.dialect, op, before, after, log, **place)
+        made["value"]["source"] |= {"snapshot": snapshot}
         if old and self._headers:
             made["headers"] = [{"key": "__debezium.oldkey", "value": {"db": old["db"], "id": old["id"]}}]
         self._append(made)

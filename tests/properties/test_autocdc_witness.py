@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.position import sqlserver_lsn
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.connectors import DIALECTS, Row
 from tests.events import Record
-from tests.histories import DIALECTS, Archive, Row
+from tests.histories import Archive
 from tests.properties.test_histories import SHUFFLED, TOPIC, differing, land
 
 COLUMNS = "db INT, id INT, v STRING, body STRING"

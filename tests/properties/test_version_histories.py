@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.connectors import DIALECTS
 from tests.events import write_records
-from tests.histories import DIALECTS, Archive
+from tests.histories import Archive
 
 TOPIC = "source.dbo.histories"
 States = list[tuple[str, str] | None]

@@ -12,8 +12,9 @@ from airflow_cdc.model.errors import TableModeError
 from airflow_cdc.model.flow import CdcFlow, OnDelete
 from airflow_cdc.pipeline.inspect_lake import read_rows, summarize_flows
 from tests.conftest import Apply
+from tests.connectors import DIALECTS
 from tests.events import Record, write_records
-from tests.histories import DIALECTS, Archive
+from tests.histories import Archive
 from tests.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
 
 Flagged = tuple[int, str | None, str, int, bool, int | None]
