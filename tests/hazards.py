@@ -223,6 +223,20 @@ HAZARDS = {
         [row(1, "newer still"), row(2, "newer")],
         pain="memiiso/debezium-server-iceberg#544",
     ),
+    "a read and the change behind it, sent again by a connector that crashed": Hazard(
+        [
+            [
+                read(58, row(1, "read"), offset=1, snapshot="incremental"),
+                event("u", 60, row(1, "newer"), commit=59, offset=2),
+                read(58, row(1, "read"), offset=3, snapshot="incremental"),
+                event("u", 60, row(1, "newer"), commit=59, offset=4),
+            ],
+            [read(58, row(1, "read"), offset=5, snapshot="incremental"), event("u", 60, row(1, "newer"), commit=59, offset=6)],
+            [read(58, row(1, "read"), offset=7, snapshot="incremental")],
+        ],
+        [row(1, "newer")],
+        pain="MaterializeInc/materialize#14211",
+    ),
     "a second whole snapshot, without the rows that vanished between": Hazard(
         [
             [read(10, row(key, "first"), offset=key, snapshot="last" if key == 3 else "true") for key in (1, 2, 3)],

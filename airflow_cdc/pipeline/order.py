@@ -19,6 +19,7 @@ from airflow_cdc.pipeline import sql
 ORDER = "__cdc_order"
 """struct<position, read int, ordinal>: compares as a key's events follow each other; ``read``: 1 where the archive's order places it."""
 
+_STREAMED = "__cdc_streamed"
 _PLACED = f"{OP} = 'r' AND {ORDINAL}.offset IS NOT NULL"
 
 
@@ -40,9 +41,13 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
             .rowsBetween(Window.unboundedPreceding, -1)
         )
         streamed = F.max(F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION} END")).over(archived_before)
+        # A connector that crashed sends its last records again, behind what followed them: a read's copy saw no more than the read.
+        copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(POSITION)).orderBy(ORDINAL)
+        events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))
         # NULL, where nothing streamed stands before the read, compares below every position.
-        position = F.when(placed, streamed).otherwise(position)
-    return events.withColumn(ORDER, F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal")))
+        position = F.when(placed, F.col(_STREAMED)).otherwise(position)
+    order = F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal"))
+    return events.withColumn(ORDER, order).drop(_STREAMED)
 
 
 def is_known_newer(known: str, change: str) -> Column:
@@ -52,7 +57,9 @@ def is_known_newer(known: str, change: str) -> Column:
     :param change: alias of a frame with the same.
     """
     offsets = f"{known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
+    # A read never stands below what was streamed before it; its copy, which a connector sent again after a crash, does.
+    is_copy = f"({change}.{OP} = 'r' AND {known}.{OP} <> 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
     return F.expr(
-        f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET}"
+        f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET} OR {is_copy}"
         f" ELSE {known}.{POSITION} >= {change}.{POSITION} END"
     )
