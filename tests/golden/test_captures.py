@@ -29,6 +29,8 @@ TABLES = {
 }
 LONG = ("pg_load", "maria_load", "maria_resnapshot")
 """Captures of thousands of transactions: only the deep run has the time."""
+MORE = {("pg_pk_v19", "archive/plain"), ("pg_pk_v19", "s3"), ("cdl1_pg_pk", "archive/plain")}
+"""Forms of captures whose other forms every run judges."""
 
 
 def declared_keys(capture: str) -> Mapping[str, CdcFlow]:
@@ -46,7 +48,7 @@ def finals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("capture", "archive", "final"),
     [
-        pytest.param(capture, archive, final, marks=[pytest.mark.deep] if capture in LONG else [])
+        pytest.param(capture, archive, final, marks=[pytest.mark.deep] if capture in LONG or (capture, archive) in MORE else [])
         for capture in TABLES
         for archive, final in (("archive/schema", "final/schema"), ("archive/plain", "final/plain"), ("s3", "final/plain"))
         if (CAPTURES / capture / archive).exists()

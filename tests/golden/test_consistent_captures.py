@@ -72,9 +72,8 @@ def whole_ones(kept: Topics, order: Sequence[str]) -> set[str]:
 
 
 # The large captures take minutes.
-@pytest.mark.parametrize(
-    "capture", ["maria_types_precise", *(pytest.param(name, marks=pytest.mark.deep) for name in ("sqlserver_synth", "oracle_synth"))]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ["maria_types_precise", "sqlserver_synth", "oracle_synth"])
 def test_all_tables_show_the_transactions_before_the_first_torn_one_wherever_their_topics_break_off(
     capture: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
     return told
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", [{}, {"shuffled": True, "again": True}], ids=["in order", "shuffled and repeated"])
 @pytest.mark.parametrize("dialect", ["postgresql, large values", "sqlserver"])
 def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_an_event_that_comes_again_adds_nothing(table: Table) -> None:
     assert len(logged(table)) == 5
 
 
+@pytest.mark.deep
 def test_a_column_that_appears_later_is_null_in_older_events(table: Table) -> None:
     table.load(event("c", 10, 1, "one"))
     wider = event("u", 20, 1, "two")
@@ -72,6 +73,7 @@ def test_an_ignored_truncate_is_no_row_and_one_before_any_table_neither(apply: A
     assert (flow.events.read, flow.events.control) == (1, 1)
 
 
+@pytest.mark.deep
 def test_a_crash_behind_the_append_does_not_append_twice(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     table = Table(apply, spark, tmp_path, CdcFlow(TOPIC, write_disposition=WriteDisposition.APPEND))
 

@@ -161,6 +161,7 @@ def test_a_transaction_that_never_completes_holds_and_is_named_until_a_run_witho
     assert (shop.rows(spark)["orders"][-2:], shop.rows(spark)["items"][-1]) == ([(5, 5), (99, 1)], (50, 5))
 
 
+@pytest.mark.deep
 def test_every_record_of_a_file_that_is_taken_in_parts_counts_once(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     first, second = (shop.transaction(number, orders=[number], items=[number * 10]) for number in (1, 2))
@@ -239,6 +240,7 @@ class CrashError(Exception):
     """Stands for a killed driver."""
 
 
+@pytest.mark.deep
 def test_a_crash_after_each_effect_of_a_run_that_cuts_loses_and_doubles_nothing(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     first, second = (shop.transaction(number, orders=[number], items=[number * 10]) for number in (1, 2))
@@ -275,6 +277,7 @@ def test_a_crash_after_each_effect_of_a_run_that_cuts_loses_and_doubles_nothing(
     assert merges == 2
 
 
+@pytest.mark.deep
 def test_a_transaction_put_together_again_takes_of_an_earlier_file_only_the_part_that_was_merged(
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:

@@ -53,11 +53,13 @@ def test_a_deleted_row_stays_with_its_last_values_until_it_is_born_again(table: 
     assert table.live() == [(1, "again")]
 
 
+@pytest.mark.deep
 def test_a_row_born_and_deleted_in_one_load_is_there_with_its_values(table: Table) -> None:
     table.load(event("c", 10, 1, "one"), event("u", 11, 1, "last"), event("d", 12, 1), event("d", 13, 2))
     assert flagged(table) == [(1, "last", "d", 12, True, 12), (2, None, "d", 13, True, 13)]
 
 
+@pytest.mark.deep
 def test_a_new_row_under_the_key_does_not_take_the_dead_one_s_values(table: Table) -> None:
     table.load(event("c", 10, 1, "dead", note="long"))
     table.load(event("d", 20, 1))
@@ -93,6 +95,7 @@ def test_truncated_rows_are_flagged_also_those_of_the_same_load(table: Table) ->
     assert table.live() == [(1, "reborn")]
 
 
+@pytest.mark.deep
 def test_a_row_that_a_second_complete_snapshot_did_not_find_is_flagged(table: Table) -> None:
     def read(change: int, key: int, snapshot: str) -> Record:
         return event("r", change, key, f"read {change}", snapshot=snapshot)
@@ -107,6 +110,7 @@ def test_a_row_that_a_second_complete_snapshot_did_not_find_is_flagged(table: Ta
     ]
 
 
+@pytest.mark.deep
 def test_a_key_that_changes_hands_in_a_transaction_has_the_row_that_lives(table: Table) -> None:
     table.load(event("r", 10, 1, "a"), event("r", 10, 2, "b"))
     table.load(
@@ -115,6 +119,7 @@ def test_a_key_that_changes_hands_in_a_transaction_has_the_row_that_lives(table:
     assert [row[:5] for row in flagged(table)] == [(1, "a", "d", 21, True), (2, "a", "c", 22, False), (3, "b", "c", 22, False)]
 
 
+@pytest.mark.deep
 def test_the_same_microbatch_again_changes_nothing(table: Table) -> None:
     events = [{**event("c", 10, 1, "one"), "offset": 0}, {**event("d", 20, 1), "offset": 1}]
     table.load(*events)
@@ -137,6 +142,7 @@ def test_a_table_of_another_mode_stops_the_flow(table: Table, apply: Apply, tmp_
 HISTORIES = "source.dbo.histories"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", [{}, {"shuffled": True, "again": True}], ids=["in order", "shuffled and repeated"])
 def test_whatever_the_split_the_live_rows_are_the_source_s(how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive = Archive(DIALECTS["postgresql, full identity"], HISTORIES, 5, 20)
@@ -149,6 +155,7 @@ def test_whatever_the_split_the_live_rows_are_the_source_s(how: dict[str, Any], 
     assert {(row["db"], row["id"]) for row in everything} == keys
 
 
+@pytest.mark.deep
 def test_one_microbatch_or_three_make_the_same_table(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive = Archive(DIALECTS["postgresql"], HISTORIES, 6, 20)
     sizes = [write_records(tmp_path / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4))]

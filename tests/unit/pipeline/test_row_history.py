@@ -64,6 +64,7 @@ def test_a_late_event_cuts_the_interval_that_it_falls_into(table: Table) -> None
     assert versions(table) == [(1, "one", 10, 20, "c", None), (1, "two", 20, 30, "u", None), (1, "four", 40, None, "u", None), other]
 
 
+@pytest.mark.deep
 def test_what_no_commit_saw_is_no_version(table: Table) -> None:
     table.load(event("c", 10, 1, "lives"), event("c", 11, 2, "b"))
     table.load(
@@ -82,6 +83,7 @@ def test_what_no_commit_saw_is_no_version(table: Table) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_transaction_cut_by_a_border_is_seen_whole_in_the_end(table: Table) -> None:
     table.load(event("c", 10, 2, "old"))
     table.load(event("c", 21, 2, "new", commit=20), event("c", 22, 5, "brief", commit=20))
@@ -107,6 +109,7 @@ def test_history_follows_a_row_through_its_keys(table: Table) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_key_between_two_moves_of_one_transaction_is_passed_over(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"), event("c", 11, 2, "two"))
     parts = [event("d", 21, 1, commit=20), event("c", 21, 9, "one", commit=20, note=UNTOLD)]
@@ -124,6 +127,7 @@ def test_a_key_between_two_moves_of_one_transaction_is_passed_over(table: Table)
     assert table.rows(history=False)[1] == {"id": 3, "v": "one", "note": "long"}
 
 
+@pytest.mark.deep
 def test_one_query_reads_a_row_s_whole_history(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     table.load(event("c", 5, 7, "another"), event("d", 8, 7), event("c", 10, 1, "one"), event("u", 15, 1, "two"))
     table.load(event("d", 20, 1), event("c", 20, 7, "two"), event("u", 30, 7, "three"), event("c", 31, 1, "another"))
@@ -133,6 +137,7 @@ def test_one_query_reads_a_row_s_whole_history(table: Table, spark: SparkSession
     assert [(row["id"], row["v"]) for row in found] == [(1, "one"), (1, "two"), (7, "two"), (7, "three")]
 
 
+@pytest.mark.deep
 def test_a_header_names_the_old_key_where_the_delete_is_not_archived(table: Table) -> None:
     header = [{"key": "__debezium.oldkey", "value": {"id": 1}}]
     table.load(event("c", 10, 1, "one", note="long"))
@@ -152,6 +157,7 @@ def test_a_truncate_ends_every_version_whenever_it_comes(table: Table) -> None:
     assert versions(table)[2:] == [(2, "two", 11, 20, "c", None), (2, "late", 25, 30, "c", None)]
 
 
+@pytest.mark.deep
 def test_a_complete_snapshot_ends_what_it_did_not_find_and_repeats_nothing(table: Table) -> None:
     table.load(event("r", 10, 1, "one", snapshot="first"), event("r", 10, 2, "two"), event("r", 10, 3, "three", snapshot="last"))
     table.load(
@@ -162,12 +168,14 @@ def test_a_complete_snapshot_ends_what_it_did_not_find_and_repeats_nothing(table
     assert [milliseconds(row["__cdc_valid_to"]) for row in table.rows()] == [None, 50, 50, None, None]
 
 
+@pytest.mark.deep
 def test_a_read_taken_under_load_stands_before_what_the_archive_holds_behind_it(table: Table) -> None:
     table.load(event("r", 100, 1, "read"), event("u", 60, 1, "newer", commit=50))
     table.load(event("u", 70, 1, "newest", commit=65))
     assert versions(table) == [(1, "read", -1, 60, "r", None), (1, "newer", 60, 70, "u", None), (1, "newest", 70, None, "u", None)]
 
 
+@pytest.mark.deep
 def test_a_column_that_an_event_does_not_have_keeps_its_value(table: Table) -> None:
     wide = event("c", 10, 1, "one")
     wide["value"]["after"]["extra"] = "kept"
@@ -187,6 +195,7 @@ def test_versions_whose_events_are_gone_are_not_cut_anew(table: Table, apply: Ap
     assert versions(table) == [(1, "one", 10, None, "c", None)]
 
 
+@pytest.mark.deep
 def test_columns_of_any_name_have_versions(table: Table) -> None:
     """Names that SQL or Parquet would refuse, and those that a step has for itself."""
     odd = {"a b": "x", "events": "y", "run": "z", "it's": "w"}
@@ -198,6 +207,7 @@ def test_columns_of_any_name_have_versions(table: Table) -> None:
     assert told == [{**odd, "run": "10", "note": "old"}, {**odd, "run": "20", "note": "old"}]
 
 
+@pytest.mark.deep
 def test_one_microbatch_or_many_make_the_same_versions(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     events = [
         event("r", 10, 1, "a", note="long"),
@@ -235,6 +245,7 @@ def test_one_microbatch_or_many_make_the_same_versions(apply: Apply, spark: Spar
     assert {name: versions(table) for name, table in tables.items()} == dict.fromkeys(tables, expected)
 
 
+@pytest.mark.deep
 def test_a_crash_after_each_effect_changes_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     table = Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2))
     table.load(event("c", 10, 1, "one"))
