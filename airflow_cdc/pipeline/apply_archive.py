@@ -42,7 +42,7 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
-from airflow_cdc.pipeline.file_parts import PartsOfFlow
+from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -76,6 +76,8 @@ class ArchiveRun:
     transactions too."""
     parallel: int = min(4, os.cpu_count() or 1)
     """Tables merged at a time."""
+    end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
+    """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -249,7 +251,9 @@ class _FlowRun:
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
-        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, self.cut.before if self.cut else None)
+        cut = FlowEnd(self.cut.before if self.cut else None)
+        end = self.run.end_of(self.archive, self.ledger, self.flow.topic) if self.run.end_of else cut
+        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
     @property
     def behind_cut(self) -> dict[str, int]:

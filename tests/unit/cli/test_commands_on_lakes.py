@@ -218,3 +218,25 @@ def test_the_quarantine_is_listed_and_shown_with_reason_place_and_raw_text(scene
     # The text can be taken from the terminal as it was archived.
     assert '"after": {"id": null, "name": "nobody"}' in for_people.stdout.replace("\n", "")
     assert re.search(rf"{TOPIC} +│ +1 │ missing_key", run("quarantine", "list", "--lake", scene.lake).stdout)
+
+
+# rebuild
+
+
+def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
+    ended = run("rebuild", TOPIC, *flow, "--as-of", lsn(1), "--into", new, "--json")
+    assert ended.code == 0, ended.stderr
+    assert (ended.document["lake"], [item["flow"] for item in ended.document["flows"]]) == (str(new), [TOPIC])
+    assert run("show", TOPIC, "--lake", new, "--json").document["rows"] == [ANN]
+    assert f"rebuilt in {new}" in ended.stderr
+    assert f'airflow-cdc diff "{scene.lake}" "{new}" --table "{TOPIC}"' in ended.stderr
+
+    again = run("rebuild", TOPIC, *flow, "--into", new)
+    assert (again.code, again.stdout) == (2, "")
+    assert "holds a table or the state of flow" in " ".join(again.stderr.split())
+
+    failed = run("rebuild", TOPIC, *flow, "--as-of", "0/16B3748", "--into", tmp_path / "other", "--json")
+    assert (failed.code, failed.document["flows"][0]["error"]["type"]) == (1, "ConfigurationError")
+    assert "rebuilt in" not in failed.stderr

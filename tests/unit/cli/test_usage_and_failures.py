@@ -72,6 +72,10 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["diff", "a"], "LAKE_B"),
         (["quarantine", "show", "--lake", "l"], "FLOW"),
         (["show", "t", "--lake", "l", "--limit", "many"], "--limit"),
+        (["rebuild", "--archive", "a", "--lake", "l"], "FLOW"),
+        (["rebuild", "t", "--archive", "a"], "--lake"),
+        (["rebuild", "t", "--archive", "a", "--lake", "l", "--as-of", "yesterday"], "'yesterday' is neither a position nor a time"),
+        (["rebuild", "t", "--archive", "a", "--lake", "l", "--flows", "nowhere.yaml"], "nowhere.yaml"),
         (["unheard-of"], "unheard-of"),
     ],
 )
