@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 
 from airflow_cdc import __version__
-from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, stdout_console, table
+from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, reprocessed_line, stdout_console, table
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.as_of import parse_as_of, parse_position
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.outcome import ApplyReport
@@ -154,6 +154,42 @@ def rebuild(
             "swap in: docs/how-to/rebuild-and-reprocess.md",
         ):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def reprocess(
+    flow: Flow,
+    archive: Archive,
+    lake: Lake,
+    from_position: Annotated[str | None, typer.Option(help="First position; none: from the beginning.", show_default=False)] = None,
+    to_position: Annotated[str | None, typer.Option(help="Last position; none: to the end of what is applied.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    flows: FlowsFile = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Read again what a flow has applied of a range, and give its live table what it lacks; rows that are right stay.
+
+    Exit code 0 when it succeeded, 1 when it failed, 2 on usage.
+    """
+    with _usage():
+        settings = read_flows(flows)
+        first, last = (parse_position(text) if text else None for text in (from_position, to_position))
+    with _spark("reprocess", master, conf) as (spark, console):
+        from airflow_cdc.pipeline.reprocess import Reprocessing
+        from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
+
+        order = Reprocessing(spark, archive, lake, flow, first, last, dry_run, settings, _progress(console))
+        done = reprocess_range(order)
+        if as_json:
+            print_json({"dry_run": dry_run, "found": done.found.to_json(), "report": done.report and done.report.to_json()})
+        else:
+            stdout_console().print(f"{flow}: {reprocessed_line(done.found)}", markup=False, highlight=False)
+        if done.report:
+            print_errors(console, done.report)
+            if not done.report.ok:
+                raise typer.Exit(EXIT_FAILED)
 
 
 def _progress(console: Console) -> Callable[[str], None]:

@@ -42,6 +42,17 @@ class AsOf:
         return found
 
 
+def parse_position(text: str) -> AsOf:
+    """Read a position.
+
+    :raises ConfigurationError: for any other text, a time too.
+    """
+    written = text.strip()
+    if not is_position(written):
+        raise ConfigurationError(f"{text!r} is no position.", next_step="Give a commit number, an LSN or file:pos (docs/reference/cli.md).")
+    return AsOf(written)
+
+
 def parse_as_of(text: str) -> AsOf:
     """Read a position, or a time in ISO-8601: with its zone, or in UTC.
 

@@ -111,6 +111,8 @@ class Microbatch:
     """Files before ``planned_through`` that no microbatch owns yet, or of which one owns only a part."""
     parts: Mapping[str, FilePart] = field(default_factory=dict)
     """By path: what the microbatch owns of a file that it does not own as a whole."""
+    is_again: bool = False
+    """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
 
     @property
     def size(self) -> int:
@@ -124,7 +126,9 @@ class Microbatch:
 
     @property
     def rests(self) -> frozenset[str]:
-        """Paths of the files whose first part another microbatch owned."""
+        """Paths of the files whose offsets another microbatch accounted for: that which owned their first part."""
+        if self.is_again:
+            return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -138,6 +142,7 @@ class Microbatch:
             "offsets": [item.to_json() for item in self.offsets],
             "held": [item.to_json() for item in self.held],
             "parts": {path: part.to_json() for path, part in self.parts.items()},
+            "is_again": self.is_again,
             **shapes_to_json(self.shapes),
         }
 
@@ -154,6 +159,7 @@ class Microbatch:
             tuple(FileOffsets.from_json(item) for item in document.get("offsets", ())),
             tuple(HeldFile.from_json(item) for item in document.get("held", ())),
             {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
+            document.get("is_again", False),
         )
 
 

@@ -33,7 +33,17 @@ from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, befor
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
-from airflow_cdc.pipeline.merge import TargetTable, count_unresolved, create_target, find_commit, fit_target, merge_row_changes, read_target
+from airflow_cdc.pipeline.merge import (
+    TargetTable,
+    count_row_changes,
+    count_unresolved,
+    create_target,
+    find_commit,
+    fit_target,
+    merge_row_changes,
+    read_target,
+    refuse_misfits,
+)
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
@@ -186,6 +196,8 @@ def _quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[
             f" but {sum(by_reason.values())} are rejected ({by_reason}).",
             next_step="Nothing was merged. Please report this with the microbatch's intent file.",
         )
+    if run.is_dry:
+        return by_reason
     append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.application}", version=run.microbatch.number)
     run.after_effect("quarantine")
     return by_reason
@@ -211,9 +223,13 @@ def _fit_target(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ()
+    if target is not None:
+        refuse_misfits(target, types, run.flow.name)
+    if run.is_dry:
+        return target, ()
     if target is None:
         target = create_target(run.spark, run.table, types, decoder.columns.keys)
-    added = fit_target(run.spark, target, types, run.flow.name)
+    added = fit_target(run.spark, target, types)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types}), added
 
@@ -233,6 +249,9 @@ def _merge(
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
     fresh = guarded.row_changes
+    if run.is_dry:
+        counted = count_row_changes(run.spark, target=target, row_changes=fresh, cancelled_before=cancelled_before)
+        return replace(report, rows=counted, merge_plan="dry run")
     if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)

@@ -76,6 +76,10 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["rebuild", "t", "--archive", "a"], "--lake"),
         (["rebuild", "t", "--archive", "a", "--lake", "l", "--as-of", "yesterday"], "'yesterday' is neither a position nor a time"),
         (["rebuild", "t", "--archive", "a", "--lake", "l", "--flows", "nowhere.yaml"], "nowhere.yaml"),
+        (["reprocess", "--archive", "a", "--lake", "l"], "FLOW"),
+        (["reprocess", "t", "--lake", "l"], "--archive"),
+        (["reprocess", "t", "--archive", "a", "--lake", "l", "--from-position", "2026-11-21"], "'2026-11-21' is no position"),
+        (["reprocess", "t", "--archive", "a", "--lake", "l", "--to-position", "first"], "'first' is no position"),
         (["unheard-of"], "unheard-of"),
     ],
 )

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.as_of import AsOf, parse_as_of, parse_position
 from airflow_cdc.model.errors import ConfigurationError
 
 
@@ -58,3 +58,9 @@ def test_another_connectors_position_is_refused(text: str, connector: str) -> No
 def test_what_is_neither_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is neither a position nor a time"):
         parse_as_of(text)
+
+
+def test_a_range_is_of_positions_and_not_of_times() -> None:
+    assert parse_position(" 0/16B3748 ") == AsOf("0/16B3748")
+    with pytest.raises(ConfigurationError, match="'2026-11-21' is no position"):
+        parse_position("2026-11-21")

@@ -235,3 +235,21 @@ def test_events_without_an_order_of_transactions_cannot_be_ended(archive: Path, 
     error = report.flows[0].error
     assert error is not None
     assert "['postgresql', 'sqlserver'], whose positions cannot bound a flow" in error["message"]
+
+
+def test_rows_that_are_swapped_in_carry_on_with_the_live_flow(
+    spark: SparkSession, apply: Apply, archive: Path, lake: Path, order: Rebuild
+) -> None:
+    """As docs/how-to/rebuild-and-reprocess.md says."""
+    events = numbered(HISTORY)
+    write_records(archive / "1.jsonl", events[:3])
+    apply(archive, lake)
+    spark.sql(f"UPDATE delta.`{lake}/{TOPIC}` SET name = 'spoiled'")
+    new = rebuild(order).lake
+    assert not compare_lakes(spark, str(lake), new).equal
+    spark.sql(f"INSERT OVERWRITE delta.`{lake}/{TOPIC}` BY NAME SELECT * FROM delta.`{new}/{TOPIC}`")
+    assert compare_lakes(spark, str(lake), new).equal
+    # What comes next is merged, and what comes again changes nothing.
+    write_records(archive / "2.jsonl", [*events[:3], *events[3:]])
+    counts = apply(archive, lake).flows[0].events
+    assert (counts.read, names(spark, lake)) == (6, STATES[3])
