@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 
 from airflow_cdc import __version__
-from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, stdout_console, table
+from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, reprocessed_line, stdout_console, table
 from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.as_of import parse_as_of, parse_position
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.outcome import ApplyReport
@@ -30,6 +31,9 @@ app.add_typer(quarantine, name="quarantine")
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
+Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)]
+FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
+Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
 Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
@@ -77,11 +81,21 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     return settings
 
 
+@contextmanager
+def _usage() -> Iterator[None]:
+    """End the command before Spark starts when its arguments are wrong: nobody waits ten seconds for a typing error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}:[/red] {error.message}\n  Next step: {error.next_step}", highlight=False)
+        raise typer.Exit(EXIT_USAGE) from error
+
+
 @app.command()
 def apply(
-    archive: Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)],
+    archive: Archive,
     lake: Lake,
-    flows: Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)] = None,
+    flows: FlowsFile = None,
     tables: Globs = None,
     check_transactions: Annotated[bool, typer.Option("--check-transactions", help="Check the counts of transaction topics.")] = False,
     consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
@@ -93,12 +107,8 @@ def apply(
 
     Exit code 0 when all flows succeeded, 1 when any failed (the others still complete), 2 on usage.
     """
-    try:
+    with _usage():
         settings = read_flows(flows)
-    except ConfigurationError as error:
-        # Before Spark starts: nobody waits ten seconds for a typing error.
-        Console(stderr=True).print(f"[red]{type(error).__name__}:[/red] {error.message}\n  Next step: {error.next_step}", highlight=False)
-        raise typer.Exit(EXIT_USAGE) from error
     with _spark("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
@@ -108,6 +118,78 @@ def apply(
         _print_report(report, console, as_json=as_json)
         if not report.ok:
             raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def rebuild(
+    flow: Flow,
+    archive: Archive,
+    lake: Lake,
+    as_of: Annotated[str | None, typer.Option(help="Last position or time (ISO-8601) to apply; none: all.", show_default=False)] = None,
+    into: Annotated[
+        str | None, typer.Option(help="Root URI of the new lake; none: a folder in the lake's _cdc/rebuilds.", show_default=False)
+    ] = None,
+    flows: FlowsFile = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Rebuild a flow from the archive in a lake of its own, wholly or as of a moment; the live table is not touched.
+
+    Exit code 0 when it succeeded, 1 when it failed, 2 on usage.
+    """
+    with _usage():
+        settings, moment = read_flows(flows), parse_as_of(as_of) if as_of else None
+    with _spark("rebuild", master, conf) as (spark, console):
+        from airflow_cdc.pipeline.rebuild import Rebuild
+        from airflow_cdc.pipeline.rebuild import rebuild as rebuild_flow
+
+        report = rebuild_flow(Rebuild(spark, archive, lake, flow, moment, into, settings, _progress(console)))
+        _print_report(report, console, as_json=as_json)
+        if not report.ok:
+            raise typer.Exit(EXIT_FAILED)
+        for line in (
+            f"rebuilt in {report.lake}",
+            f'compare: airflow-cdc diff "{lake}" "{report.lake}" --table "{flow}"',
+            "swap in: docs/how-to/rebuild-and-reprocess.md",
+        ):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def reprocess(
+    flow: Flow,
+    archive: Archive,
+    lake: Lake,
+    from_position: Annotated[str | None, typer.Option(help="First position; none: from the beginning.", show_default=False)] = None,
+    to_position: Annotated[str | None, typer.Option(help="Last position; none: to the end of what is applied.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    flows: FlowsFile = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Read again what a flow has applied of a range, and give its live table what it lacks; rows that are right stay.
+
+    Exit code 0 when it succeeded, 1 when it failed, 2 on usage.
+    """
+    with _usage():
+        settings = read_flows(flows)
+        first, last = (parse_position(text) if text else None for text in (from_position, to_position))
+    with _spark("reprocess", master, conf) as (spark, console):
+        from airflow_cdc.pipeline.reprocess import Reprocessing
+        from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
+
+        order = Reprocessing(spark, archive, lake, flow, first, last, dry_run, settings, _progress(console))
+        done = reprocess_range(order)
+        if as_json:
+            print_json({"dry_run": dry_run, "found": done.found.to_json(), "report": done.report and done.report.to_json()})
+        else:
+            stdout_console().print(f"{flow}: {reprocessed_line(done.found)}", markup=False, highlight=False)
+        if done.report:
+            print_errors(console, done.report)
+            if not done.report.ok:
+                raise typer.Exit(EXIT_FAILED)
 
 
 def _progress(console: Console) -> Callable[[str], None]:
@@ -222,7 +304,7 @@ def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, m
 
 @quarantine.command("show")
 def quarantine_show(
-    flow: Annotated[str, typer.Argument(metavar="FLOW")],
+    flow: Flow,
     lake: Lake,
     as_json: AsJson = False,
     master: Master = "local[*]",

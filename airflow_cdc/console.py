@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
+from airflow_cdc.model.report import BatchReport
 
 _STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.WAITING: "yellow", FlowStatus.FAILED: "bold red"}
 _LONGEST_CELL = 60
@@ -87,6 +88,13 @@ def report_table(report: ApplyReport) -> Table:
         for flow in report.flows
     ]
     return table("Applied", ("flow", "status", *counted, "rows"), rows, right=(*counted, "rows"))
+
+
+def reprocessed_line(found: BatchReport) -> str:
+    """Return what reprocessing finds to do, as people read it."""
+    rows, events = found.rows, found.events
+    changes = f"{rows.inserted:,} inserts, {rows.updated:,} updates, {rows.deleted:,} deletes, {events.stale:,} older than the row"
+    return f"{changes} ({events.read:,} records in {found.files:,} files)"
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import ArchivedOffsets
@@ -31,14 +31,13 @@ from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
+from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.survey import Survey, is_control_topic
 from airflow_cdc.model.transactions import TransactionLedger
-
-STATE_FOLDER = "_cdc"
 
 _Kept = TypeVar("_Kept")
 
@@ -359,31 +358,6 @@ class FlowState:
 
     def _commit_path(self, number: int) -> str:
         return f"{self._folder}/commits/{number:08d}.json"
-
-
-def flow_folder(flow: str) -> str:
-    """Return the folder name of a flow: its name with what a path cannot hold written as %XX."""
-    return quote(flow, safe=" ")
-
-
-def quarantine_uri(lake: str, flow: str) -> str:
-    """Return the URI of a flow's quarantine table."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/quarantine"
-
-
-def delete_markers_uri(lake: str, flow: str) -> str:
-    """Return the URI of a flow's delete markers."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
-
-
-def events_uri(lake: str, flow: str) -> str:
-    """Return the URI of a flow's own change log, which flows that keep every version have."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/events"
-
-
-def staging_uri(lake: str, flow: str) -> str:
-    """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/staging"
 
 
 def flows_in(fs: FileSystem, lake_root: str) -> list[str]:

@@ -31,24 +31,31 @@ class HeldFile:
     """What stands below this commit position was applied; None where nothing of the file was."""
     left: int = 0
     """How many of the flow's records were not, where some were."""
+    reads_since: int | None = None
+    """Reads of full snapshots from this position on were not applied either; None where all were."""
 
     def to_json(self) -> list[Any]:
         """Return the file as plain JSON values."""
         # As text: JSON readers lose integers above 2^53.
-        return [self.survey, self.path] if self.since is None else [self.survey, self.path, str(self.since), self.left]
+        mark = [] if self.since is None else [str(self.since), self.left]
+        return [self.survey, self.path, *mark, *([] if self.reads_since is None else [str(self.reads_since)])]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> HeldFile:
         """Read what :meth:`to_json` wrote."""
         survey, path, *mark = values
-        return cls(survey, path, int(mark[0]), mark[1]) if mark else cls(survey, path)
+        if not mark:
+            return cls(survey, path)
+        since, left, *reads = mark
+        return cls(survey, path, int(since), left, int(reads[0]) if reads else None)
 
 
 @dataclass(frozen=True)
 class FilePart:
     """The records of a file that one microbatch owns: those that stand at or after ``since`` and below ``before``.
 
-    Records that have no position, and the reads of a full snapshot, belong to the part that has no ``since``.
+    Records that have no position belong to the part that has no ``since``; so do the reads of a full snapshot, but where the part says
+    from or up to which position.
     """
 
     connector: str
@@ -57,10 +64,15 @@ class FilePart:
     """Commit position; None: from the beginning."""
     before: int | None = None
     """Commit position; None: to the end."""
+    reads_since: int | None = None
+    """The same of the reads of full snapshots; None: all of them where there is no ``since``, and none where there is."""
+    reads_before: int | None = None
+    """None: whatever position they have."""
 
     def to_json(self) -> list[Any]:
         """Return the part as plain JSON values."""
-        return [self.connector, *(None if bound is None else str(bound) for bound in (self.since, self.before))]
+        bounds = (self.since, self.before, self.reads_since, self.reads_before)
+        return [self.connector, *(None if bound is None else str(bound) for bound in bounds)]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> FilePart:
@@ -99,6 +111,8 @@ class Microbatch:
     """Files before ``planned_through`` that no microbatch owns yet, or of which one owns only a part."""
     parts: Mapping[str, FilePart] = field(default_factory=dict)
     """By path: what the microbatch owns of a file that it does not own as a whole."""
+    is_again: bool = False
+    """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
 
     @property
     def size(self) -> int:
@@ -112,7 +126,9 @@ class Microbatch:
 
     @property
     def rests(self) -> frozenset[str]:
-        """Paths of the files whose first part another microbatch owned."""
+        """Paths of the files whose offsets another microbatch accounted for: that which owned their first part."""
+        if self.is_again:
+            return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,6 +142,7 @@ class Microbatch:
             "offsets": [item.to_json() for item in self.offsets],
             "held": [item.to_json() for item in self.held],
             "parts": {path: part.to_json() for path, part in self.parts.items()},
+            "is_again": self.is_again,
             **shapes_to_json(self.shapes),
         }
 
@@ -142,6 +159,7 @@ class Microbatch:
             tuple(FileOffsets.from_json(item) for item in document.get("offsets", ())),
             tuple(HeldFile.from_json(item) for item in document.get("held", ())),
             {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
+            document.get("is_again", False),
         )
 
 
@@ -211,7 +229,7 @@ def next_microbatch(
         return None
     owned = {file.path: part for _, file in taken if (part := (parts or {}).get(file.path))}
     rests = [
-        HeldFile(survey.number, file.path, owned[file.path].part.before, owned[file.path].left)
+        HeldFile(survey.number, file.path, owned[file.path].part.before, owned[file.path].left, owned[file.path].part.reads_before)
         for survey, file in taken
         if _rest(owned, file)
     ]

@@ -6,10 +6,14 @@ Each part is a number and is compared as a number: ``"9" > "10"`` only as text.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 SERVER_LSN_SLOT_BITS = 16
 SERVER_LSN_BLOCK_BITS = 32
+BINLOG_FILE_BITS = 64
+POSTGRES_LSN_BITS = 32
 NOT_STREAMED = -1
 """Change and serial of a snapshot read: it stands before every streamed event of the same commit."""
 
@@ -59,3 +63,40 @@ def postgres_sequence(text: str) -> tuple[int | None, int | None]:
     """Return PostgreSQL's ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
     commit, change = json.loads(text)
     return (None if commit is None else int(commit)), (None if change is None else int(change))
+
+
+def binlog_position(text: str) -> int:
+    """Return a MySQL or MariaDB position ``binlog.000003:1234`` as one number; no file has 2^64 bytes."""
+    file, _, place = text.rpartition(":")
+    return (int(file.rpartition(".")[2]) << BINLOG_FILE_BITS) | int(place)
+
+
+def postgres_lsn(text: str) -> int:
+    """Return a PostgreSQL LSN ``0/16B3748`` (two hexadecimal numbers of 32 bits) as one number."""
+    high, low = (int(part, 16) for part in text.split("/"))
+    return (high << POSTGRES_LSN_BITS) | low
+
+
+_AS_NUMBERS = re.compile(r"(\d+)(/-?\d+/-?\d+)?")
+_SPELLINGS: Mapping[str, tuple[re.Pattern[str], Callable[[str], int]]] = {
+    "sqlserver": (re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,4}"), sqlserver_lsn),
+    "postgresql": (re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
+    **dict.fromkeys(("mysql", "mariadb"), (re.compile(r".*\.\d+:\d+"), binlog_position)),
+}
+
+
+def commit_position(text: str, connector: str) -> int | None:
+    """Return the commit part of a position that a person wrote; None where it is none of that connector.
+
+    It may be spelled as the source spells it (an LSN, ``file:pos``), as ``commit`` alone, or as ``commit/change/serial``, both of which
+    are the numbers of our tables. An Oracle SCN is such a number.
+    """
+    if numbers := _AS_NUMBERS.fullmatch(text):
+        return int(numbers[1])
+    pattern, read = _SPELLINGS.get(connector, (None, None))
+    return read(text) if pattern and read and pattern.fullmatch(text) else None
+
+
+def is_position(text: str) -> bool:
+    """Tell whether any connector spells a position so."""
+    return any(commit_position(text, connector) is not None for connector in _SPELLINGS)

@@ -15,8 +15,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import read_json, short_hash
-from airflow_cdc.model.lake import STATE_FOLDER
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.report import total_events, total_rows
 
 _NAMED_FAILURES = 10

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import fsspec
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchiveListing, list_archive
@@ -24,27 +24,27 @@ from airflow_cdc.model.completeness import (
 )
 from airflow_cdc.model.cut import Cut, WaitingFiles
 from airflow_cdc.model.errors import (
-    ArchivedFileMissingError,
     CdcError,
     ConcurrentRunError,
     OffsetGapError,
-    PlanRefusedError,
     SparkFailedError,
     StorageFailedError,
     UnexpectedError,
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger, staging_uri
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.places import staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.check_transactions import check_transactions
-from airflow_cdc.pipeline.file_parts import PartsOfFlow
+from airflow_cdc.pipeline.explain_failure import explain_failure, first_line
+from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -84,6 +84,10 @@ class ArchiveRun:
     transactions too."""
     parallel: int = min(4, os.cpu_count() or 1)
     """Tables merged at a time."""
+    end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
+    """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
+    only_planned: bool = False
+    """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -96,7 +100,7 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     lake_fs, lake_root = fsspec.core.url_to_fs(run.lake)
     listing = list_archive(archive_fs, archive_root)
     state = ArchiveState(lake_fs, lake_root, run.archive)
-    ledger = _survey_new_files(run, state, listing)
+    ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, listing)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
     cuts = _find_cuts(run, state, ledger, listing, states) if run.consistent else {}
@@ -122,7 +126,7 @@ def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: Ar
         return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in listing.files})
     except PySparkException as problem:
         raise SparkFailedError(
-            f"Archive {run.archive}: where its tables may end together could not be found: {_first_line(problem)}",
+            f"Archive {run.archive}: where its tables may end together could not be found: {first_line(problem)}",
             next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
         ) from problem
 
@@ -146,7 +150,7 @@ def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, li
     except PySparkException as problem:
         # What was merged before must be told all the same.
         failed = SparkFailedError(
-            f"The check of transactions failed: {_first_line(problem)}", next_step="See the job's log; the flows were applied."
+            f"The check of transactions failed: {first_line(problem)}", next_step="See the job's log; the flows were applied."
         )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))
@@ -232,13 +236,13 @@ class _FlowRun:
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
-            if open_intent:
+            if open_intent or self.run.only_planned:
                 return open_intent
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
             except PySparkException as problem:
-                raise self._cause(checkpoint.number + 1, problem) from problem
+                raise explain_failure(self.state, checkpoint.number + 1, problem) from problem
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
@@ -257,7 +261,9 @@ class _FlowRun:
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
-        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, self.cut.before if self.cut else None)
+        cut = FlowEnd(self.cut.before if self.cut else None)
+        end = self.run.end_of(self.archive, self.ledger, self.flow.topic) if self.run.end_of else cut
+        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
     @property
     def behind_cut(self) -> dict[str, int]:
@@ -307,7 +313,7 @@ class _FlowRun:
         try:
             report = _APPLY[self.flow.mode](attempt)
         except PySparkException as problem:
-            raise self._cause(microbatch.number, problem) from problem
+            raise explain_failure(self.state, microbatch.number, problem) from problem
         offsets = report_offsets(
             self.flow.topic,
             [file for file in microbatch.files if file.path not in microbatch.rests],
@@ -321,38 +327,10 @@ class _FlowRun:
         self._clear_staging()
         return report
 
-    def _cause(self, number: int, problem: PySparkException) -> CdcError:
-        place = f"Flow {self.flow.name}, microbatch {number}"
-        if self.state.report(number):
-            # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
-            return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
-        told, condition = _first_line(problem), problem.getCondition()
-        if condition == "PATH_NOT_FOUND":
-            return ArchivedFileMissingError(
-                f"{place}: a file of the microbatch is gone from the archive: {told}",
-                next_step="Bring it back, or rebuild the table from what is left.",
-            )
-        if isinstance(problem, AnalysisException):
-            return PlanRefusedError(
-                f"{place}: Spark refuses the plan: {told}",
-                next_step="Look for a type, key or column in the flows file that does not fit the events; then run again.",
-                condition=condition,
-            )
-        return SparkFailedError(
-            f"{place}: Spark failed: {told}",
-            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
-            condition=condition,
-        )
-
     def _clear_staging(self) -> None:
         folder = fsspec.core.url_to_fs(staging_uri(self.run.lake, self.flow.name))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
-
-
-def _first_line(problem: Exception) -> str:
-    """Return what a Spark error says before its plan and Java's stack."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 def _summary(report: BatchReport) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import events_uri
+from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql

@@ -25,7 +25,8 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, PARTITION, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError, TableModeError
-from airflow_cdc.model.lake import FlowCheckpoint, delete_markers_uri, quarantine_uri
+from airflow_cdc.model.lake import FlowCheckpoint
+from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
@@ -34,7 +35,17 @@ from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
-from airflow_cdc.pipeline.merge import TargetTable, count_unresolved, create_target, find_commit, fit_target, merge_row_changes, read_target
+from airflow_cdc.pipeline.merge import (
+    TargetTable,
+    count_row_changes,
+    count_unresolved,
+    create_target,
+    find_commit,
+    fit_target,
+    merge_row_changes,
+    read_target,
+    refuse_misfits,
+)
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
@@ -204,6 +215,8 @@ def quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[s
             f" but {sum(by_reason.values())} are rejected ({by_reason}).",
             next_step="Nothing was merged. Please report this with the microbatch's intent file.",
         )
+    if run.is_dry:
+        return by_reason
     append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.application}", version=run.microbatch.number)
     run.after_effect("quarantine")
     return by_reason
@@ -229,9 +242,13 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ()
+    if target is not None:
+        refuse_misfits(target, types, run.flow.name)
+    if run.is_dry:
+        return target, ()
     if target is None:
         target = create_target(run.spark, run.table, types, decoder.columns.keys, run.flow.mode)
-    added = fit_target(run.spark, target, types, run.flow.name)
+    added = fit_target(run.spark, target, types)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types}), added
 
@@ -252,6 +269,10 @@ def _merge(
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
     fresh = guarded.row_changes
+    if run.is_dry:
+        cut = vanishing.position if vanishing else None
+        counted = count_row_changes(run.spark, target=target, row_changes=fresh, cancelled_before=cut)
+        return replace(report, rows=counted, merge_plan="dry run")
     if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
         uri = run.state(delete_markers_uri)

@@ -13,6 +13,10 @@ from airflow_cdc.pipeline.decode.dialects import DIALECTS, NUMBER, Dialect
 
 COMMIT = "commit"
 """decimal(38,0): the record's commit position."""
+READ_COMMIT = "read_commit"
+"""decimal(38,0): that of a full snapshot's read; NULL for every other record."""
+COMMITTED_MS = "committed_ms"
+"""bigint: when the source committed (``source.ts_ms``, milliseconds since 1970 in UTC)."""
 
 _LINE = "line"
 
@@ -34,7 +38,7 @@ def comparable_dialect(connectors: Iterable[str]) -> Dialect | None:
 
 
 def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> DataFrame:
-    """Return lines with their topic, a struct that :func:`member` reads, and :data:`COMMIT`.
+    """Return lines with their topic, a struct that :func:`member` reads, :data:`COMMIT`, :data:`READ_COMMIT` and :data:`COMMITTED_MS`.
 
     The commit position is NULL for records that have none, and for the reads of a full snapshot: they may be written down with a position
     above that of streamed events which the archive holds after them, and which they do not contain.
@@ -42,14 +46,19 @@ def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> Data
     :param members: members of the value (DDL) that are asked for beside.
     :param dialect: how the position is told; None: every position is NULL.
     """
-    told = ", ".join(f"{name}: STRING" for name in ("snapshot", *(dialect.source_fields if dialect else ())))
+    told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.source_fields if dialect else ())))
     payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
     line = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{payload}>, {payload}>, payload: STRUCT<{payload}>, {payload}>"
     parsed = lines.withColumn(_LINE, F.expr(f"from_json({RAW}, {sql.text(line)})"))
     parsed = parsed.selectExpr("*", f"{_LINE}.topic", member("op"), member("source"))
     whole_table = "op = 'r' AND coalesce(source.snapshot, '') <> 'incremental'"
     commit = dialect.commit if dialect else "NULL"
-    return parsed.selectExpr("*", f"CAST(if({whole_table}, NULL, {commit}) AS {NUMBER}) AS {COMMIT}").drop("op", "source")
+    return parsed.selectExpr(
+        "*",
+        f"CAST(if({whole_table}, NULL, {commit}) AS {NUMBER}) AS {COMMIT}",
+        f"CAST(if({whole_table}, {commit}, NULL) AS {NUMBER}) AS {READ_COMMIT}",
+        f"try_cast(source.ts_ms AS BIGINT) AS {COMMITTED_MS}",
+    ).drop("op", "source")
 
 
 def member(name: str) -> str:

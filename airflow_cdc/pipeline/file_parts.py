@@ -14,7 +14,7 @@ from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pen
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import read_lines
-from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_lines
 
@@ -45,8 +45,22 @@ def _is_in(part: FilePart) -> str:
     """Return the SQL that is true for a line of the part, never NULL."""
     # Without a position a line belongs to the first part.
     since = "true" if part.since is None else f"coalesce({COMMIT} >= {part.since}BD, false)"
+    if part.reads_since is not None:
+        since = f"({since} OR coalesce({READ_COMMIT} >= {part.reads_since}BD, false))"
     before = "true" if part.before is None else f"coalesce({COMMIT} < {part.before}BD, true)"
+    if part.reads_before is not None:
+        before += f" AND coalesce({READ_COMMIT} < {part.reads_before}BD, true)"
     return f"({since} AND {before})"
+
+
+@dataclass(frozen=True)
+class FlowEnd:
+    """How far a run applies a flow."""
+
+    before: int | None = None
+    """Commit position: what stands there or behind it has to wait; None where nothing has."""
+    reads_before: int | None = None
+    """The same of the reads of full snapshots, which otherwise never wait. Needs ``before``, at which the rest of a file begins."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +82,7 @@ class PartsOfFlow:
     archive: ArchiveState
     ledger: Ledger
     flow: str
-    before: int | None
-    """The cut as a commit position; None where nothing has to wait."""
+    end: FlowEnd
     _found: dict[tuple[str, FilePart], SurveyedPart] = field(default_factory=dict)
 
     def find(self, checkpoint: FlowCheckpoint) -> Mapping[str, SurveyedPart]:
@@ -84,7 +97,7 @@ class PartsOfFlow:
     def _pending(self, checkpoint: FlowCheckpoint) -> list[_Pending]:
         planned, held = checkpoint.plan(self.archive.archive)
         marks = {(item.survey, item.path): item for item in held if item.since is not None}
-        if self.before is None and not marks:
+        if self.end.before is None and not marks:
             return []
         found = []
         for survey in self.archive.pending_surveys(checkpoint, self.ledger):
@@ -94,8 +107,12 @@ class PartsOfFlow:
                 shapes = shapes_of[file.path]
                 # A file of this flow without a single event has nothing that could wait.
                 connector = comparable_connector({shape.connector for shape in shapes if shape.connector})
-                if connector and (mark or self.before is not None):
-                    part = FilePart(connector, mark.since if mark else None, self.before)
+                if connector and (mark or self.end.before is not None):
+                    part = FilePart(
+                        connector,
+                        *((mark.since, self.end.before, mark.reads_since) if mark else (None, self.end.before, None)),
+                        self.end.reads_before,
+                    )
                     found.append(_Pending(survey, file, part, mark.left if mark else sum(shape.records for shape in shapes)))
         return found
 

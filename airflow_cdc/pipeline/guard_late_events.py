@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OP, POSITION
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
-from airflow_cdc.model.lake import delete_markers_uri
+from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged
@@ -32,7 +32,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     upon_prior,
 )
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
-from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers
+from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 
 _IS_NEW = "__cdc_is_new"
 """Whether this microbatch brought the event."""
@@ -65,7 +65,11 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     parted = _parted_moves(run, decoder, live, rows, markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
     if markers is not None:
         markers = newest_per_transaction(markers.join(live.select(*map(sql.name, keys)), keys, "left_semi"), keys)
-    cut = run.write_down(find_cut_keys(live, rows, markers, keys), "cut") if late else None
+    again = run.microbatch.is_again
+    if markers is not None and again:
+        markers = without_own(markers, live, keys)
+    # What is read again was put together when it was new.
+    cut = run.write_down(find_cut_keys(live, rows, markers, keys), "cut") if late and not again else None
     rejoined = _rejoin(run, decoder, target, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")

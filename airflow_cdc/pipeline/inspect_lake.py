@@ -13,8 +13,9 @@ from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
-from airflow_cdc.model.lake import FlowState, archives_in, flows_in, quarantine_uri
+from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.pending import surveyed_files_pending
+from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
@@ -48,6 +49,7 @@ KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
+_HELD = "__cdc_held"
 DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 
@@ -149,8 +151,8 @@ def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], key
     return TargetTable(uri, dict(columns), tuple(keys), 0, 0, deletion_vectors=False, mode=mode)
 
 
-def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], flow: str) -> tuple[str, ...]:
-    """Add the columns that the events have and the table has not; return their names.
+def refuse_misfits(target: TargetTable, columns: Mapping[str, str], flow: str) -> None:
+    """Refuse columns that the target cannot take.
 
     :raises SchemaChangeError: when a column's type changed to one that the table's does not hold.
     """
@@ -161,6 +163,11 @@ def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, s
                 f"Flow {flow}: column {name} of table {target.uri} is {known[name.lower()]}, the events now carry {kind}.",
                 next_step="Declare the column's type under 'columns' in the flows file, or rebuild the table.",
             )
+
+
+def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Add the columns that the events have and the table has not; return their names."""
+    known = {name.lower() for name in target.columns}
     if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
         spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     added, left = [], None
@@ -227,6 +234,23 @@ def _removing_clauses(
         f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
     ]
     return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE"] if cut else [])
+
+
+def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: DataFrame, cancelled_before: Position | None) -> RowCounts:
+    """Return what :func:`merge_row_changes` would make of the target's rows; nothing is written."""
+    rows = spark.sql(f"SELECT *, true AS {_HELD} FROM {sql.delta(target.uri)}")
+    on_keys = F.expr(sql.same_key("t", "s", target.keys))
+    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{_HELD}", f"s.{OP}", f"s.{OP_IF_ABSENT}")
+    counts = judged.agg(
+        F.count_if(F.expr(f"{_HELD} IS NULL AND {OP_IF_ABSENT} NOT IN ('d', '{KEEP}')")).alias("inserted"),
+        F.count_if(F.expr(f"{_HELD} AND {OP} NOT IN ('d', '{KEEP}')")).alias("updated"),
+        F.count_if(F.expr(f"{_HELD} AND {OP} = 'd'")).alias("deleted"),
+    ).collect()[0]
+    found = RowCounts(*(int(counts[name]) for name in ("inserted", "updated", "deleted")))
+    if cancelled_before is None:
+        return found
+    left = rows.alias("t").join(row_changes.alias("s"), on_keys, "left_anti")
+    return found + RowCounts(deleted=left.filter(f"{POSITION} < {position_literal(cancelled_before)}").count())
 
 
 def _assign(values: Mapping[str, str]) -> str:

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import DELETED
 from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowCheckpoint, FlowState, staging_uri
+from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.model.places import staging_uri
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
@@ -36,6 +37,8 @@ class MicrobatchRun:
     """The flow's earlier intents and reports."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    is_dry: bool = False
+    """Whether nothing may be written: the report then says what would become of the rows."""
 
     @property
     def table(self) -> str:
@@ -60,7 +63,12 @@ class MicrobatchRun:
         return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} WHERE {DELETED}") if target.flags_deletes else None
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
-        """Write rows to the staging folder and return them from there, so that nothing computes them again."""
+        """Write rows to the staging folder and return them from there, so that nothing computes them again.
+
+        A dry run keeps them in Spark.
+        """
+        if self.is_dry:
+            return rows.localCheckpoint()
         folder = f"{self.state(staging_uri)}/{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
         rows.write.parquet(folder)
         self.after_effect("stage")

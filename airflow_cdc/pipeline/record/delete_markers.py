@@ -49,6 +49,16 @@ def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame
     return markers.groupBy(*key_columns, F.col(POSITION)["commit"]).agg(marker).select(*key_columns, "marker.*")
 
 
+def without_own(markers: DataFrame, row_changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the markers but for those of events that a row change of their key holds itself and that leave a row behind.
+
+    So it is where events are read again and a transaction handed the key on: the marker is of the row that had the key before.
+    """
+    lives = row_changes.filter(f"{OP} NOT IN ('d', '{KEEP}')")
+    same_event = F.expr(f"{sql.same_key('m', 's', keys)} AND m.{POSITION} = s.{REACH}.last")
+    return markers.alias("m").join(lives.alias("s"), same_event, "left_anti")
+
+
 def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int) -> DataFrame | None:
     """Return the markers that other microbatches left, None where there are none."""
     try:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.events import TOPIC, lsn
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, NAMELESS, ORDERS, Run, Scene, logs, process
@@ -222,3 +223,57 @@ def test_the_quarantine_is_listed_and_shown_with_reason_place_and_raw_text(scene
     # The text can be taken from the terminal as it was archived.
     assert '"after": {"id": null, "name": "nobody"}' in for_people.stdout.replace("\n", "")
     assert re.search(rf"{TOPIC} +│ +1 │ missing_key", run("quarantine", "list", "--lake", scene.lake).stdout)
+
+
+# rebuild
+
+
+def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
+    ended = run("rebuild", TOPIC, *flow, "--as-of", lsn(1), "--into", new, "--json")
+    assert ended.code == 0, ended.stderr
+    assert (ended.document["lake"], [item["flow"] for item in ended.document["flows"]]) == (str(new), [TOPIC])
+    assert run("show", TOPIC, "--lake", new, "--json").document["rows"] == [ANN]
+    assert f"rebuilt in {new}" in ended.stderr
+    assert f'airflow-cdc diff "{scene.lake}" "{new}" --table "{TOPIC}"' in ended.stderr
+
+    again = run("rebuild", TOPIC, *flow, "--into", new)
+    assert (again.code, again.stdout) == (2, "")
+    assert "holds a table or the state of flow" in " ".join(again.stderr.split())
+
+    failed = run("rebuild", TOPIC, *flow, "--as-of", "0/16B3748", "--into", tmp_path / "other", "--json")
+    assert (failed.code, failed.document["flows"][0]["error"]["type"]) == (1, "ConfigurationError")
+    assert "rebuilt in" not in failed.stderr
+
+
+# reprocess
+
+
+def test_reprocess_tells_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    flow = ("--archive", scene.archive, "--lake", lake, "--flows", scene.flows)
+    assert run("apply", *flow).code == 0
+    spark.sql(f"DELETE FROM delta.`{lake}/{TOPIC}` WHERE id = 2")
+
+    dry = run("reprocess", TOPIC, *flow, "--dry-run")
+    assert (dry.code, dry.stdout) == (
+        0,
+        f"{TOPIC}: 1 inserts, 0 updates, 0 deletes, 1 older than the row (3 records in 1 files)\n",
+    )
+    assert run("show", TOPIC, "--lake", lake, "--json").document["rows"] == [ANN]
+
+    ended = run("reprocess", TOPIC, *flow, "--from-position", lsn(2), "--to-position", lsn(2), "--json")
+    assert ended.code == 0, ended.stderr
+    document = ended.document
+    assert set(document) == {"dry_run", "found", "report"}
+    assert (document["dry_run"], document["found"]["events"]["read"]) == (False, 1)
+    assert document["report"]["flows"][0]["rows"] == {"inserted": 1, "updated": 0, "deleted": 0}
+    assert run("show", TOPIC, "--lake", lake, "--json").document["rows"] == [ANN, BEN]
+
+    again = run("reprocess", TOPIC, *flow, "--json").document
+    assert (again["report"], again["found"]["rows"]) == (None, {"inserted": 0, "updated": 0, "deleted": 0})
+
+    foreign = run("reprocess", TOPIC, *flow, "--from-position", "0/16B3748", "--json")
+    assert (foreign.code, foreign.stdout) == (2, "")
+    assert "is no position of its connector sqlserver" in " ".join(foreign.stderr.split())

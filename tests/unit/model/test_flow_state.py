@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import (
-    FlowCheckpoint,
-    FlowState,
-    delete_markers_uri,
-    flow_folder,
-    flows_in,
-    quarantine_uri,
-    staging_uri,
-)
+from airflow_cdc.model.lake import FlowCheckpoint, FlowState, flows_in
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
+from airflow_cdc.model.places import delete_markers_uri, flow_folder, quarantine_uri, staging_uri
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts
 from tests.unit.model.surveys import ARCHIVE, FS, archived, shape

@@ -250,3 +250,11 @@ def test_a_file_divided_twice_is_held_from_the_second_cut_on() -> None:
     found = pick([survey(1, {"a": "t"})], PlanPosition(1, 1), held=held, parts={"a": part("a", since=5, before=9, records=1, left=3)})
     assert found is not None
     assert (found.parts, found.held) == ({"a": FilePart("sqlserver", 5, 9)}, (HeldFile(1, "a", 9, 3),))
+
+
+def test_the_rest_of_a_file_remembers_which_reads_were_left_out_of_it() -> None:
+    first = SurveyedPart(FilePart("sqlserver", None, FAR, reads_before=FAR - 1), (shape("a", "t"),), 4)
+    found = pick([survey(1, {"a": "t"})], parts={"a": first})
+    assert found is not None
+    assert (found.held, found.parts) == ((HeldFile(1, "a", FAR, 4, FAR - 1),), {"a": first.part})
+    assert Microbatch.from_json(json.loads(json.dumps(found.to_json()))) == found

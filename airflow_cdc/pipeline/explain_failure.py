@@ -1,0 +1,38 @@
+"""Explain why Spark failed under a microbatch: terminal or transient by type."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from airflow_cdc.model.errors import ArchivedFileMissingError, CdcError, ConcurrentRunError, PlanRefusedError, SparkFailedError
+from airflow_cdc.model.lake import FlowState
+
+
+def explain_failure(state: FlowState, number: int, problem: PySparkException) -> CdcError:
+    """Return the error that a person is told when Spark failed under a flow's microbatch."""
+    place = f"Flow {state.flow}, microbatch {number}"
+    if state.report(number):
+        # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
+        return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
+    told, condition = first_line(problem), problem.getCondition()
+    if condition == "PATH_NOT_FOUND":
+        return ArchivedFileMissingError(
+            f"{place}: a file of the microbatch is gone from the archive: {told}",
+            next_step="Bring it back, or rebuild the table from what is left.",
+        )
+    if isinstance(problem, AnalysisException):
+        return PlanRefusedError(
+            f"{place}: Spark refuses the plan: {told}",
+            next_step="Look for a type, key or column in the flows file that does not fit the events; then run again.",
+            condition=condition,
+        )
+    return SparkFailedError(
+        f"{place}: Spark failed: {told}",
+        next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
+        condition=condition,
+    )
+
+
+def first_line(problem: Exception) -> str:
+    """Return what a Spark error says before its plan and Java's stack."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

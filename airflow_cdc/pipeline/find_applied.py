@@ -1,0 +1,138 @@
+"""Find the applied files of a flow that hold events of a range, and make one more microbatch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.microbatch import FilePart, Microbatch
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline.archive import read_lines
+from airflow_cdc.pipeline.file_parts import FlowEnd, only_parts
+from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.survey import survey_lines
+
+
+@dataclass(frozen=True)
+class CommitRange:
+    """A stretch of a source's log, as commit positions."""
+
+    connector: str | None = None
+    """``source.connector``: how the positions are told; None where they are not asked for."""
+    since: int | None = None
+    """The first; None: from the beginning, with what has no position and the reads of full snapshots."""
+    before: int | None = None
+    """The first that is behind it; None: to the end."""
+
+
+@dataclass
+class _Surveyed:
+    """What the surveys found in some files."""
+
+    shapes: dict[str, tuple[TopicShape, ...]] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    """First topic that the file's records name."""
+
+
+def find_applied(
+    spark: SparkSession, state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange
+) -> Microbatch | None:
+    """Return the microbatch that reads once more what a flow has applied of a range; it owns nothing new.
+
+    Costs one scan of the files of those microbatches whose events may stand in the range; none where the range is everything.
+
+    :return: None where nothing that was applied stands in the range.
+    :raises StateUnreadableError: when the intent of an earlier microbatch is gone.
+    """
+    applied = _applied_files(state, flow, checkpoint, within)
+    surveyed = _surveyed(state, flow.flow, applied)
+    parts = {
+        path: FilePart(within.connector, within.since, _lowest(within.before, end.before), None, end.reads_before)
+        for path, (_, end) in applied.items()
+        if within.connector and (within.since is not None or _lowest(within.before, end.before) is not None)
+    }
+    divided = [file for path, (file, _) in applied.items() if path in parts]
+    inside = _look(spark, state, flow.flow, files=divided, parts=parts, told=surveyed.told)
+    shapes = {path: inside.get(path, ()) if path in parts else surveyed.shapes.get(path, ()) for path in applied}
+    files = tuple(file for path, (file, _) in applied.items() if shapes[path])
+    if not files:
+        return None
+    planned, held = checkpoint.plan(state.archive)
+    return Microbatch(
+        flow.flow,
+        checkpoint.number + 1,
+        state.archive,
+        files,
+        planned,
+        tuple(shape for file in files for shape in shapes[file.path]),
+        held=held,
+        parts={file.path: parts[file.path] for file in files if file.path in parts},
+        is_again=True,
+    )
+
+
+def _applied_files(
+    state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange
+) -> dict[str, tuple[ArchivedFile, FlowEnd]]:
+    """Return by path the files that may hold events of the range, each with how far it is applied."""
+    found: dict[str, tuple[ArchivedFile, FlowEnd]] = {}
+    for number in range(1, checkpoint.number + 1):
+        intent = flow.intent(number)
+        if intent is None:
+            raise StateUnreadableError(
+                f"Flow {flow.flow}: the intent of microbatch {number} is gone, and with it which files it applied.",
+                next_step="Restore it, or rebuild the table from the archive.",
+            )
+        if intent.archive == state.archive and not intent.is_again and _may_hold(flow.report(number), within):
+            for file in intent.files:
+                part = intent.parts.get(file.path)
+                # A later part of the file begins where an earlier one ends.
+                found[file.path] = file, FlowEnd(part.before, part.reads_before) if part else FlowEnd()
+    return found
+
+
+def _may_hold(report: BatchReport | None, within: CommitRange) -> bool:
+    # Neither rejected records nor placed reads are in the reach.
+    if report is None or within.since is None or report.events.rejected or not report.reach.streamed_from:
+        return True
+    first = min(position.commit for position in report.reach.streamed_from.values())
+    last = max(position.commit for position in report.reach.streamed_through.values())
+    return last >= within.since and (within.before is None or first < within.before)
+
+
+def _surveyed(state: ArchiveState, topic: str, paths: Mapping[str, object]) -> _Surveyed:
+    found, ledger = _Surveyed(), state.ledger()
+    for survey in state.surveys(ledger.topics.get(topic, 1), ledger.surveyed_through) if paths else ():
+        found.shapes |= {path: shapes for path, shapes in survey.shapes_of(topic).items() if path in paths}
+        found.told |= {path: first for path, first in survey.topics_told().items() if path in paths}
+    return found
+
+
+def _look(
+    spark: SparkSession,
+    state: ArchiveState,
+    topic: str,
+    *,
+    files: list[ArchivedFile],
+    parts: Mapping[str, FilePart],
+    told: Mapping[str, str],
+) -> dict[str, tuple[TopicShape, ...]]:
+    """Return how a topic's records in the parts of files are spelled, by path."""
+    if not files:
+        return {}
+    session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
+    found: dict[str, tuple[TopicShape, ...]] = {}
+    for shape in survey_lines(only_parts(read_lines(session, state.archive, files), parts), files, told=told):
+        if shape.topic == topic:
+            found[shape.file] = (*found.get(shape.file, ()), shape)
+    return found
+
+
+def _lowest(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,0 +1,91 @@
+"""Find where a flow ends as of a position or a time: one scan of its archived files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.as_of import AsOf
+from airflow_cdc.model.columns import ORDINAL, RAW
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import file_literal, read_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.file_parts import FlowEnd
+from airflow_cdc.pipeline.session import session_for_batch
+
+
+def connector_of(connectors: Iterable[str], flow: str) -> str:
+    """Return the one connector of a flow's events.
+
+    :raises ConfigurationError: where their positions do not tell an order of transactions.
+    """
+    found = set(connectors)
+    connector = comparable_connector(found)
+    if connector is None:
+        raise ConfigurationError(
+            f"Flow {flow}: its events come from {sorted(found) or 'no connector that they name'}, whose positions cannot bound a flow.",
+            next_step="Leave the position or time out.",
+        )
+    return connector
+
+
+def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str, as_of: AsOf) -> FlowEnd:
+    """Return where a flow ends as of a moment: the transaction at that position, or the last one before that time, is the last.
+
+    Reads of a full snapshot go by their own position, but for the snapshot with which the archive begins: nothing is known before it,
+    and under load it tells a position above that of events behind it (:mod:`airflow_cdc.pipeline.order`).
+
+    :raises ConfigurationError: where the flow's events cannot be bounded, or spell positions in another way.
+    """
+    files, connectors = list[ArchivedFile](), set[str]()
+    for survey in state.surveys(ledger.topics[flow], ledger.surveyed_through):
+        files += survey.files_of(flow)
+        connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow and shape.connector}
+    connector = connector_of(connectors, flow)
+    last = None if as_of.time else as_of.commit(connector, flow)
+    session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
+    rows = _scan(read_lines(session, state.archive, files), files, flow, connector, as_of.milliseconds)
+    first_read = min((int(row["first_read"]) for row in rows if row["first_read"] is not None), default=None)
+    ends = [last + 1] if last is not None else [int(row["next_commit"]) for row in rows if row["next_commit"] is not None]
+    reads = [*ends, *(int(row["next_read"]) for row in rows if row["next_read"] is not None)]
+    if not reads:
+        return FlowEnd()
+    highest = max((int(row["highest"]) for row in rows if row["highest"] is not None), default=-1)
+    reads_before = min(reads) if first_read is None else max(min(reads), first_read + 1)
+    return FlowEnd(min(ends, default=highest + 1), reads_before)
+
+
+def _scan(lines: DataFrame, files: list[ArchivedFile], flow: str, connector: str, milliseconds: int | None) -> list[Row]:
+    """Return what :func:`find_end` asks, by Kafka partition.
+
+    That is: the position of the read that stands first, if one does; the highest streamed position; and of what the source committed
+    after a time, the lowest position, streamed and read.
+    """
+    located = parse_lines(lines, "", comparable_dialect({connector}))
+    known = f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}, {sql.text(flow)})"
+    offset = f"coalesce(try_cast(get_json_object({RAW}, '$.offset') AS BIGINT), {file_literal(files, 'start_offset', 'BIGINT')})"
+    partition = f"coalesce(try_cast(get_json_object({RAW}, '$.partition') AS INT), {file_literal(files, 'partition', 'INT')})"
+    position = f"coalesce({COMMIT}, {READ_COMMIT})"
+    records = located.filter(f"{known} = {sql.text(flow)} AND {position} IS NOT NULL").selectExpr(
+        f"{partition} AS partition",
+        # Where no offset is told, the lowest position stands first.
+        f"struct({offset} AS offset, if({offset} IS NULL, {position}, NULL) AS position, {ORDINAL} AS ordinal) AS place",
+        COMMIT,
+        READ_COMMIT,
+        f"coalesce({COMMITTED_MS} > {'NULL' if milliseconds is None else milliseconds}, false) AS is_after",
+    )
+    return (
+        records.groupBy("partition")
+        .agg(
+            F.min_by(READ_COMMIT, "place").alias("first_read"),
+            F.max(COMMIT).alias("highest"),
+            F.min(F.when(F.col("is_after"), F.col(COMMIT))).alias("next_commit"),
+            F.min(F.when(F.col("is_after"), F.col(READ_COMMIT))).alias("next_read"),
+        )
+        .collect()
+    )

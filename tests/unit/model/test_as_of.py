@@ -1,0 +1,66 @@
+"""A moment in the source's life, as people write it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from airflow_cdc.model.as_of import AsOf, parse_as_of, parse_position
+from airflow_cdc.model.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2026-11-21T09:30:00Z", datetime(2026, 11, 21, 9, 30, tzinfo=timezone.utc)),
+        ("2026-11-21T09:30:00.5+02:00", datetime(2026, 11, 21, 7, 30, 0, 500_000, tzinfo=timezone.utc)),
+        ("2026-11-21 09:30:00.123456789", datetime(2026, 11, 21, 9, 30, 0, 123_456, tzinfo=timezone.utc)),
+        ("2026-11-21T09:30", datetime(2026, 11, 21, 9, 30, tzinfo=timezone.utc)),
+        (" 2026-11-21 ", datetime(2026, 11, 21, tzinfo=timezone.utc)),
+    ],
+)
+def test_a_time_is_that_of_its_zone_or_of_utc(text: str, utc: datetime) -> None:
+    assert parse_as_of(text).time == utc
+
+
+def test_a_time_has_every_millisecond() -> None:
+    assert parse_as_of("2023-11-14T22:13:20.001Z").milliseconds == 1_700_000_000_001
+    assert parse_as_of("42").milliseconds is None
+
+
+@pytest.mark.parametrize(
+    ("text", "connector", "commit"),
+    [
+        ("22295128", "postgresql", 22295128),
+        # A number is no date without dashes.
+        ("20261121", "oracle", 20261121),
+        ("22295128/22295128/0", "postgresql", 22295128),
+        ("22295128/-1/-1", "sqlserver", 22295128),
+        ("00000027:00000ac0:0002", "sqlserver", (0x27 << 48) | (0xAC0 << 16) | 2),
+        ("0/16B3748", "postgresql", 0x16B3748),
+        ("1/0", "postgresql", 2**32),
+        ("mariadb-bin.000003:1234", "mariadb", 3 * 2**64 + 1234),
+        ("logs.of.mysql.1000000:4", "mysql", 1_000_000 * 2**64 + 4),
+    ],
+)
+def test_a_position_is_read_as_its_source_or_our_tables_spell_it(text: str, connector: str, commit: int) -> None:
+    assert parse_as_of(text).commit(connector, "t") == commit
+
+
+@pytest.mark.parametrize(("text", "connector"), [("0/16B3748", "sqlserver"), ("00000027:00000ac0:0002", "mysql"), ("a.1:4", "oracle")])
+def test_another_connectors_position_is_refused(text: str, connector: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Flow t: '{text}' is no position of its connector {connector}"):
+        parse_as_of(text).commit(connector, "t")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "-1", "2026-13-01", "2026-11-21T25:00", "1:2", "0/xyz", "1.5", "2026-11-21Tnoon"])
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is neither a position nor a time"):
+        parse_as_of(text)
+
+
+def test_a_range_is_of_positions_and_not_of_times() -> None:
+    assert parse_position(" 0/16B3748 ") == AsOf("0/16B3748")
+    with pytest.raises(ConfigurationError, match="'2026-11-21' is no position"):
+        parse_position("2026-11-21")
