@@ -213,7 +213,7 @@ def test_values_that_are_missing_are_filled_by_the_event_that_tells_them(spark: 
 
 @pytest.mark.deep
 def test_rejected_records_of_the_range_are_told_and_not_dropped(live: Live) -> None:
-    misfit = {**sqlserver("c", commit=6, after={"id": "no number", "name": "x"}, key={"id": 9}), "offset": 6}
+    misfit = {**sqlserver("c", commit=6, after={"id": "no number", "name": "x"}), "offset": 6}
     live.bring("4.jsonl", [misfit])
     live.sql("DELETE FROM TABLE WHERE id = 4")
     done = live.again(5, 6)
