@@ -33,6 +33,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "2",
+            # What the UI would show of past queries, their plans, fills the default heap in a long run.
+            "spark.driver.memory": "3g",
+            "spark.sql.ui.retainedExecutions": "100",
             # The first compiler alone reserves 48 MB for code; a long run of many plans fills that, and the JVM dies.
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m",
         },

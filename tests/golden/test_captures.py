@@ -29,7 +29,10 @@ TABLES = {
 }
 LONG = ("pg_load", "maria_load", "maria_resnapshot")
 """Captures of thousands of transactions: only the deep run has the time."""
-MORE = {("pg_pk_v19", "archive/plain"), ("pg_pk_v19", "s3"), ("cdl1_pg_pk", "archive/plain")}
+MORE = {
+    *((capture, "archive/plain") for capture in ("pg_pk", "pg_pk_v19", "sqlserver_synth", "cdl1_pg_pk")),
+    ("pg_pk_v19", "s3"),
+}
 """Forms of captures whose other forms every run judges."""
 
 

@@ -129,6 +129,7 @@ def test_two_tables_archived_to_different_places_show_the_same_transactions_and_
     assert [flow.cut_files for flow in report.flows] == [0, 0]
 
 
+@pytest.mark.deep
 def test_a_transaction_that_never_completes_holds_and_is_named_until_a_run_without_the_switch_takes_all(
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_without_the_topic_tables_end_where_the_one_that_is_furthest_behind_ends
     assert [flow.status for flow in apply(shop.archive, shop.lake, consistent=True).flows] == [FlowStatus.UP_TO_DATE] * 2
 
 
+@pytest.mark.deep
 def test_reads_of_a_full_snapshot_do_not_wait_though_their_position_lies_behind_the_cut(
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_new_row_under_the_key_does_not_take_the_dead_one_s_values(table: Tabl
     assert table.rows(history=False) == [{"id": 1, "v": "new", "note": None}]
 
 
+@pytest.mark.deep
 def test_late_events_neither_revive_a_row_nor_leave_its_values_old(table: Table) -> None:
     table.load({**event("c", 10, 1, "born"), "offset": 0})
     table.load({**event("d", 30, 1), "offset": 5}, {**event("d", 31, 2), "offset": 6})
@@ -79,6 +80,7 @@ def test_late_events_neither_revive_a_row_nor_leave_its_values_old(table: Table)
     assert flagged(table) == [(1, "last", "d", 30, True, 30), (2, "two", "d", 31, True, 31)]
 
 
+@pytest.mark.deep
 def test_truncated_rows_are_flagged_also_those_of_the_same_load(table: Table) -> None:
     table.load(event("c", 10, 1, "one"), event("c", 11, 2, "two"))
     flow = table.load(event("u", 20, 1, "last"), event("c", 21, 3, "three"), event("d", 22, 2), truncate(30), event("c", 40, 4, "after"))

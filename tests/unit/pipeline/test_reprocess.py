@@ -118,6 +118,7 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(live: Live) -> N
     assert files_below(live.lake) == before
 
 
+@pytest.mark.deep
 def test_only_what_stands_in_the_range_is_read_again(live: Live) -> None:
     live.sql("DELETE FROM TABLE")
     done = live.again(2, 3)
@@ -143,6 +144,7 @@ def test_a_row_that_came_back_by_hand_is_deleted_again_only_by_a_later_event(liv
     assert live.rows() == {**ROWS, 2: "ghost"}
 
 
+@pytest.mark.deep
 def test_the_microbatch_owns_nothing_new_and_the_flow_goes_on_behind_it(live: Live) -> None:
     live.sql("DELETE FROM TABLE WHERE id = 1")
     before = live.state.checkpoint()

@@ -53,6 +53,7 @@ def test_each_change_makes_a_version_and_a_delete_ends_the_last(table: Table) ->
     assert table.live() == [(1, "reborn"), (2, "other")]
 
 
+@pytest.mark.deep
 def test_a_late_event_cuts_the_interval_that_it_falls_into(table: Table) -> None:
     table.load({**event("c", 10, 1, "one"), "offset": 0})
     table.load({**event("u", 40, 1, "four"), "offset": 9})
@@ -146,6 +147,7 @@ def test_a_header_names_the_old_key_where_the_delete_is_not_archived(table: Tabl
     assert flow.batches[0].unavailable_unresolved == 1
 
 
+@pytest.mark.deep
 def test_a_truncate_ends_every_version_whenever_it_comes(table: Table) -> None:
     table.load({**event("c", 10, 1, "one"), "offset": 0}, {**event("c", 11, 2, "two"), "offset": 1})
     table.load({**truncate(30), "offset": 5}, {**event("c", 40, 1, "new"), "offset": 6})
@@ -184,6 +186,7 @@ def test_a_column_that_an_event_does_not_have_keeps_its_value(table: Table) -> N
     assert versions(table, "extra") == [(1, "kept", 10, 20, "c", None), (1, "kept", 20, None, "u", None)]
 
 
+@pytest.mark.deep
 def test_versions_whose_events_are_gone_are_not_cut_anew(table: Table, apply: Apply, tmp_path: Path) -> None:
     table.load(event("c", 10, 1, "one"))
     shutil.rmtree(tmp_path / "lake" / "_cdc" / "flows" / TOPIC / "events")
