@@ -26,7 +26,7 @@ demo: setup ## Capture, merge and check a small shop's tables, start to end
 test: lint ## Check the code and run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-deep: setup ## Run the long property tests
+test-deep: setup ## Run the long properties, captures and stories
 	$(BIN)/python -m pytest -m deep
 
 test-system: setup ## Run the tests against a live Airflow
