@@ -32,8 +32,9 @@ LONG = ("pg_load", "maria_load", "maria_resnapshot")
 MORE = {
     *((capture, "archive/plain") for capture in ("pg_pk", "pg_pk_v19", "sqlserver_synth", "cdl1_pg_pk")),
     ("pg_pk_v19", "s3"),
+    ("cdl1_pg_pk", "archive/schema"),
 }
-"""Forms of captures whose other forms every run judges."""
+"""Forms of captures whose other forms, or next versions, every run judges."""
 
 
 def declared_keys(capture: str) -> Mapping[str, CdcFlow]:

@@ -195,6 +195,7 @@ def test_every_record_of_a_file_that_is_taken_in_parts_counts_once(spark: SparkS
     }
 
 
+@pytest.mark.deep
 def test_without_the_topic_tables_end_where_the_one_that_is_furthest_behind_ends(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     shop = Shop(tmp_path, topic=False)
     first, second, third = (shop.transaction(number, orders=[number], items=[number * 10]) for number in (1, 2, 3))

@@ -131,6 +131,7 @@ def test_only_what_stands_in_the_range_is_read_again(live: Live) -> None:
     assert live.again(6, dry_run=True).found.files == 0
 
 
+@pytest.mark.deep
 def test_a_deleted_row_stays_deleted_though_the_range_ends_before_its_delete(live: Live) -> None:
     done = live.again(None, 1)
     assert (done.found.events.read, done.found.rows, done.found.events.stale) == (2, NOTHING, 2)

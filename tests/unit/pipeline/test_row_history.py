@@ -92,6 +92,7 @@ def test_a_transaction_cut_by_a_border_is_seen_whole_in_the_end(table: Table) ->
     assert versions(table) == [(2, "old", 10, 21, "c", None), (2, "new", 21, None, "c", None)]
 
 
+@pytest.mark.deep
 def test_history_follows_a_row_through_its_keys(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"))
     table.load(event("d", 20, 1), event("c", 20, 7, "one", note=UNTOLD))
