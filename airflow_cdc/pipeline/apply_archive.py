@@ -265,9 +265,9 @@ class _FlowRun:
         end = self.run.end_of(self.archive, self.ledger, self.flow.topic) if self.run.end_of else cut
         return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
-    @property
+    @cached_property
     def behind_cut(self) -> dict[str, int]:
-        """By path: records of pending files that stand at or behind the cut."""
+        """By path: records of pending files that stand at or behind the cut. To be asked when nothing more is applied."""
         return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
 
     @cached_property

@@ -9,7 +9,6 @@ appends know their microbatch, and what was appended but not merged is found in 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -30,9 +29,9 @@ from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED
+from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
-from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of, read_log
-from airflow_cdc.pipeline.session import clear_transaction, set_transaction
+from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of
 
 
 def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
@@ -58,11 +57,8 @@ def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None or not report.events.merged:
         return replace(report, merge_plan="nothing to append")
     rows = in_columns_of(run.spark.sql(f"SELECT * FROM {sql.delta(run.table)}"), fresh, microbatch=run.microbatch.number)
-    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=metadata_of(run, report))
-    try:
+    with run.committing(report):
         rows.write.format("delta").mode("append").save(run.table)
-    finally:
-        clear_transaction(run.spark)
     run.after_effect("append")
     return report_of_commit(run) or report
 
@@ -81,7 +77,7 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     rejects = quarantine(run, decoder, expected=told.unaccounted)
     snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
     cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
-    log = read_log(run.spark, run.state(events_uri))
+    log = read_appended(run.spark, run.state(events_uri))
     if log is None and target and target.size:
         # Cut from what the archive holds today, older versions would be lost without a word.
         raise StateUnreadableError(
@@ -118,11 +114,8 @@ def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, re
     log = run.spark.read.format("delta").load(run.state(events_uri))
     changes = cut_touched_keys(run, target, log, rows, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)
-    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=metadata_of(run, report))
-    try:
+    with run.committing(report):
         merge_versions(run, target, changes.rows)
-    finally:
-        clear_transaction(run.spark)
     run.after_effect("merge")
     return report_of_commit(run) or report
 
@@ -189,11 +182,6 @@ def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_tru
     flagged = run.write_down(flag_events(good, decoder.columns.keys, reads_among_changes=surveyed.is_mixed), "events")
     staged = count_staged(flagged, cancelled="false", shielded="false")
     return _Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates)
-
-
-def metadata_of(run: MicrobatchRun, report: BatchReport) -> str:
-    """Return what the commit that applies a microbatch carries of it."""
-    return json.dumps({"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()})
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:

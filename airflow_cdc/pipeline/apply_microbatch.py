@@ -14,7 +14,6 @@ the same rows as before. A merge without commit marker is found again in the tab
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -56,7 +55,6 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trac
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
-from airflow_cdc.pipeline.session import clear_transaction, set_transaction
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:
@@ -282,9 +280,7 @@ def _merge(
         return replace(report, merge_plan="nothing to merge: every event is stale")
     if voided is not None:
         fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
-    metadata = {"application": run.application, "microbatch": run.microbatch.number, "report": report.to_json()}
-    set_transaction(run.spark, application=run.application, version=run.microbatch.number, metadata=json.dumps(metadata))
-    try:
+    with run.committing(report):
         merge_row_changes(
             run.spark,
             target=target,
@@ -295,8 +291,6 @@ def _merge(
             vanishing=vanishing,
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
         )
-    finally:
-        clear_transaction(run.spark)
     run.after_effect("merge")
     return report_of_commit(run) or report
 

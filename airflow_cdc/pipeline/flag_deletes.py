@@ -51,11 +51,11 @@ def flagging_clauses(
         f"{is_gone} AND s.{OP_IF_ABSENT} = 'd'": {**updated, **_gone(OP_IF_ABSENT)},
         f"{is_gone} AND s.{OP_IF_ABSENT} <> '{KEEP}'": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
     }
-    clauses = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {_assign(values)}" for condition, values in matched.items()]
+    clauses = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
     clauses.append(_insert(inserted))
     if vanished:
         clauses.append(
-            f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND t.{POSITION} < {vanished[POSITION]} THEN UPDATE SET {_assign(vanished)}"
+            f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND t.{POSITION} < {vanished[POSITION]} THEN UPDATE SET {sql.assign(vanished)}"
         )
     return clauses
 
@@ -99,7 +99,3 @@ def vanished_rows(vanishing: Vanishing, position: str, microbatch: int) -> dict[
         DELETED: "true",
         DELETED_AT: time,
     }
-
-
-def _assign(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{column} = {value}" for column, value in values.items())

@@ -43,13 +43,13 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
+from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
-_HELD = "__cdc_held"
 DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 
@@ -227,10 +227,10 @@ def _removing_clauses(
 ) -> list[str]:
     """Return the clauses of a MERGE that removes deleted rows, by what they assign; ``cut``: SQL of a position before which rows go."""
     insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
-    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {_assign(filled)}"] if late else []
+    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
     clauses += [
         f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
-        f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {_assign(updated)}",
+        f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {sql.assign(updated)}",
         f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
     ]
     return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE"] if cut else [])
@@ -238,23 +238,19 @@ def _removing_clauses(
 
 def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: DataFrame, cancelled_before: Position | None) -> RowCounts:
     """Return what :func:`merge_row_changes` would make of the target's rows; nothing is written."""
-    rows = spark.sql(f"SELECT *, true AS {_HELD} FROM {sql.delta(target.uri)}")
+    rows = spark.sql(f"SELECT *, true AS {HELD} FROM {sql.delta(target.uri)}")
     on_keys = F.expr(sql.same_key("t", "s", target.keys))
-    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{_HELD}", f"s.{OP}", f"s.{OP_IF_ABSENT}")
+    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{HELD}", f"s.{OP}", f"s.{OP_IF_ABSENT}")
     counts = judged.agg(
-        F.count_if(F.expr(f"{_HELD} IS NULL AND {OP_IF_ABSENT} NOT IN ('d', '{KEEP}')")).alias("inserted"),
-        F.count_if(F.expr(f"{_HELD} AND {OP} NOT IN ('d', '{KEEP}')")).alias("updated"),
-        F.count_if(F.expr(f"{_HELD} AND {OP} = 'd'")).alias("deleted"),
+        F.count_if(F.expr(f"{HELD} IS NULL AND {OP_IF_ABSENT} NOT IN ('d', '{KEEP}')")).alias("inserted"),
+        F.count_if(F.expr(f"{HELD} AND {OP} NOT IN ('d', '{KEEP}')")).alias("updated"),
+        F.count_if(F.expr(f"{HELD} AND {OP} = 'd'")).alias("deleted"),
     ).collect()[0]
     found = RowCounts(*(int(counts[name]) for name in ("inserted", "updated", "deleted")))
     if cancelled_before is None:
         return found
     left = rows.alias("t").join(row_changes.alias("s"), on_keys, "left_anti")
     return found + RowCounts(deleted=left.filter(f"{POSITION} < {position_literal(cancelled_before)}").count())
-
-
-def _assign(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{column} = {value}" for column, value in values.items())
 
 
 def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:

@@ -132,7 +132,7 @@ def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], o
     delivery = F.row_number().over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL))
     rows = rows.withColumn(_DELIVERY, delivery).filter(f"{_DELIVERY} = 1")
     ordered = order_events(rows, keys, reads_among_changes=True)
-    names = f"CAST(array({', '.join(map(sql.text, others))}) AS ARRAY<STRING>)"
+    names = sql.texts(others)
     images = {
         name: F.expr(f"if({name} IS NULL, NULL, transform({names}, column -> try_element_at({name}, column)))") for name in (BEFORE, AFTER)
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,11 +15,13 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.places import staging_uri
+from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.session import transaction
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ class MicrobatchRun:
     def deleted_rows_of(self, target: TargetTable) -> DataFrame | None:
         """Return the rows that are flagged as deleted; None where the table does not keep them."""
         return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} WHERE {DELETED}") if target.flags_deletes else None
+
+    def committing(self, report: BatchReport) -> AbstractContextManager[None]:
+        """Make the Delta commit inside carry the microbatch's identifier and its report."""
+        metadata = json.dumps({"application": self.application, "microbatch": self.microbatch.number, "report": report.to_json()})
+        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
         """Write rows to the staging folder and return them from there, so that nothing computes them again.

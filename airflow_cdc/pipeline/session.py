@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -82,15 +83,18 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     return session
 
 
-def set_transaction(session: SparkSession, *, application: str, version: int, metadata: str = "") -> None:
-    """Make the session's next Delta commit carry a transaction identifier: doing it twice does it once."""
-    session.conf.set("spark.databricks.delta.write.txnAppId", application)
-    session.conf.set("spark.databricks.delta.write.txnVersion", str(version))
-    if metadata:
-        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", metadata)
+@contextmanager
+def transaction(session: SparkSession, *, application: str, version: int, metadata: str = "") -> Iterator[None]:
+    """Make the session's Delta commit inside carry a transaction identifier: doing it twice does it once.
 
-
-def clear_transaction(session: SparkSession) -> None:
-    """Take the transaction identifier off again."""
-    for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
-        session.conf.unset(f"spark.databricks.delta.{key}")
+    :param metadata: what the commit carries besides.
+    """
+    settings = {"write.txnAppId": application, "write.txnVersion": str(version)}
+    settings |= {"commitInfo.userMetadata": metadata} if metadata else {}
+    try:
+        for key, value in settings.items():
+            session.conf.set(f"spark.databricks.delta.{key}", value)
+        yield
+    finally:
+        for key in settings:
+            session.conf.unset(f"spark.databricks.delta.{key}")

@@ -23,15 +23,29 @@ def text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def texts(values: Iterable[str]) -> str:
+    """Return an array of string literals; an empty one has the type too."""
+    return f"CAST(array({', '.join(map(text, values))}) AS ARRAY<STRING>)"
+
+
+def assign(values: Mapping[str, str]) -> str:
+    """Return the assignments of an UPDATE: SQL by column, both quoted already."""
+    return ", ".join(f"{column} = {value}" for column, value in values.items())
+
+
 def same_key(left: str, right: str, keys: Iterable[str]) -> str:
     """Return the condition that rows of two aliases have the same key."""
     return " AND ".join(f"{left}.{name(key)} = {right}.{name(key)}" for key in keys)
 
 
+def struct(members: Mapping[str, str]) -> str:
+    """Return a struct of members (SQL by name)."""
+    return f"named_struct({', '.join(f'{text(member)}, {value}' for member, value in members.items())})"
+
+
 def struct_unless_null(whole: str, members: Mapping[str, str]) -> str:
     """Return a struct of members (SQL by name), NULL where ``whole`` is."""
-    listed = ", ".join(f"{text(member)}, {value}" for member, value in members.items())
-    return f"if({whole} IS NULL, NULL, named_struct({listed}))"
+    return f"if({whole} IS NULL, NULL, {struct(members)})"
 
 
 def let(variable: str, value: str, body: str) -> str:

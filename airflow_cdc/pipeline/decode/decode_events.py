@@ -307,8 +307,8 @@ class Decoder:
         more = (BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY)
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
         if self.keeps_deleted:
-            others = ", ".join(sql.text(name) for name in self.columns.types if name not in self.columns.keys)
-            untold = f"if({OP} = 'd', nullif(CAST(array({others}) AS ARRAY<STRING>), array()), {untold})"
+            others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
+            untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
         return staged.selectExpr(*values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
 
     def _images(self) -> list[str]:

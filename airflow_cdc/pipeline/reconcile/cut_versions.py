@@ -6,7 +6,7 @@ or none. What was there only between two statements is no version. Pure: all kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -119,7 +119,7 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
     :param keys: names of ours that stand for the key columns: those of a source could be ``events``.
     :param others: the columns that are no key.
     """
-    names = f"CAST(array({', '.join(map(sql.text, others))}) AS array<string>)"
+    names = sql.texts(others)
     codes = f"transform({names}, name -> CASE WHEN array_contains({TOLD}, name) THEN 1 WHEN array_contains({LEFT_OUT}, name) THEN 0 END)"
     event = F.struct(
         # First, for it sorts the events.
@@ -145,12 +145,8 @@ def _values(tellers: str, others: Sequence[str]) -> dict[str, str]:
     return {name: f"get(events, get({tellers}, {place}) - 1).row.{sql.name(name)}" for place, name in enumerate(others)}
 
 
-def _struct(members: Mapping[str, str]) -> str:
-    return f"named_struct({', '.join(f'{sql.text(name)}, {value}' for name, value in members.items())})"
-
-
 def _open(tellers: str, others: Sequence[str]) -> str:
-    names = f"CAST(array({', '.join(map(sql.text, others))}) AS array<string>)"
+    names = sql.texts(others)
     of_event = f"filter({names}, (name, place) -> get({tellers}, place) = number)"
     began = "get(events, -number - 1)"
     entry = f"named_struct('place', {_place(began)}, 'op', {began}.op, 'names', {of_event})"
@@ -183,7 +179,7 @@ def versions_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -
         **_values("v.tellers", others),
     }
     # Structs first: an explode beside the events would copy them for every version.
-    rows = folded.withColumn("versions", F.expr(f"transform({intervals}, v -> {_struct(members)})"))
+    rows = folded.withColumn("versions", F.expr(f"transform({intervals}, v -> {sql.struct(members)})"))
     return rows.select(*[sql.name(key) for key in keys], F.inline("versions"))
 
 
@@ -197,7 +193,7 @@ def deaths_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
         OPEN: _open("d.tellers", others),
         **_values("d.tellers", others),
     }
-    rows = folded.withColumn("dead", F.expr(f"transform(deaths, d -> {_struct(members)})"))
+    rows = folded.withColumn("dead", F.expr(f"transform(deaths, d -> {sql.struct(members)})"))
     return rows.select(*[sql.name(key) for key in keys], F.inline("dead"))
 
 

@@ -20,7 +20,6 @@ def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[s
     :param row_changes: changes that stand before ``vanishing``.
     :param others: the columns that are no key.
     """
-    names = ", ".join(sql.text(name) for name in others)
     died = F.col(OP) == "d"
     return row_changes.withColumns(
         {
@@ -28,7 +27,7 @@ def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[s
             COMMITTED_AT: F.when(died, F.col(COMMITTED_AT)).otherwise(F.expr(committed_at(vanishing))),
             OFFSET: F.when(died, F.col(OFFSET)),
             # The row that the target holds went too, not the one that came and went beside it.
-            UNAVAILABLE: F.when(F.col(OP) == KEEP, F.expr(f"CAST(array({names}) AS ARRAY<STRING>)")).otherwise(F.col(UNAVAILABLE)),
+            UNAVAILABLE: F.when(F.col(OP) == KEEP, F.expr(sql.texts(others))).otherwise(F.col(UNAVAILABLE)),
             OP_IF_ABSENT: F.when(died, "d").otherwise("t"),
             OP: F.lit(VOID),
         }

@@ -1,10 +1,11 @@
-"""Append to one of our own Delta tables, at most once per microbatch."""
+"""Our own Delta tables beside a flow's state: append at most once per microbatch, and read what is there."""
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.pipeline.session import clear_transaction, set_transaction
+from airflow_cdc.pipeline.session import transaction
 
 
 def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: str, version: int) -> None:
@@ -12,8 +13,15 @@ def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: 
 
     :param application: who appends; the version must rise with every append of the same application.
     """
-    set_transaction(spark, application=application, version=version)
-    try:
+    with transaction(spark, application=application, version=version):
         rows.write.format("delta").mode("append").option("mergeSchema", "true").save(uri)
-    finally:
-        clear_transaction(spark)
+
+
+def read_appended(spark: SparkSession, uri: str) -> DataFrame | None:
+    """Return all that was appended, None while nothing was."""
+    try:
+        return spark.read.format("delta").load(uri)
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
+            return None
+        raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,6 +15,7 @@ from airflow_cdc.model.columns import DEPENDS, MICROBATCH, OFFSET, OP, POSITION
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
+from airflow_cdc.pipeline.record.append_once import read_appended
 
 _LAST = f"coalesce({REACH}.last, {POSITION})"
 _STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.commit)"
@@ -61,9 +61,5 @@ def without_own(markers: DataFrame, row_changes: DataFrame, keys: Sequence[str])
 
 def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int) -> DataFrame | None:
     """Return the markers that other microbatches left, None where there are none."""
-    try:
-        return spark.read.format("delta").load(uri).filter(F.col(MICROBATCH) != except_microbatch)
-    except AnalysisException as error:
-        if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
-            return None
-        raise
+    markers = read_appended(spark, uri)
+    return None if markers is None else markers.filter(F.col(MICROBATCH) != except_microbatch)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -54,7 +53,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
     """
     values = [F.col(sql.name(name)).cast(types[name]).alias(name) for name in decoder.columns.types]
     others = [name for name in decoder.columns.types if name not in decoder.columns.keys]
-    names = f"CAST(array({', '.join(map(sql.text, others))}) AS ARRAY<STRING>)"
+    names = sql.texts(others)
     untold = f"coalesce({UNAVAILABLE}, {_NO_NAMES})"
     # A read belongs to no transaction. Where nothing tells transactions apart each commit is one.
     commit = f"CAST({POSITION}.commit AS STRING)"
@@ -84,8 +83,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
 
 def _image(decoder: Decoder, name: str) -> Column:
     """Return the hashes of an image by column: the columns of later events may be others."""
-    names = ", ".join(sql.text(column) for column in decoder.hashed_columns)
-    return F.expr(f"map_from_arrays(CAST(array({names}) AS ARRAY<STRING>), {name})")
+    return F.expr(f"map_from_arrays({sql.texts(decoder.hashed_columns)}, {name})")
 
 
 def _old_key(decoder: Decoder, types: Mapping[str, str]) -> Column:
@@ -125,13 +123,3 @@ def append_to_log(spark: SparkSession, uri: str, rows: DataFrame, *, application
             f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
         )
     append_once(spark, rows, uri, application=f"events:{application}", version=microbatch)
-
-
-def read_log(spark: SparkSession, uri: str) -> DataFrame | None:
-    """Return the log, None where there is none yet."""
-    try:
-        return spark.read.format("delta").load(uri)
-    except AnalysisException as error:
-        if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
-            return None
-        raise
