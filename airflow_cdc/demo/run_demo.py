@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from airflow_cdc.demo import show
+from airflow_cdc.demo.read_lake import ReaderMissingError, read_quarantine, read_tables, require_reader
 from airflow_cdc.demo.stage import DAG_ID, FolderTakenError, Stage, airflow_environment, set_stage
 from airflow_cdc.demo.story import Shop, archive
 from airflow_cdc.demo.worker import Worker, WorkerFailedError
@@ -24,22 +25,21 @@ def run_demo(console: Console, folder: Path) -> int:
     """Merge change events by a Dag that Airflow runs, twice, and show what became of every row.
 
     :param folder: wiped first; keeps what the demo made.
-    :return: 0 when every table ends up as its source, 1 when not, 2 when the folder holds something else.
+    :return: 0 when every table ends up as its source, 1 when not, 2 when it cannot begin: the folder holds something else, or the
+        demo's packages are not installed.
     """
     try:
+        require_reader()
         stage = set_stage(folder)
-    except FolderTakenError as error:
+    except (FolderTakenError, ReaderMissingError) as error:
         console.print(str(error), style="red")
         return 2
     started = time.monotonic()
     show.opening(console, stage)
     environment = airflow_environment(stage)
     try:
-        with (
-            Worker("airflow_cdc.demo.airflow_worker", environment, stage.folder) as airflow,
-            Worker("airflow_cdc.demo.lake_worker", environment, stage.folder) as lake,
-        ):
-            right = _play(console, stage, airflow, lake)
+        with Worker("airflow_cdc.demo.airflow_worker", environment, stage.folder) as airflow:
+            right = _play(console, stage, airflow)
     except WorkerFailedError as error:
         console.print(str(error), style="red", highlight=False, markup=False)
         return 1
@@ -47,26 +47,24 @@ def run_demo(console: Console, folder: Path) -> int:
     return 0 if right else 1
 
 
-def _play(console: Console, stage: Stage, airflow: Worker, lake: Worker) -> bool:
+def _play(console: Console, stage: Stage, airflow: Worker) -> bool:
     shop = Shop()
     flows = [table.topic for table in shop.tables]
 
     shop.first_load()
     show.round_begins(console, 1, "the first load, and a morning's orders", archive(shop, stage.archive, "0800"))
     _merge(console, airflow, shop)
-    with console.status("reading the tables"):
-        before = lake.ask({"lake": str(stage.lake), "flows": flows})["rows"]
+    before = read_tables(stage.lake, flows)
     right = show.compared(console, before, shop.rows())
 
     shop.afternoon()
     show.round_begins(console, 2, "the awkward kind", archive(shop, stage.archive, "1600", half_written=_HALF_WRITTEN))
     show.afternoon(console)
     _merge(console, airflow, shop)
-    with console.status("reading the tables"):
-        found = lake.ask({"lake": str(stage.lake), "flows": flows})
-    show.changes(console, shop, before, found["rows"])
-    show.quarantine(console, found["quarantine"])
-    right = show.compared(console, found["rows"], shop.rows()) and right
+    found = read_tables(stage.lake, flows)
+    show.changes(console, shop, before, found)
+    show.quarantine(console, read_quarantine(stage.lake, flows))
+    right = show.compared(console, found, shop.rows()) and right
     show.last_event_per_key(console, shop)
     return right
 

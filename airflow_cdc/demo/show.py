@@ -119,7 +119,7 @@ def compared(console: Console, lake: Mapping[str, list[Row]], source: Mapping[st
             for row in sorted(rows)[:_ROWS_NAMED]:
                 _print(console, Text(f"  {name}: {row}"))
     equal, total = len(source) - len(different), sum(map(len, source.values()))
-    verdict = f"{equal} of {len(source)} tables are equal to their sources, value by value ({total} rows)"
+    verdict = f"{equal} of {len(source)} tables, read by delta-rs, are equal to their sources, value by value ({total} rows)"
     _print(console, Text(verdict, style="bold red" if different else "bold green"))
     return not different
 

@@ -196,10 +196,11 @@ class _FlowRun:
         """Apply the flow's pending microbatches one by one, up to the first that fails."""
         reports: list[BatchReport] = []
         try:
-            while microbatch := self._next():
+            while planned := self._next():
+                microbatch, is_retry = planned
                 size = _megabytes(microbatch.size)
                 self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
-                reports.append(self._apply(microbatch))
+                reports.append(self._apply(microbatch, is_retry=is_retry))
                 self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
         except CdcError as problem:
             return self._failed(reports, problem)
@@ -231,13 +232,13 @@ class _FlowRun:
             next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
         )
 
-    def _next(self) -> Microbatch | None:
-        """Return the microbatch that is planned but not done, else plan the next one and write it down."""
+    def _next(self) -> tuple[Microbatch, bool] | None:
+        """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent or self.run.only_planned:
-                return open_intent
+                return (open_intent, True) if open_intent else None
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
@@ -256,8 +257,10 @@ class _FlowRun:
             )
             if microbatch:
                 self._stop_at_gap(microbatch)
-            if microbatch is None or self.state.write_intent(microbatch):
-                return microbatch
+            if microbatch is None:
+                return None
+            if self.state.write_intent(microbatch):
+                return microbatch, False
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -304,12 +307,14 @@ class _FlowRun:
             gaps=self._gaps,
         )
 
-    def _apply(self, microbatch: Microbatch) -> BatchReport:
+    def _apply(self, microbatch: Microbatch, *, is_retry: bool) -> BatchReport:
         self.run.after_effect("intent")
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
-        attempt = MicrobatchRun(session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect)
+        attempt = MicrobatchRun(
+            session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect, is_retry
+        )
         try:
             report = _APPLY[self.flow.mode](attempt)
         except PySparkException as problem:

@@ -78,7 +78,7 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
             f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
             next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
         )
-    if target and (done := report_of_commit(run)):
+    if target and run.is_retry and (done := report_of_commit(run)):
         return done
     try:
         report = apply(run, target)

@@ -20,7 +20,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.merge import TargetTable, read_target
+from airflow_cdc.pipeline.merge import TargetTable, latest_version, read_target
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: 
         microbatches=checkpoint.number,
         pending_files=pending,
         rejected=checkpoint.events.rejected,
-        table_version=target.version if target else None,
+        table_version=latest_version(spark, target.uri) if target else None,
     )
 
 

@@ -88,7 +88,6 @@ class TargetTable:
     keys: tuple[str, ...]
     size: int
     """Bytes of the live files."""
-    version: int
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
 
@@ -119,13 +118,11 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     if detail is None or detail["format"] != "delta":
         return None
     properties = detail["properties"] or {}
-    version = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").first()
     return TargetTable(
         uri=uri,
         columns=columns_of(spark, uri),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
         size=int(detail["sizeInBytes"] or 0),
-        version=int(version["version"]) if version else 0,
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
     )
@@ -135,6 +132,11 @@ def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
     fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
     return {field.name: field.dataType.simpleString().upper() for field in fields if not is_reserved(field.name)}
+
+
+def latest_version(spark: SparkSession, uri: str) -> int:
+    """Return the number of a Delta table's last commit."""
+    return int(spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").collect()[0]["version"])
 
 
 def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str], mode: TableMode) -> TargetTable:
@@ -148,7 +150,7 @@ def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], key
         properties["delta.columnMapping.mode"] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    return TargetTable(uri, dict(columns), tuple(keys), 0, 0, deletion_vectors=False, mode=mode)
+    return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode)
 
 
 def refuse_misfits(target: TargetTable, columns: Mapping[str, str], flow: str) -> None:

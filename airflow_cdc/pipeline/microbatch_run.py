@@ -41,6 +41,8 @@ class MicrobatchRun:
     """The flow's earlier intents and reports."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    is_retry: bool = True
+    """Whether an earlier run planned it, and so may have merged it."""
     is_dry: bool = False
     """Whether nothing may be written: the report then says what would become of the rows."""
 

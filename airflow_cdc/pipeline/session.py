@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc import runtime
 
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
-_INTERPRETED_BELOW_BYTES = 512 * 1024
-"""A batch of a few thousand events is done before the code that Spark would generate for it is compiled."""
+_INTERPRETED_BELOW_BYTES = 16 * 1024**2
+"""Below it, compiling the code that Spark generates for a batch costs more than that code saves (docs/performance.md)."""
 
 _APPLICATION_OPTIONS = {
     # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
