@@ -27,7 +27,7 @@ test: lint ## Check the code and run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-deep: setup ## Run the long properties, captures and stories
-	$(BIN)/python -m pytest -m deep
+	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
 test-system: setup ## Run the tests against a live Airflow
 	$(BIN)/python -m pytest -m system_deep

@@ -13,7 +13,7 @@ from airflow_cdc.model.columns import ORDINAL, POSITION
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
-from airflow_cdc.pipeline.apply_microbatch import _latest, _resolve
+from airflow_cdc.pipeline.apply_microbatch import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.count_events import count_surveyed
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -56,7 +56,7 @@ def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
 
     def ours() -> None:
         surveyed = count_surveyed(decoder.shapes)
-        latest = _latest(attempt, decoder, decoder.events(attempt.lines()), surveyed)
-        _resolve(attempt, decoder, latest, surveyed, None)
+        latest = latest_changes(attempt, decoder, decoder.events(attempt.lines()), surveyed)
+        resolve_hazards(attempt, decoder, latest, surveyed, None)
 
     return {"ours": ours, "last per key": last_per_key}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.events import Record, mariadb, oracle, postgresql, sqlserver
+from tests.events import Record, cdl_json, mariadb, oracle, postgresql, sqlserver
 
 Row = dict[str, Any]
 
@@ -23,6 +23,11 @@ class Dialect:
     """Whether a key change leaves it out too."""
     deferrable: bool = True
     """Whether two rows may have one key until the commit; else the second one is refused."""
+    partitions: int = 3
+    moves_in_one: bool = False
+    """Whether a key change is one event, which says the old key, and nothing follows a delete."""
+    says_again: bool = True
+    """Whether the connector reads rows a second time, and what it sends again is known by its position."""
 
 
 DIALECTS = {
@@ -32,6 +37,7 @@ DIALECTS = {
     "sqlserver": Dialect("sqlserver", full_before=True, untold_values=False),
     "oracle": Dialect("oracle", full_before=True, untold_values=True),
     "mariadb": Dialect("mariadb", full_before=True, untold_values=False, deferrable=False),
+    "huawei cdl": Dialect("huawei cdl", full_before=True, untold_values=True, partitions=1, moves_in_one=True, says_again=False),
 }
 
 
@@ -64,6 +70,8 @@ def spell(dialect: Dialect, op: str, before: Row | None, after: Row | None, log:
         # The log holds transactions one after the other, as they were committed; a read stands where the log ends.
         position = (log.change if log.commit is None else log.commit) * 1000 + log.statement
         return mariadb(op, **images, position=position, gtid=None if is_read else f"0-1-{log.transaction}", **place)
+    if dialect.name == "huawei cdl":
+        return cdl_json(op, **images, change=log.change, transaction=log.transaction, lobs=("body",), **place)
     made = postgresql(op, commit=None if log.commit is None else log.last_commit, change=log.change, **images, **place)
     made["value"]["source"] |= {"txId": log.transaction}
     return made

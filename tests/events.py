@@ -138,6 +138,36 @@ def mariadb(
     return _enveloped(op, source, before, after, **place)
 
 
+def cdl_json(
+    op: str,
+    *,
+    change: int,
+    transaction: int,
+    key: Row,
+    topic: str,
+    partition: int = 0,
+    before: Row | None = None,
+    after: Row | None = None,
+    lobs: Iterable[str] = (),
+) -> Record:
+    """Return a whole Kafka record with a bare value of Huawei CDL JSON 1.0, the key in it; ``lobs``: columns of large objects."""
+    value = {
+        "DATA_STORE": "POSTGRESQL",
+        "SEG_OWNER": "public",
+        "TABLE_NAME": topic.rsplit(".", 1)[-1],
+        "TIMESTAMP": 1_700_000_000_000 + change,
+        "OPERATION": {"r": "INSERT", "c": "INSERT", "u": "UPDATE", "d": "DELETE"}[op],
+        "LOB_COLUMNS": ",".join(lobs) or None,
+        "transaction": {"properties": [{"name": "lsn", "value": change}, {"name": "txId", "value": transaction}]},
+        "unique": key,
+        "data": after,
+        "before": before,
+        "message_version": "1.0",
+        "message_type": "0",
+    }
+    return record(topic, None, value, None, partition)
+
+
 def _enveloped(op: str, source: dict[str, Any], before: Row | None, after: Row | None, *, topic: str, partition: int, key: Row) -> Record:
     named = {"name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
     value = {"before": before, "after": after, "source": named, "op": op, "ts_ms": source["ts_ms"] + 5, "transaction": None}

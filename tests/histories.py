@@ -98,9 +98,9 @@ class Archive:
             group = {database.number: database for database in (waiting.pop() for _ in range(min(len(waiting), 3)))}
             for changes in self._concurrently(list(group.values())):
                 self._commit(changes)
-            if self._random.random() < 0.02:
+            if self._random.random() < 0.02 and self.dialect.says_again:
                 self._redeliver()
-            if self._random.random() < 0.05 and not self.plain:
+            if self._random.random() < 0.05 and not self.plain and self.dialect.says_again:
                 self._read_again(self._random.choice(self._databases))
 
     def _concurrently(self, group: list[Database]) -> list[list[Change]]:
@@ -255,7 +255,7 @@ class Archive:
         for statement, change in enumerate(changes):
             told = {"commit": commit, "change": change.place, "statement": statement}
             moved = change.before and change.after and change.before["id"] != change.after["id"]
-            if moved:
+            if moved and not self.dialect.moves_in_one:
                 self._emit("d", change.before, None, **told, serial=1)
                 self._emit("c", None, change.after, **told, serial=2, touched=change.touched, old=change.before)
             elif change.after is None:
@@ -302,17 +302,18 @@ class Archive:
         assert image
         key = {"db": image["db"], "id": image["id"]}
         if after and not touched and self.dialect.untold_values:
-            after = {**after, "body": UNTOLD}
+            after = {**after, "body": None if self.dialect.name == "huawei cdl" else UNTOLD}
         if before and not self.dialect.full_before:
             before = {**key, "v": "", "body": None} if op == "d" else None
-        place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % 3, "key": key}
+        place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % self.dialect.partitions, "key": key}
         log = LogPlace(commit, self._last_commit, change, serial, statement, self._transaction)
         made = spell(self.dialect, op, before, after, log, **place)
-        made["value"]["source"] |= {"snapshot": snapshot}
+        if "source" in made["value"]:
+            made["value"]["source"] |= {"snapshot": snapshot}
         if old and self._headers:
             made["headers"] = [{"key": "__debezium.oldkey", "value": {"db": old["db"], "id": old["id"]}}]
         self._append(made)
-        if op == "d":
+        if op == "d" and not self.dialect.moves_in_one:
             self._append(tombstone(key, topic=self.topic, partition=place["partition"]))
 
     def _append(self, record: Record) -> None:
@@ -321,38 +322,28 @@ class Archive:
         self.records.append({**record, "offset": offset})
 
     def story(self, number: int) -> str:
-        """Return one history's events, a line each."""
-        lines = []
+        """Return one history's events, a line each: partition, offset and what the value tells."""
+        told = []
         for record in self.records:
-            if record["key"]["db"] == number and record["value"]:
-                value = record["value"]
-                image = value["after"] or value["before"]
-                source = value["source"]
-                place = source.get("sequence") or [source["commit_lsn"], source["change_lsn"]]
-                told = (
-                    record["partition"],
-                    record["offset"],
-                    value["op"],
-                    image["id"],
-                    image["v"],
-                    image["body"],
-                    place,
-                    source.get("txId"),
-                )
-                lines.append(" ".join(map(str, told)))
-        return "\n".join(lines)
+            value = record["value"]
+            images = value and [value.get(name) for name in ("before", "after", "data")]
+            if value and any(image and image["db"] == number for image in images):
+                place = value.get("source") or value["transaction"]
+                told.append(f"{record['partition']} {record['offset']} {value.get('op') or value['OPERATION']} {images} {place}")
+        return "\n".join(told)
 
     def files(self, count: int, *, shuffled: bool = False, again: bool = False) -> list[list[Record]]:
         """Cut the archive into files as a sink does: by partition, at any record.
 
+        :param count: about how many a partition, were there three.
         :param shuffled: return them in any order.
         :param again: let some come twice.
         """
         dice = _dice_for_cuts(self.seed)
         files = []
-        for partition in range(3):
+        for partition in range(self.dialect.partitions):
             records = [record for record in self.records if record["partition"] == partition]
-            marks = sorted({0, len(records), *(dice.randrange(len(records)) for _ in range(count - 1))})
+            marks = sorted({0, len(records), *(dice.randrange(len(records)) for _ in range(count * 3 // self.dialect.partitions - 1))})
             files += [records[first:last] for first, last in itertools.pairwise(marks)]
         # As they would be closed: by how far the archive was when the last record came.
         files.sort(key=lambda file: file[-1]["offset"])

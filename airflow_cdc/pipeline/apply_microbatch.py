@@ -106,10 +106,10 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
-    latest = _latest(run, decoder, events, surveyed) if surveyed.rows else None
+    latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
     snapshot = find_snapshot(latest, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
-    row_changes, unpaired = _resolve(run, decoder, latest, surveyed, target) if latest else (None, 0)
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target) if latest else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
     rejects = quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
     late = may_be_late(run, target, staged)
@@ -168,13 +168,13 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
     )
 
 
-def _latest(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
+def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
     ordered = order_events(events.filter(IS_ROW_EVENT), decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
     return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
 
 
-def _resolve(
+def resolve_hazards(
     run: MicrobatchRun, decoder: Decoder, latest: DataFrame, surveyed: Surveyed, target: TargetTable | None
 ) -> tuple[DataFrame, int]:
     """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""

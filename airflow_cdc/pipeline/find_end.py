@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,12 +17,18 @@ from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.session import session_for_batch
 
 
-def connector_of(connectors: Iterable[str], flow: str) -> str:
+def connectors_of(state: ArchiveState, ledger: Ledger, flow: str) -> set[str]:
+    """Return the connectors that a flow's events name."""
+    surveys = state.surveys(ledger.topics[flow], ledger.surveyed_through)
+    return {shape.connector for survey in surveys for shape in survey.shapes if shape.topic == flow and shape.connector}
+
+
+def connector_of(state: ArchiveState, ledger: Ledger, flow: str) -> str:
     """Return the one connector of a flow's events.
 
     :raises ConfigurationError: where their positions do not tell an order of transactions.
     """
-    found = set(connectors)
+    found = connectors_of(state, ledger, flow)
     connector = comparable_connector(found)
     if connector is None:
         raise ConfigurationError(
@@ -42,11 +46,8 @@ def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str
 
     :raises ConfigurationError: where the flow's events cannot be bounded, or spell positions in another way.
     """
-    files, connectors = list[ArchivedFile](), set[str]()
-    for survey in state.surveys(ledger.topics[flow], ledger.surveyed_through):
-        files += survey.files_of(flow)
-        connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow and shape.connector}
-    connector = connector_of(connectors, flow)
+    files = [file for survey in state.surveys(ledger.topics[flow], ledger.surveyed_through) for file in survey.files_of(flow)]
+    connector = connector_of(state, ledger, flow)
     last = None if as_of.time else as_of.commit(connector, flow)
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
     rows = _scan(read_lines(session, state.archive, files), files, flow, connector, as_of.milliseconds)

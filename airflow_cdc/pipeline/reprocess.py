@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.commit_positions import comparable_connector
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import CommitRange, find_applied
-from airflow_cdc.pipeline.find_end import connector_of
+from airflow_cdc.pipeline.find_end import connector_of, connectors_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.session import session_for_batch
 
@@ -127,15 +127,9 @@ def _range(order: Reprocessing, state: ArchiveState) -> CommitRange:
             f"Lake {order.lake} knows no flow {order.flow} of archive {order.archive}; its flows are {ledger.tables()}.",
             next_step="Correct the flow's name or the roots; a flow is reprocessed after it was applied.",
         )
-    connectors = {
-        shape.connector
-        for survey in state.surveys(ledger.topics[order.flow], ledger.surveyed_through)
-        for shape in survey.shapes
-        if shape.topic == order.flow and shape.connector
-    }
     if order.first is None and order.last is None:
-        return CommitRange(comparable_connector(connectors))
-    connector = connector_of(connectors, order.flow)
+        return CommitRange(comparable_connector(connectors_of(state, ledger, order.flow)))
+    connector = connector_of(state, ledger, order.flow)
     first, last = (bound.commit(connector, order.flow) if bound else None for bound in (order.first, order.last))
     if first is not None and last is not None and first > last:
         raise ConfigurationError(

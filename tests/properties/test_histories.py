@@ -17,7 +17,18 @@ from tests.events import Record, write_records
 from tests.histories import Archive
 
 TOPIC = "source.dbo.histories"
-HAZARDS = {"key change", "shift", "swap", "temporary key", "born and gone", "there and back", "reborn", "rolled back", "untold value"}
+HAZARDS = {
+    "key change",
+    "shift",
+    "swap",
+    "temporary key",
+    "born and gone",
+    "there and back",
+    "reborn",
+    "rolled back",
+    "untold value",
+    "incremental read",
+}
 
 
 def land(files: list[list[Record]], folder: Path, microbatches: int) -> dict[str, CdcFlow]:
@@ -41,7 +52,8 @@ SHUFFLED = {"shuffled": True, "again": True}
 
 def check(archive: Archive, how: dict[str, Any], microbatches: int, apply: Apply, spark: SparkSession, folder: Path) -> None:
     unreachable = set() if archive.dialect.deferrable else {"rolled back"}
-    assert {*archive.reached} >= HAZARDS - unreachable | {"incremental read"}
+    unreachable |= set() if archive.dialect.says_again else {"incremental read"}
+    assert {*archive.reached} >= HAZARDS - unreachable
     flows = land(archive.files(4, **how), folder / "archive", microbatches)
     report = apply(folder / "archive", folder / "lake", flows=flows)
     assert len(report.flows[0].batches) >= microbatches
@@ -54,9 +66,8 @@ def test_every_history_ends_with_its_source_s_rows(apply: Apply, spark: SparkSes
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("how", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled and repeated"])
-@pytest.mark.parametrize("seed", [2, 3])
-@pytest.mark.parametrize("dialect", ["postgresql", "postgresql, full identity", "sqlserver", "oracle", "mariadb"])
+@pytest.mark.parametrize(("seed", "how"), [(2, IN_ORDER), (3, SHUFFLED)], ids=["in order", "shuffled and repeated"])
+@pytest.mark.parametrize("dialect", ["postgresql", "postgresql, full identity", "sqlserver", "oracle", "mariadb", "huawei cdl"])
 def test_every_history_ends_with_its_source_s_rows_deep(
     dialect: str, seed: int, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
