@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from airflow_cdc import __version__
 from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, reprocessed_line, stdout_console, table
@@ -320,7 +321,8 @@ def quarantine_show(
             return
         console = stdout_console()
         for record in records:
-            console.print(f"[bold]{record['reason']}[/bold] {record['file']}:{record['line']} (microbatch {record['microbatch']})")
+            place = f" {record['file']}:{record['line']} (microbatch {record['microbatch']})"
+            console.print(Text.assemble((record["reason"], "bold"), place))
             console.print(record["detail"] or "", highlight=False, markup=False)
             console.print(record["raw"], highlight=False, markup=False, style="dim")
 

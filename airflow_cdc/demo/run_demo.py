@@ -32,7 +32,7 @@ def run_demo(console: Console, folder: Path) -> int:
         require_reader()
         stage = set_stage(folder)
     except (FolderTakenError, ReaderMissingError) as error:
-        console.print(str(error), style="red")
+        console.print(str(error), style="red", highlight=False, markup=False)
         return 2
     started = time.monotonic()
     show.opening(console, stage)
