@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.events import Record, cdl_json, mariadb, oracle, postgresql, sqlserver
+from tests.events import Record, cdl_json, db2, mariadb, oracle, postgresql, sqlserver
 
 Row = dict[str, Any]
 
@@ -35,6 +35,7 @@ DIALECTS = {
     "postgresql, large values": Dialect("postgresql", full_before=False, untold_values=True, untold_in_moves=True),
     "postgresql, full identity": Dialect("postgresql", full_before=True, untold_values=False),
     "sqlserver": Dialect("sqlserver", full_before=True, untold_values=False),
+    "db2": Dialect("db2", full_before=True, untold_values=False),
     "oracle": Dialect("oracle", full_before=True, untold_values=True),
     "mariadb": Dialect("mariadb", full_before=True, untold_values=False, deferrable=False),
     "huawei cdl": Dialect("huawei cdl", full_before=True, untold_values=True, partitions=1, moves_in_one=True, says_again=False),
@@ -63,6 +64,8 @@ def spell(dialect: Dialect, op: str, before: Row | None, after: Row | None, log:
     if dialect.name == "sqlserver":
         commit = log.last_commit if log.commit is None or is_read else log.commit
         return sqlserver(op, **images, commit=commit, change=log.change, serial=log.serial, **place)
+    if dialect.name == "db2":
+        return db2(op, **images, commit=log.last_commit if log.commit is None or is_read else log.commit, change=log.change, **place)
     if dialect.name == "oracle":
         transaction = None if is_read else f"{log.transaction:016x}"
         return oracle(op, **images, commit=None if is_read else log.commit, change=log.change, transaction=transaction, **place)

@@ -118,6 +118,25 @@ def oracle(
     return _enveloped(op, source, before, after, **place)
 
 
+def db2(op: str, *, commit: int, change: int, before: Row | None = None, after: Row | None = None, **place: Any) -> Record:
+    """Return a whole Kafka record with a bare Db2 envelope; ``place``: topic, partition, key."""
+
+    def lsn_of(number: int) -> str:
+        return f"00000027:{number >> 8:08x}:{number % 256 << 40:016x}"
+
+    source = {
+        "version": "3.5.0.Final",
+        "connector": "db2",
+        "ts_ms": 1_700_000_000_000 + commit,
+        "snapshot": "true" if op == "r" else "false",
+        "db": "TESTDB",
+        "schema": "DB2INST1",
+        "change_lsn": None if op == "r" else lsn_of(change),
+        "commit_lsn": lsn_of(commit),
+    }
+    return _enveloped(op, source, before, after, **place)
+
+
 def mariadb(
     op: str, *, position: int, gtid: str | None = None, before: Row | None = None, after: Row | None = None, **place: Any
 ) -> Record:

@@ -59,6 +59,15 @@ def format_sqlserver_lsn(number: int) -> str:
     return f"{number >> (SERVER_LSN_BLOCK_BITS + SERVER_LSN_SLOT_BITS):08x}:{block:08x}:{slot:04x}"
 
 
+def db2_lsn(text: str) -> int:
+    """Return Db2's LSN ``xxxxxxxx:xxxxxxxx:xxxxxxxxxxxxxxxx`` (hexadecimal, 16 bytes) as one number.
+
+    Source of the rule: Debezium prints the bytes with colons behind the fourth and the eighth, and compares them one by one.
+    """
+    high, middle, low = (int(part, 16) for part in text.split(":"))
+    return (high << 96) | (middle << 64) | low
+
+
 def postgres_sequence(text: str) -> tuple[int | None, int | None]:
     """Return PostgreSQL's ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
     commit, change = json.loads(text)
@@ -80,6 +89,7 @@ def postgres_lsn(text: str) -> int:
 _AS_NUMBERS = re.compile(r"(\d+)(/-?\d+/-?\d+)?")
 _SPELLINGS: Mapping[str, tuple[re.Pattern[str], Callable[[str], int]]] = {
     "sqlserver": (re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,4}"), sqlserver_lsn),
+    "db2": (re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"), db2_lsn),
     "postgresql": (re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
     **dict.fromkeys(("mysql", "mariadb"), (re.compile(r".*\.\d+:\d+"), binlog_position)),
 }

@@ -23,6 +23,7 @@ _APPLICATION_OPTIONS = {
     # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",

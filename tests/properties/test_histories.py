@@ -67,7 +67,7 @@ def test_every_history_ends_with_its_source_s_rows(apply: Apply, spark: SparkSes
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("seed", "how"), [(2, IN_ORDER), (3, SHUFFLED)], ids=["in order", "shuffled and repeated"])
-@pytest.mark.parametrize("dialect", ["postgresql", "postgresql, full identity", "sqlserver", "oracle", "mariadb", "huawei cdl"])
+@pytest.mark.parametrize("dialect", ["postgresql", "postgresql, full identity", "sqlserver", "db2", "oracle", "mariadb", "huawei cdl"])
 def test_every_history_ends_with_its_source_s_rows_deep(
     dialect: str, seed: int, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

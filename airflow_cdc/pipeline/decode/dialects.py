@@ -105,6 +105,28 @@ ORACLE = Dialect(
     transaction="source.txId",
 )
 
+
+def _db2_lsn(field: str) -> str:
+    """SQL of Db2's LSN as Debezium prints it, ``xxxxxxxx:xxxxxxxx:xxxxxxxxxxxxxxxx``, as one number, NULL for any other text."""
+
+    def part(number: int) -> str:
+        return f"CAST(conv(split_part(source.{field}, ':', {number}), 16, 10) AS {NUMBER})"
+
+    # 16 bytes may be more than 38 digits: such a log would have to have counted for longer than logs do, and is no position here.
+    high = f"try_add(try_multiply({part(1)}, {2**96}BD), {part(2)} * {2**64}BD)"
+    number = f"try_cast(try_add({high}, {part(3)}) AS {NUMBER})"
+    return f"CASE WHEN source.{field} RLIKE '^[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,8}}:[0-9A-Fa-f]{{1,16}}$' THEN {number} END"
+
+
+# Like SQL Server's, which its connector began as; a key change has no serial numbers, its delete and create stand at one place.
+DB2 = Dialect(
+    source_fields=("commit_lsn", "change_lsn"),
+    commit=_db2_lsn("commit_lsn"),
+    change=_db2_lsn("change_lsn"),
+    serial="0",
+    transaction="source.commit_lsn",
+)
+
 HUAWEI_CDL = Dialect(
     source_fields=("lsn", "txId"),
     commit=huawei_cdl.COMMIT,
@@ -120,6 +142,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "mysql": MYSQL,
     "mariadb": MYSQL,
     "oracle": ORACLE,
+    "db2": DB2,
     **dict.fromkeys(huawei_cdl.CONNECTORS, HUAWEI_CDL),
 }
 

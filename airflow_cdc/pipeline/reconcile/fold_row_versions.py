@@ -40,7 +40,8 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     REDELIVERED,
 )
 
-_VERSION = "struct<event: int, image: array<bigint>>"
+# trail: numbers of the events that wrote the row, oldest first, from the last one on that told all of it.
+_VERSION = "struct<image: array<bigint>, trail: array<int>>"
 HELD = "__cdc_held"
 """boolean: whether the target holds the key."""
 
@@ -71,20 +72,21 @@ def fold_row_versions(
         from the key that ``__cdc_moved`` tells of).
     """
     gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
-    answers = {name: F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
+    trails = {f"{name}_trail": F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
     # Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
-    in_last = {f"{name}_in_last": F.expr(_fold(held=held, numbered=_OF_LAST_TRANSACTION)) for name, held in _STARTS.items()}
-    folded = gathered.withColumns({**answers, **in_last})
+    in_last = {f"{name}_in_last": F.expr(_last_of(_fold(held=held, numbered=_OF_LAST_TRANSACTION))) for name, held in _STARTS.items()}
+    folded = gathered.withColumns({**trails, **in_last})
     if subject_of_last:
-        folded = folded.withColumns(dict.fromkeys(_STARTS, F.expr(f"if({HELD}, held, absent)")))
-    survivor, untold, of_target = "coalesce(greatest(held, absent), 0)", _LAST_UNTOLD, "false"
+        folded = folded.withColumns(dict.fromkeys(trails, F.expr(f"if({HELD}, held_trail, absent_trail)")))
+    folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _STARTS})
+    trail, untold, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_UNTOLD, "false"
     if keeps_deleted:
-        deleted = {f"{name}_deleted": F.expr(_fold(held=held, subject_of_last=True)) for name, held in _STARTS.items()}
+        deleted = {f"{name}_deleted_trail": F.expr(_fold(held=held, subject_of_last=True)) for name, held in _STARTS.items()}
         folded = folded.withColumns(deleted)
-        survivor = f"if({_DIES}, coalesce(greatest(held_deleted, absent_deleted), 0), {survivor})"
+        trail = f"if({_DIES}, {_TRAIL_OF_SURVIVOR.format('_deleted')}, {trail})"
         untold = f"if({_DIES}, {_NOTHING_TOLD}, {_LAST_UNTOLD})"
-        of_target = "survivor = 0"
-    lived = folded.withColumn("survivor", F.expr(survivor))
+        of_target = f"coalesce({_last_of('trail')}, 0) = {_TARGETS_OWN}"
+    lived = folded.withColumn("trail", F.expr(trail))
     traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
     traced = traced.withColumn("untold", F.expr(untold))
     picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
@@ -140,15 +142,17 @@ def _counts() -> list[Column]:
     ]
 
 
-# The events that wrote the surviving row, oldest first: back to the one that made it, or to the first of the batch.
-# A delete between them was for another row version: it tells nothing about this one.
-_LINEAGE = """
-CASE WHEN survivor > 0 THEN reverse(aggregate(reverse(filter(slice(events, 1, survivor), event -> event.op <> 'd')),
-    named_struct('open', true, 'events', slice(events, 1, 0)),
-    (state, event) -> if(state.open,
-        named_struct('open', event.op NOT IN ('c', 'r'), 'events', array_append(state.events, event)), state),
-    state -> state.events)) END
-"""
+# Of the two answers the one that the later event gave. Where one event gave both: whether the key was held, nothing here knows; an update
+# without before image then goes on with the row that was there before, or with the one that these events made. The longer tells more.
+_OF_EVENTS = f"size(filter({{0}}, number -> number <> {_TARGETS_OWN}))"
+_TRAIL_OF_SURVIVOR = f"""CASE
+    WHEN absent{{0}}_trail IS NULL THEN held{{0}}_trail WHEN held{{0}}_trail IS NULL THEN absent{{0}}_trail
+    WHEN (element_at(absent{{0}}_trail, -1), {_OF_EVENTS.format("absent{0}_trail")})
+        > (element_at(held{{0}}_trail, -1), {_OF_EVENTS.format("held{0}_trail")}) THEN absent{{0}}_trail
+    ELSE held{{0}}_trail END"""
+# The events that wrote the surviving row. What wrote another row version of the key between them tells nothing about this one.
+_LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
+    THEN transform(filter(trail, number -> number <> {_TARGETS_OWN}), number -> events[number - 1]) END"""
 
 _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
@@ -205,43 +209,61 @@ SUBJECT = f"""CASE
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
+# The one whose values an update goes on with: not one that its before image contradicts.
+_CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_TELLS} AND b <> a), differs -> differs)"
+_PREDECESSOR = f"""CASE
+  WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN {SUBJECT}
+  ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)
+END"""
 _WITHOUT_SUBJECT = sql.let("subject", SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
 
 # After a transaction at most one version lives: the newest.
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
-_MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after"
+_MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL"
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}))"
 _OF_LAST_TRANSACTION = f"filter({_NUMBERED}, event -> event.transaction <=> element_at(events, -1).transaction)"
 
 
 def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERED) -> str:
-    """Return the SQL of the number of the event whose row survives: 0 for the one before them all, NULL for none.
+    """Return the SQL of the survivor's trail, NULL where nothing survives.
+
+    Its last number is that of the event whose row survives; 0 is the row before them all.
 
     :param held: whether the key is held before the first event.
     :param numbered: SQL of the events, each with its number.
-    :param subject_of_last: return the number for the row that the last event is about instead.
+    :param subject_of_last: return the trail of the row that the last event is about instead.
     """
     start = (
-        f"array(CAST(named_struct('event', {_TARGETS_OWN}, 'image', NULL) AS {_VERSION}))"
+        f"array(CAST(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})) AS {_VERSION}))"
         if held
         else f"CAST(array() AS array<{_VERSION}>)"
     )
-    created = "CAST(named_struct('event', CAST(event.number AS INT), 'image', event.after) AS " + _VERSION + ")"
+    goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
     changed = f"""CASE event.op
-        WHEN 'c' THEN array_append(versions, {created})
-        WHEN 'r' THEN array({created})
-        WHEN 'u' THEN array_append({_WITHOUT_SUBJECT}, {created})
+        WHEN 'c' THEN array_append(versions, {_written("array()")})
+        WHEN 'r' THEN array({_written("array()")})
+        WHEN 'u' THEN array_append({_WITHOUT_SUBJECT}, {_written(goes_on)})
         ELSE {_WITHOUT_SUBJECT} END"""
     state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start})"
     step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)})"
-    survivor = "try_element_at(state.versions, -1).event"
+    survivor = "try_element_at(state.versions, -1).trail"
     if not subject_of_last:
         return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> {survivor})"
-    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({SUBJECT} AS INT)).event")
+    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({SUBJECT} AS INT)).trail")
     last = sql.let("event", f"element_at({_NUMBERED}, -1)", subject)
     before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
     after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
     return f"if(element_at(events, -1).op = 'd', {before_last}, {after_all})"
+
+
+def _written(trail: str) -> str:
+    """Return the SQL of the row version that an event writes; ``trail``: SQL of what wrote the row before."""
+    written = f"'image', event.after, 'trail', array_append({trail}, event.number)"
+    return f"CAST(named_struct({written}) AS {_VERSION})"
+
+
+def _last_of(trail: str) -> str:
+    return f"try_element_at({trail}, -1)"
 
 
 def _operation(answer: str) -> str:

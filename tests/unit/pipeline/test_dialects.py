@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import UnsupportedConnectorError
-from airflow_cdc.model.position import format_sqlserver_lsn, postgres_sequence, sqlserver_lsn
-from airflow_cdc.pipeline.decode.dialects import DIALECTS, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Dialect, dialect_of
+from airflow_cdc.model.position import db2_lsn, format_sqlserver_lsn, postgres_sequence, sqlserver_lsn
+from airflow_cdc.pipeline.decode.dialects import DB2, DIALECTS, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Dialect, dialect_of
 
 Position = tuple[int | None, int | None, int | None]
 
@@ -76,6 +76,22 @@ def test_a_serial_number_may_be_a_number_or_text_and_is_one_where_it_is_left_out
     texts = {"1": 1, "2": 2, "10": 10, "9223372036854775807": 2**63 - 1, None: 1, "": 1, "x": 1}
     found = positions(spark, SQLSERVER, "event_serial_no", sources=[(text,) for text in texts])
     assert {text: serial for (text,), (_, _, serial) in found.items()} == texts
+
+
+def test_db2s_lsn_has_sixteen_bytes(spark: SparkSession) -> None:
+    ordered: list[tuple[str | None, ...]] = [
+        ("00000000:00000000:0000000000000009", "00000000:00000000:0000000000000000"),
+        # The documentation's example is as short as SQL Server's.
+        ("00000027:00000758:0005", "00000027:00000758:0003"),
+        ("00000027:00000758:00000000000a4c1e", "00000027:00000758:00000000000a4c1d"),
+        ("00000027:00000759:0000000000000000", "00000027:00000758:ffffffffffffffff"),
+    ]
+    found = positions(spark, DB2, "commit_lsn", "change_lsn", sources=[*ordered, (None, "x"), ("ffffffff:0:0", "0:0")])
+    for commit, change in ordered:
+        assert found[commit, change] == (db2_lsn(str(commit)), db2_lsn(str(change)), 0)
+    commits = [db2_lsn(str(commit)) for commit, _ in ordered]
+    assert commits == sorted(commits)
+    assert found[None, "x"] == found["ffffffff:0:0", "0:0"] == (None, None, 0)
 
 
 def test_postgresqls_sequence_is_last_commit_and_change(spark: SparkSession) -> None:
@@ -148,7 +164,7 @@ def test_changes_of_one_scn_go_by_their_redo_records(spark: SparkSession) -> Non
 
 
 def test_dialects_go_by_the_connectors_own_name() -> None:
-    assert {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
+    assert {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "db2", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
     assert dialect_of({"sqlserver"}, "t") is SQLSERVER
     assert dialect_of({"postgresql"}, "t") is POSTGRESQL
 

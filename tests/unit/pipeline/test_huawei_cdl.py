@@ -162,3 +162,19 @@ def test_a_large_object_that_an_update_does_not_tell_keeps_its_value_under_a_new
     write_records(tmp_path / "archive" / "2.jsonl", [told("u", 2, {"id": 1, "v": None, "w": None, "n": None}), moved])
     apply(tmp_path / "archive", tmp_path / "lake")
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "long", "w": None, "n": None}, {"id": 3, "v": "longer", "w": "x", "n": None}]
+
+
+def test_a_large_object_that_an_update_does_not_tell_is_not_that_of_a_row_which_had_the_key_in_between(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    def told(op: str, offset: int, after: Row | None, before: Row | None = None) -> Record:
+        made = event("1.0", op, offset=offset, lsn=offset, transaction=min(offset, 1), before=before, after=after)
+        return {**made, "value": {**made["value"], "LOB_COLUMNS": "v"}}
+
+    lives, brief = {"id": 1, "v": "its own", "n": "a"}, {"id": 1, "v": "the other's", "n": "b"}
+    write_records(tmp_path / "archive" / "1.jsonl", [told("c", 0, lives)])
+    apply(tmp_path / "archive", tmp_path / "lake")
+    changed = told("u", 3, {"id": 1, "v": None, "n": "c"}, before={**lives, "v": None})
+    write_records(tmp_path / "archive" / "2.jsonl", [told("c", 1, brief), told("d", 2, None, before=brief), changed])
+    apply(tmp_path / "archive", tmp_path / "lake")
+    assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "its own", "n": "c"}]

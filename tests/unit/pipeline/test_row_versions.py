@@ -40,12 +40,16 @@ def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, 
         changed(33, 3, 5, None),
         changed(34, 3, 6, UNTOLD),
     ]
-    write_records(tmp_path / "archive" / "2.jsonl", numbered(second, first=4))
+    # Were the key held before, nothing would say which of the two rows the updates are about.
+    made = postgresql("c", commit=40, change=41, after={"id": 4, "price": 1, "note": "made"})
+    of_one_transaction = [_in_transaction(item, 40) for item in (made, changed(42, 4, 2, UNTOLD), changed(43, 4, 3, UNTOLD))]
+    write_records(tmp_path / "archive" / "2.jsonl", numbered([*second, *of_one_transaction], first=4))
     apply(tmp_path / "archive", tmp_path / "lake")
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [
         {"id": 1, "price": 3, "note": "long 1"},
         {"id": 2, "price": 4, "note": "new"},
         {"id": 3, "price": 6, "note": None},
+        {"id": 4, "price": 3, "note": "made"},
     ]
 
 
