@@ -170,11 +170,19 @@ def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
 
 
 def _declared(declared: str, told: ColumnType | None) -> ColumnType:
-    """Read a column as the flow declares it: from the value that the schema tells, else from the JSON text."""
+    """Read a column as the flow declares it: from the value that the schema tells, else from the JSON text.
+
+    A value that the declared type would round or cut does not fit.
+    """
     sql_type = canonical(declared)
     if told is None or told.sql_type == sql_type:
         return told or cast_to(sql_type)
-    return ColumnType(sql_type, lambda value: f"try_cast({told.read(value)} AS {sql_type})")
+    if sql_type == "STRING":
+        return ColumnType(sql_type, lambda value: f"CAST({told.read(value)} AS STRING)")
+    if told.sql_type == "STRING":
+        return ColumnType(sql_type, lambda value: cast_to(sql_type).read(told.read(value)))
+    there_and_back = f"if(try_cast(try_cast(told AS {sql_type}) AS {told.sql_type}) <=> told, try_cast(told AS {sql_type}), NULL)"
+    return ColumnType(sql_type, lambda value: sql.let("told", told.read(value), there_and_back))
 
 
 def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]) -> SourceColumns:

@@ -196,6 +196,15 @@ def test_a_source_column_of_our_own_prefix_is_refused(name: str) -> None:
     [
         ("DATE", DAYS, "18000", date(2019, 4, 14)),
         ("DECIMAL(20,4)", MONEY, "BNI=", Decimal("12.3400")),
+        ("STRING", MONEY, "BNI=", "12.34"),
+        # What the declared type would round or cut does not fit.
+        ("DECIMAL(20,1)", MONEY, "BNI=", None),
+        ("DECIMAL(20,1)", MONEY, "BMQ=", Decimal("12.2")),
+        ("INT", MONEY, "BNI=", None),
+        ("INT", {"type": "int64", "optional": True}, "4294967296", None),
+        ("INT", {"type": "int64", "optional": True}, "-7", -7),
+        ("DECIMAL(10,2)", {"type": "string", "optional": True}, "1.5", Decimal("1.50")),
+        ("DECIMAL(10,2)", {"type": "string", "optional": True}, "1.505", None),
     ],
 )
 def test_a_declared_type_is_made_of_the_value_that_the_schema_tells(
