@@ -19,7 +19,8 @@ TABLES = {
     "sqlserver_synth": ("*.customers", "*.items", "*.ring"),
     "pg_pk": ("*.acct", "*.pair", "*.ring"),
     "pg_pk_v19": ("*.acct", "*.pair", "*.ring"),
-    "maria_types_precise": ("*.acct", "*.pair", "*.trunc1"),
+    "pg_types_precise": ("*.nopk",),
+    "maria_types_precise": ("*.acct", "*.nopk", "*.pair", "*.trunc1"),
     "oracle_synth": ("*.CUSTOMERS", "*.ITEMS", "*.RING"),
     "cdl1_pg_pk": ("*.acct", "*.pair", "*.ring"),
     "cdl2_pg_pk": ("*.acct", "*.pair", "*.ring"),
@@ -30,7 +31,7 @@ TABLES = {
 LONG = ("pg_load", "maria_load", "maria_resnapshot")
 """Captures of thousands of transactions: only the deep run has the time."""
 MORE = {
-    *((capture, "archive/plain") for capture in ("pg_pk", "pg_pk_v19", "sqlserver_synth", "cdl1_pg_pk")),
+    *((capture, "archive/plain") for capture in ("pg_pk", "pg_pk_v19", "pg_types_precise", "sqlserver_synth", "cdl1_pg_pk")),
     ("pg_pk_v19", "s3"),
     ("cdl1_pg_pk", "archive/schema"),
 }

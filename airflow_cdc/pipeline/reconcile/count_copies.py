@@ -1,0 +1,57 @@
+"""Count copies: how often a table without a key holds each row, from all known events of the rows that equal it.
+
+An event adds the row that it leaves and takes the one that was there before, so the count does not depend on the order in which the
+events came. Pure.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
+from airflow_cdc.pipeline.find_base import Base
+from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.record.row_log import IDENTITY
+
+COPIES = "__cdc_copies"
+"""bigint: below zero where events took more rows than are known to have been there."""
+_SIGN = "__cdc_sign"
+_VOID = "__cdc_void"
+_DELIVERY = "__cdc_delivery"
+
+
+def contents_of(events: DataFrame) -> DataFrame:
+    """Return the contents that events add or take, each once."""
+    return events.select(F.explode(F.array(ADDED, TAKEN)).alias(CONTENT)).filter(f"{CONTENT} IS NOT NULL").distinct()
+
+
+def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
+    """Return :data:`COPIES` by content; a content of which no event counts is left out.
+
+    >>> #  op  before  after        content  copies
+    >>> #   r            A     ->      A        1
+    >>> #   c            A             B        1
+    >>> #   u     A      B
+
+    :param log: all known events.
+    :param touched: the contents to count; None: all.
+    """
+    halves = F.expr(f"explode(array(named_struct('content', {ADDED}, 'sign', 1), named_struct('content', {TAKEN}, 'sign', -1)))")
+    told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, halves.alias("half"))
+    told = told.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
+    told = told if touched is None else told.join(F.broadcast(touched), CONTENT, "left_semi")
+    # A copy of an event that a snapshot has read may be archived behind it.
+    streamed = told.filter(f"{OP} <> 'r'").groupBy(CONTENT, _SIGN, POSITION, IDENTITY).agg(F.max(F.expr(base.void)).alias(_VOID))
+    counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, F.col(_SIGN).cast("bigint").alias(COPIES))
+    if base.snapshot and base.reads_count:
+        counted = counted.unionByName(_read_copies(told, base))
+    return counted.groupBy(CONTENT).agg(F.sum(COPIES).alias(COPIES))
+
+
+def _read_copies(told: DataFrame, base: Base) -> DataFrame:
+    """Return the copies that the snapshot read: where it was sent more than once, as often as the fullest delivery holds them."""
+    reads = told.filter(f"{OP} = 'r' AND {POSITION} = {position_literal(base.snapshot)}") if base.snapshot else told.filter("false")
+    once = reads.select(CONTENT, PARTITION, OFFSET, F.expr(base.delivery).alias(_DELIVERY)).distinct()
+    by_delivery = once.groupBy(CONTENT, PARTITION, _DELIVERY).agg(F.count("*").alias(COPIES))
+    return by_delivery.groupBy(CONTENT, PARTITION).agg(F.max(COPIES).alias(COPIES)).select(CONTENT, COPIES)
