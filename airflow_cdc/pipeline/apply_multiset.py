@@ -24,10 +24,10 @@ from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, fit_
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
 from airflow_cdc.pipeline.merge import TargetTable, columns_of, refuse_misfits
-from airflow_cdc.pipeline.merge_copies import copy_changes, merge_copies
+from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
-from airflow_cdc.pipeline.reconcile.count_copies import COPIES, contents_of, count_copies
+from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
@@ -66,7 +66,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     target, added = fit_table(run, decoder, target)
     report = replace(told.report(run, rejects, stale=stale), columns_added=added)
     rows = run.write_down(logged_rows(fresh, decoder, types, run.microbatch.number), "logged")
-    if rows.isEmpty():
+    if rows.isEmpty() if late else not report.events.merged:
         return replace(report, merge_plan="nothing to merge")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
     run.after_effect("log")
@@ -102,14 +102,13 @@ def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: Bat
     log = run.spark.read.format("delta").load(run.state(events_uri))
     base_before, base = find_bases(log, run.microbatch.number, run.checkpoint.truncated_through)
     everything = everything or base != base_before
-    touched = None if everything else run.write_down(contents_of(rows), "touched")
-    counted = run.write_down(count_copies(log, base, touched), "counted")
+    touched = None if everything else contents_of(rows)
+    counted = count_copies(log, base, touched)
     held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
     held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
     changes = run.write_down(copy_changes(target, held, counted, log), "changes")
     plan = "copies of all rows: another snapshot or truncate" if everything else "copies of touched rows"
-    missing = counted.filter(f"{COPIES} < 0").agg(F.sum(COPIES)).head()
-    report = replace(report, merge_plan=plan, rows_missing=-int(missing[0]) if missing and missing[0] else 0)
+    report = replace(report, merge_plan=plan, rows_missing=count_missing(changes))
     with run.committing(report):
         merge_copies(run.spark, target, changes, run.microbatch.number)
     run.after_effect("merge")

@@ -16,7 +16,8 @@ _TOLD = (POSITION, OP, COMMITTED_AT)
 
 
 def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: DataFrame) -> DataFrame:
-    """Return the rows that the target lacks (action ``i``) or has and should not (``d``).
+    """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row each for contents of which events
+    took more rows than are known to have been there (``m``), with their number below zero as that of the copy.
 
     :param held: the target's rows of the counted contents.
     :param counted: copies by content.
@@ -25,7 +26,14 @@ def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: 
     wanted = counted.filter(f"{COPIES} > 0").select(CONTENT, F.explode(F.expr(f"sequence(1L, {COPIES})")).alias(COPY))
     both = wanted.withColumn(_ACTION, F.lit("i")).join(held.select(CONTENT, COPY).withColumn("held", F.lit("d")), [CONTENT, COPY], "full")
     changes = both.filter(f"{_ACTION} IS NULL OR held IS NULL").select(CONTENT, COPY, F.coalesce(_ACTION, "held").alias(_ACTION))
-    return changes.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
+    missing = counted.filter(f"{COPIES} < 0").select(CONTENT, F.col(COPIES).alias(COPY), F.lit("m").alias(_ACTION))
+    told = changes.unionByName(missing)
+    return told.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
+
+
+def count_missing(changes: DataFrame) -> int:
+    """Return how many rows events took that are not known to have been there."""
+    return -sum(row[COPY] for row in changes.filter(f"{_ACTION} = 'm'").groupBy().agg(F.sum(COPY).alias(COPY)).collect() if row[COPY])
 
 
 def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:

@@ -12,13 +12,25 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
 from airflow_cdc.pipeline.find_base import Base
 from airflow_cdc.pipeline.merge import position_literal
-from airflow_cdc.pipeline.record.row_log import IDENTITY
+from airflow_cdc.pipeline.record.row_log import IDENTITY, SENT_AT
 
 COPIES = "__cdc_copies"
 """bigint: below zero where events took more rows than are known to have been there."""
 _SIGN = "__cdc_sign"
 _VOID = "__cdc_void"
 _DELIVERY = "__cdc_delivery"
+_EVENT = "__cdc_event"
+_RESTART_MILLISECONDS = 2_000
+"""No connector that crashed sends again before; it sends the rows of one record of the log in less."""
+_SENT = "__cdc_sent"
+# Of deliveries that lie apart in time, the fullest; what was sent twice word for word is one.
+_ROWS_AT_ONE_POSITION = f"""aggregate(
+    array_sort({_SENT}),
+    CAST(named_struct('at', NULL, 'rows', 0, 'most', 0) AS STRUCT<at: BIGINT, rows: INT, most: INT>),
+    (seen, sent) -> transform(
+        array(if(sent.{SENT_AT} - seen.at < {_RESTART_MILLISECONDS}, seen.rows + 1, 1)),
+        rows -> named_struct('at', sent.{SENT_AT}, 'rows', rows, 'most', greatest(rows, seen.most)))[0],
+    seen -> seen.most)"""
 
 
 def contents_of(events: DataFrame) -> DataFrame:
@@ -38,12 +50,18 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     :param touched: the contents to count; None: all.
     """
     halves = F.expr(f"explode(array(named_struct('content', {ADDED}, 'sign', 1), named_struct('content', {TAKEN}, 'sign', -1)))")
-    told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, halves.alias("half"))
+    told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
     told = told.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
     told = told if touched is None else told.join(F.broadcast(touched), CONTENT, "left_semi")
     # A copy of an event that a snapshot has read may be archived behind it.
-    streamed = told.filter(f"{OP} <> 'r'").groupBy(CONTENT, _SIGN, POSITION, IDENTITY).agg(F.max(F.expr(base.void)).alias(_VOID))
-    counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, F.col(_SIGN).cast("bigint").alias(COPIES))
+    event = F.when(F.col(SENT_AT).isNull(), F.col(IDENTITY)).alias(_EVENT)
+    streamed = (
+        told.filter(f"{OP} <> 'r'")
+        .groupBy(CONTENT, _SIGN, POSITION, event)
+        .agg(F.max(F.expr(base.void)).alias(_VOID), F.collect_set(F.struct(SENT_AT, IDENTITY)).alias(_SENT))
+    )
+    rows = F.expr(f"CAST(if({_EVENT} IS NULL, {_ROWS_AT_ONE_POSITION}, 1) * {_SIGN} AS BIGINT)")
+    counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, rows.alias(COPIES))
     if base.snapshot and base.reads_count:
         counted = counted.unionByName(_read_copies(told, base))
     return counted.groupBy(CONTENT).agg(F.sum(COPIES).alias(COPIES))

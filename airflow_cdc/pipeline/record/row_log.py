@@ -13,10 +13,14 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, KIND, MICROBATCH, OFFSET, OP, PARTITION, POSITION, RAW, RAW_KEY, SNAPSHOT, TAKEN
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.dialects import POSTGRESQL
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW
 
 IDENTITY = "__cdc_identity"
 """text: with the position it tells an event from any other. A read's offset is part of it: equal rows are read at one position."""
+SENT_AT = "__cdc_sent_at"
+"""bigint: when the connector sent the event (milliseconds), where its position may be that of several rows: COPY writes many rows as one
+record of PostgreSQL's log. Then what the connector wrote is part of the identity; NULL elsewhere."""
 
 
 def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str]) -> DataFrame:
@@ -32,9 +36,14 @@ def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str])
         {ADDED: F.expr(f"if({OP} IN ('r', 'c', 'u'), {added}, NULL)"), TAKEN: F.expr(f"if({OP} IN ('u', 'd'), {taken}, NULL)")}
     )
     parts = [f"coalesce({OP}, {KIND})", f"coalesce({ADDED}, '')", f"coalesce({TAKEN}, '')"]
-    place = f"if({OP} = 'r', concat_ws('+', {PARTITION}, {OFFSET}), '')"
-    identity = F.expr(f"concat_ws('|', {', '.join(parts)}, {place})")
-    return hashed.withColumn(IDENTITY, identity).drop(BEFORE_ROW, RAW, RAW_KEY)
+    shares = f"{OP} = 'c' AND {'true' if decoder.dialect is POSTGRESQL else 'false'}"
+    value = f"coalesce(get_json_object({RAW}, '$.value'), {RAW})"
+    sent_at = f"try_cast(coalesce(get_json_object({value}, '$.payload.ts_ms'), get_json_object({value}, '$.ts_ms')) AS BIGINT)"
+    place = (
+        f"CASE WHEN {OP} = 'r' THEN concat_ws('+', {PARTITION}, {OFFSET}) WHEN {shares} THEN CAST(xxhash64({value}) AS STRING) ELSE '' END"
+    )
+    told = {IDENTITY: F.expr(f"concat_ws('|', {', '.join(parts)}, {place})"), SENT_AT: F.expr(f"if({shares}, {sent_at}, NULL)")}
+    return hashed.withColumns(told).drop(BEFORE_ROW, RAW, RAW_KEY)
 
 
 def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
@@ -57,7 +66,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
     :param types: Spark SQL types by column.
     """
     values = [F.col(sql.name(name)).cast(types[name]).alias(name) for name in decoder.columns.types]
-    ours = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, SNAPSHOT, ADDED, TAKEN, IDENTITY)
+    ours = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, SNAPSHOT, ADDED, TAKEN, IDENTITY, SENT_AT)
     return events.select(*values, *ours, F.lit(microbatch).cast("bigint").alias(MICROBATCH))
 
 
