@@ -33,7 +33,8 @@ def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: 
 
 def count_missing(changes: DataFrame) -> int:
     """Return how many rows events took that are not known to have been there."""
-    return -sum(row[COPY] for row in changes.filter(f"{_ACTION} = 'm'").groupBy().agg(F.sum(COPY).alias(COPY)).collect() if row[COPY])
+    found = changes.filter(f"{_ACTION} = 'm'").agg(F.sum(COPY)).collect()[0][0]
+    return -int(found or 0)
 
 
 def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
