@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROBATCH, OP, POSITION
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.merge_versions import complete_log
 from airflow_cdc.pipeline.reconcile.count_copies import COPIES
 
 _ACTION = "__cdc_action"
@@ -39,7 +40,11 @@ def count_missing(changes: DataFrame) -> int:
 
 def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
     """Return the values of the contents of which rows are to be added, and the event that added the last of them."""
-    adding = log.withColumn(CONTENT, F.col(ADDED)).join(changes.filter(f"{_ACTION} = 'i'").select(CONTENT).distinct(), CONTENT, "left_semi")
+    adding = (
+        complete_log(log, target)
+        .withColumn(CONTENT, F.col(ADDED))
+        .join(changes.filter(f"{_ACTION} = 'i'").select(CONTENT).distinct(), CONTENT, "left_semi")
+    )
     row = F.struct(*[F.col(sql.name(name)) for name in (*target.columns, *_TOLD)])
     return adding.groupBy(CONTENT).agg(F.max_by(row, POSITION).alias(_ROW))
 
