@@ -62,10 +62,13 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         new = without_known_rows(told.events, known, archived_before=False).count()
         stale = told.staged.events - told.staged.redelivered - new
         fresh = without_known_rows(told.events, known, archived_before=True)
-    is_new = target is None
+    # Rows of nothing but NULLs make no table: they may be logged already.
+    is_empty = target is None or not target.size
     target, added = fit_table(run, decoder, target)
     report = replace(told.report(run, rejects, stale=stale), columns_added=added)
-    rows = run.write_down(logged_rows(fresh, decoder, types, run.microbatch.number), "logged")
+    rows = logged_rows(fresh, decoder, types, run.microbatch.number)
+    if late:
+        rows = run.write_down(rows, "logged")
     if rows.isEmpty() if late else not report.events.merged:
         return replace(report, merge_plan="nothing to merge")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
@@ -73,7 +76,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     target = replace(target, columns=columns_of(run.spark, target.uri))
-    return _merge(run, target, rows, report, everything=is_new and log is not None)
+    return _merge(run, target, rows, report, everything=is_empty)
 
 
 def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
