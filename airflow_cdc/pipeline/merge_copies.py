@@ -9,7 +9,7 @@ from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROB
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.merge_versions import complete_log
-from airflow_cdc.pipeline.reconcile.count_copies import COPIES
+from airflow_cdc.pipeline.reconcile.count_copies import COPIES, MISSING
 
 _ACTION = "__cdc_action"
 _ROW = "__cdc_row"
@@ -17,8 +17,8 @@ _TOLD = (POSITION, OP, COMMITTED_AT)
 
 
 def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: DataFrame) -> DataFrame:
-    """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row each for contents of which events
-    took more rows than are known to have been there (``m``), with their number below zero as that of the copy.
+    """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row for each content of which rows
+    are missing (``m``), with minus their number as that of the copy.
 
     :param held: the target's rows of the counted contents.
     :param counted: copies by content.
@@ -27,7 +27,7 @@ def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: 
     wanted = counted.filter(f"{COPIES} > 0").select(CONTENT, F.explode(F.expr(f"sequence(1L, {COPIES})")).alias(COPY))
     both = wanted.withColumn(_ACTION, F.lit("i")).join(held.select(CONTENT, COPY).withColumn("held", F.lit("d")), [CONTENT, COPY], "full")
     changes = both.filter(f"{_ACTION} IS NULL OR held IS NULL").select(CONTENT, COPY, F.coalesce(_ACTION, "held").alias(_ACTION))
-    missing = counted.filter(f"{COPIES} < 0").select(CONTENT, F.col(COPIES).alias(COPY), F.lit("m").alias(_ACTION))
+    missing = counted.filter(f"{MISSING} > 0").select(CONTENT, (-F.col(MISSING)).alias(COPY), F.lit("m").alias(_ACTION))
     told = changes.unionByName(missing)
     return told.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
 
