@@ -106,7 +106,7 @@ def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: Bat
     base_before, base = find_bases(log, run.microbatch.number, run.checkpoint.truncated_through)
     everything = everything or base != base_before
     touched = None if everything else contents_of(rows)
-    counted = count_copies(log, base, touched)
+    counted = run.write_down(count_copies(log, base, touched), "counted")
     held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
     held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
     changes = run.write_down(copy_changes(target, held, counted, log), "changes")
