@@ -52,6 +52,13 @@ PREVIOUS_KEY = "__cdc_previous_key"
 VERSION_COLUMNS = (POSITION, END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, MICROBATCH, PREVIOUS_KEY)
 """Our own columns of a target table that keeps every version."""
 
+CONTENT = "__cdc_content"
+"""Without a key: text, hash of the row's values; rows that equal each other have the same."""
+COPY = "__cdc_copy"
+"""Without a key: bigint, number of the row among those that equal it, from 1."""
+MULTISET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, CONTENT, COPY)
+"""Our own columns of a target table without a key."""
+
 # Columns of the frames on their way; none of those below reaches a target table.
 KIND = "__cdc_kind"
 ORDINAL = "__cdc_ordinal"
@@ -69,6 +76,8 @@ DEPENDS = "__cdc_depends"
 TOLD = "__cdc_told"
 LEFT_OUT = "__cdc_left_out"
 CUT = "__cdc_cut"
+ADDED = "__cdc_added"
+TAKEN = "__cdc_taken"
 
 
 def is_reserved(name: str) -> bool:

@@ -79,6 +79,8 @@ class BatchReport:
     """Whether some events did not tell a value, so that it was the target's to tell."""
     unavailable_unresolved: int = 0
     """Rows merged with a NULL in place of a value that no event and no row tells."""
+    rows_missing: int = 0
+    """Of a table without a key: rows like those of the microbatch that events took, and that are not known to have been there."""
     order_conflicts: int = 0
     """Keys whose archive order contradicts their position order without being a redelivery."""
     columns_added: tuple[str, ...] = ()

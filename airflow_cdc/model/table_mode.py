@@ -10,6 +10,8 @@ class TableMode(str, Enum):
 
     CURRENT = "scd1"
     """One row a key, as it is now; a deleted row is gone."""
+    MULTISET = "scd1-multiset"
+    """The rows as they are now, without a key: equal rows as often as the source has them."""
     FLAGGED = "scd1-flagged"
     """One row a key; a deleted row stays, with its last values and a flag."""
     VERSIONS = "scd2"

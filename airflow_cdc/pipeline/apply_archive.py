@@ -42,6 +42,7 @@ from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
+from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.explain_failure import explain_failure, first_line
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
@@ -53,7 +54,7 @@ from airflow_cdc.pipeline.survey import survey_files
 
 _SURVEY_ATTEMPTS = 5
 _APPLY = {
-    TableMode.CURRENT: apply_microbatch,
+    TableMode.CURRENT: apply_rows,
     TableMode.FLAGGED: apply_microbatch,
     TableMode.CHANGE_LOG: apply_to_change_log,
     TableMode.VERSIONS: apply_to_versions,

@@ -9,6 +9,7 @@ appends know their microbatch, and what was appended but not merged is found in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -44,7 +45,7 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
-    told = _stage(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
+    told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
     rejects = quarantine(run, decoder, expected=told.unaccounted)
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0
@@ -73,7 +74,7 @@ def apply_to_versions(run: MicrobatchRun) -> BatchReport:
 
 def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
-    told = _stage(run, decoder, decoder.events(run.lines(), with_images=True), keeps_truncates=True)
+    told = stage_events(run, decoder, decoder.events(run.lines(), with_images=True), keeps_truncates=True)
     rejects = quarantine(run, decoder, expected=told.unaccounted)
     snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
     cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
@@ -120,7 +121,7 @@ def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, re
     return report_of_commit(run) or report
 
 
-def _find_snapshot(run: MicrobatchRun, told: _Told) -> Snapshot | None:
+def _find_snapshot(run: MicrobatchRun, told: Told) -> Snapshot | None:
     """Return the newest full snapshot; what it needs of row changes each read tells by itself."""
     is_last = F.col(SNAPSHOT).startswith("last").alias("last")
     newest = F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")).alias("newest")
@@ -130,7 +131,7 @@ def _find_snapshot(run: MicrobatchRun, told: _Told) -> Snapshot | None:
 
 
 @dataclass(frozen=True)
-class _Told:
+class Told:
     """What a microbatch tells, and its counts."""
 
     events: DataFrame
@@ -169,9 +170,12 @@ class _Told:
         )
 
 
-def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_truncates: bool) -> _Told:
+def stage_events(
+    run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_truncates: bool, keys: Sequence[str] | None = None
+) -> Told:
     """Write down a microbatch's good events and count them.
 
+    :param keys: columns that tell an event with its position from any other; None: the table's keys.
     :param keeps_truncates: whether there is a place for a truncate, which has no columns.
     """
     surveyed = count_surveyed(decoder.shapes)
@@ -179,9 +183,11 @@ def _stage(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_tru
     if not keeps_truncates:
         truncates = replace(truncates, ignored=truncates.good)
     good = good_events(events, truncates=truncates.ignored < truncates.good)
-    flagged = run.write_down(flag_events(good, decoder.columns.keys, reads_among_changes=surveyed.is_mixed), "events")
+    flagged = run.write_down(
+        flag_events(good, decoder.columns.keys if keys is None else keys, reads_among_changes=surveyed.is_mixed), "events"
+    )
     staged = count_staged(flagged, cancelled="false", shielded="false")
-    return _Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates)
+    return Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates)
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:

@@ -28,6 +28,7 @@ from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
@@ -62,7 +63,7 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
 
     :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
     """
-    return apply_once(run, _apply)
+    return apply_once(run, apply_by_key)
 
 
 def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
@@ -73,7 +74,8 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
     """
     started = time.monotonic()
     target = read_target(run.spark, run.table)
-    if target and target.mode is not run.flow.mode:
+    # Whether a table of rows as they are has a key the events tell, not the settings.
+    if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
         raise TableModeError(
             f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
             next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
@@ -101,7 +103,8 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved)
 
 
-def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+    """Merge a microbatch's row changes by key."""
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
@@ -245,7 +248,8 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     if run.is_dry:
         return target, ()
     if target is None:
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, run.flow.mode)
+        mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode)
     added = fit_target(run.spark, target, types)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types}), added

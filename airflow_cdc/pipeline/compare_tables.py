@@ -96,7 +96,8 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
     try:
         counts = {row[_SIDE]: int(row["count"]) for row in differing.groupBy(_SIDE).count().collect()}
         picked = [F.col(f"{_ROW}.{sql.name(key)}").alias(key) for key in keys] or [F.to_json(_ROW).alias("row")]
-        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*[sql.name(key) for key in keys]).limit(sample).collect()
+        order = [sql.name(key) for key in keys or ("row",)]
+        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*order).limit(sample).collect()
     finally:
         differing.unpersist()
     return TableDifference(flow, (), counts.get("left", 0), counts.get("right", 0), tuple(row.asDict() for row in shown))

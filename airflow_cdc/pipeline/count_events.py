@@ -182,9 +182,9 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
         reach=Reach(
             _by_partition(rows, "streamed_from"),
             _by_partition(rows, "streamed_through"),
-            {_partition(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
-            {_partition(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
-            frozenset(_partition(row) for row in rows if row["last"] is not None),
+            {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
+            {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
+            frozenset(partition_of(row) for row in rows if row["last"] is not None),
         ),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
@@ -195,9 +195,10 @@ def _names(rows: Iterable[Row], name: str) -> tuple[str, ...]:
     return tuple(sorted({column for row in rows for column in row[name]}))
 
 
-def _partition(row: Row) -> str:
+def partition_of(row: Row) -> str:
+    """Return a row's Kafka partition as reports name it."""
     return UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION])
 
 
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:
-    return {_partition(row): _position(row[name]) for row in rows if row[name] is not None}
+    return {partition_of(row): _position(row[name]) for row in rows if row[name] is not None}

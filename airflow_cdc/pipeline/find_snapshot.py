@@ -26,16 +26,16 @@ def find_snapshot(latest: DataFrame, events: DataFrame, surveyed: Surveyed, chec
     """
     known = checkpoint.snapshot
     found = _reads(latest) if surveyed.reads else []
-    if not found or (known and known.position > max(_position(row["position"]) for row in found)):
+    if not found or (known and known.position > max(position_of(row["position"]) for row in found)):
         return known
-    newest = max(_position(row["position"]) for row in found)
-    mine = [row for row in found if _position(row["position"]) == newest]
+    newest = max(position_of(row["position"]) for row in found)
+    mine = [row for row in found if position_of(row["position"]) == newest]
     before_this = known if known and known.position == newest else None
     offsets = {**(before_this.last_offsets or {} if before_this else {}), **_by_partition(mine, "through")}
     if before_this:
         is_first = before_this.is_first
     else:
-        alone = all(_position(row["oldest"]) == newest for row in found)
+        alone = all(position_of(row["oldest"]) == newest for row in found)
         is_first = alone and not known and not checkpoint.reach.partitions
         if is_first and surveyed.reads < surveyed.rows:
             is_first = not _streamed(events, _by_partition(mine, "from"), "<").head(1)
@@ -61,17 +61,20 @@ def _cut(events: DataFrame, position: Position, last_offsets: Mapping[str, int])
     first = _streamed(events, last_offsets, ">").agg(F.min(POSITION).alias("position")).first()
     if first is None or first["position"] is None:
         return position
-    return min(position, _position(first["position"]))
+    return min(position, position_of(first["position"]))
 
 
 def _streamed(events: DataFrame, offsets: Mapping[str, int], comparison: str) -> DataFrame:
     """Return the streamed events whose offset stands ``<`` or ``>`` their partition's."""
-    beside = _beside(offsets, comparison)
-    return events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL AND {beside}").select(POSITION)
+    stands = beside(offsets, comparison)
+    return events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL AND {stands}").select(POSITION)
 
 
-def _beside(offsets: Mapping[str, int], comparison: str) -> str:
-    terms = [f"({PARTITION} <=> {_number(partition)} AND {OFFSET} {comparison} {int(offset)})" for partition, offset in offsets.items()]
+def beside(offsets: Mapping[str, int], comparison: str) -> str:
+    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its partition's; false in a partition that has none."""
+    terms = [
+        f"({PARTITION} <=> {partition_number(partition)} AND {OFFSET} {comparison} {int(offset)})" for partition, offset in offsets.items()
+    ]
     return f"coalesce({' OR '.join(terms)}, false)" if terms else "false"
 
 
@@ -79,10 +82,11 @@ def vanished_before(snapshot: Snapshot | None) -> str:
     """Return the SQL that is true for a change that a complete snapshot makes void; false where there is none."""
     if snapshot is None or snapshot.cut is None:
         return "false"
-    return f"({before(snapshot.cut)} AND NOT {_beside(snapshot.last_offsets or {}, '>')})"
+    return f"({before(snapshot.cut)} AND NOT {beside(snapshot.last_offsets or {}, '>')})"
 
 
-def _number(partition: str) -> str:
+def partition_number(partition: str) -> str:
+    """Return a Kafka partition as SQL."""
     return "NULL" if partition == UNKNOWN_PARTITION else str(int(partition))
 
 
@@ -90,5 +94,6 @@ def _by_partition(rows: list[Row], name: str) -> dict[str, int]:
     return {UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): row[name] for row in rows if row[name] is not None}
 
 
-def _position(parts: Row) -> Position:
+def position_of(parts: Row) -> Position:
+    """Return a position from its struct."""
     return Position(int(parts["commit"]), int(parts["change"]), int(parts["serial"]))

@@ -88,7 +88,9 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     frame, keys = source_rows(spark, lake, flow, history=history)
-    ordered = frame.orderBy(*[sql.name(key) for key in keys], *([POSITION] if history else []))
+    # Rows without a key have no other order than that of all they hold.
+    by = keys or [name for name in frame.columns if not is_reserved(name)]
+    ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
     rows = (ordered if limit is None else ordered.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])

@@ -14,12 +14,15 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
     COMMITTED_AT,
+    CONTENT,
+    COPY,
     DELETED,
     DELETED_AT,
     END_POSITION,
     FLAGGED_COLUMNS,
     IS_CURRENT,
     MICROBATCH,
+    MULTISET_COLUMNS,
     OFFSET,
     OP,
     OP_IF_ABSENT,
@@ -69,9 +72,12 @@ _OWN_COLUMN_TYPES = {
     VALID_FROM: "TIMESTAMP",
     VALID_TO: "TIMESTAMP",
     IS_CURRENT: "BOOLEAN",
+    CONTENT: "STRING",
+    COPY: "BIGINT",
 }
 _COLUMNS_OF = {
     TableMode.CURRENT: TARGET_COLUMNS,
+    TableMode.MULTISET: MULTISET_COLUMNS,
     TableMode.FLAGGED: FLAGGED_COLUMNS,
     TableMode.CHANGE_LOG: CHANGE_LOG_COLUMNS,
     TableMode.VERSIONS: VERSION_COLUMNS,

@@ -72,7 +72,7 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fr
     :param everything: whether all keys are touched, as by a truncate.
     """
     keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in target.keys]
-    log = _with_keys(_complete(log, target), target.keys, keys)
+    log = _with_keys(complete_log(log, target), target.keys, keys)
     rows = _with_keys(fresh, target.keys, keys) if set(target.keys) <= set(fresh.columns) else log.filter("false")
     transactions = fresh.select(TRANSACTION).distinct()
     moves = run.write_down(find_moves(log, transactions, keys), "moves")
@@ -114,7 +114,7 @@ def merge_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) 
     )
 
 
-def _complete(log: DataFrame, target: TargetTable) -> DataFrame:
+def complete_log(log: DataFrame, target: TargetTable) -> DataFrame:
     """Return the log with all of the target's columns: one that no event told yet is not in it."""
     held = {name.lower() for name in log.columns}
     return log.withColumns({name: F.lit(None).cast(kind) for name, kind in target.columns.items() if name.lower() not in held})

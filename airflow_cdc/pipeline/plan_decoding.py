@@ -12,7 +12,7 @@ from airflow_cdc.model.errors import KeysUnknownError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
-from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
@@ -40,15 +40,53 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     dialect = (
         dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
     )
-    columns = _columns(spark, flow, microbatch, rows, target) if rows else SourceColumns({}, target.keys if target else ())
+    without_key = is_without_key(flow, microbatch, target)
+    columns = (
+        _columns(spark, flow, microbatch, rows, target, without_key=without_key)
+        if rows
+        else SourceColumns({}, target.keys if target else ())
+    )
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
             next_step="Rebuild the table under the new key, or set the flow's keys back.",
         )
     keeps_deleted = flow.mode is TableMode.FLAGGED
-    decoder = Decoder(flow.topic, microbatch.files, microbatch.shapes, columns, dialect, keeps_deleted=keeps_deleted)
+    decoder = Decoder(
+        flow.topic, microbatch.files, microbatch.shapes, columns, dialect, keeps_deleted=keeps_deleted, without_key=without_key
+    )
     return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
+
+
+def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> bool:
+    """Tell whether the flow's table has no key, so that only its content identifies a row.
+
+    Only whole records tell that: their keys are null. In an archive of values the keys may have been left behind.
+
+    :raises KeysUnknownError: when the flow's settings need a key.
+    """
+    if target and target.mode is TableMode.MULTISET and flow.keys:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: table {target.uri} was made without a key, and the flow's are {list(flow.keys)}.",
+            next_step="Take the flow's keys back, or rebuild the table with them.",
+        )
+    if target or flow.keys:
+        return target is not None and target.mode is TableMode.MULTISET
+    rows = [shape for shape in microbatch.shapes if shape.kind in {operation.value for operation in ROW_OPERATIONS}]
+    if not rows or not all(_tells_no_key(shape) for shape in rows):
+        return False
+    if flow.mode is not TableMode.CURRENT:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the records' keys are null, as those of a table without a key are, and a table that keeps history"
+            f" ({flow.mode.value}) needs one.",
+            next_step="Give the flow its keys in a flows file, or leave out stored_as_scd_type, on_delete and write_disposition.",
+        )
+    return True
+
+
+def _tells_no_key(shape: TopicShape) -> bool:
+    is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
+    return is_record and shape.key_shape is None and shape.connector not in huawei_cdl.CONNECTORS
 
 
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
@@ -61,25 +99,25 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
 
 
 def _columns(
-    spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, rows: list[TopicShape], target: TargetTable | None
+    spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, rows: list[TopicShape], target: TargetTable | None, *, without_key: bool
 ) -> SourceColumns:
     table = dict(target.columns) if target else {}
     known = {*flow.columns, *schema_types(rows, flow), *table}
     unknown = [name for name in column_names(rows) if name not in known]
-    inferred = infer_types(_images(spark, flow, microbatch), unknown) if unknown else {}
+    inferred = infer_types(_images(spark, flow, microbatch, without_key=without_key), unknown) if unknown else {}
     if target and not flow.keys and not any(shape.key_shape for shape in rows):
         flow = CdcFlow(flow.topic, keys=target.keys, columns=flow.columns)
-    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred)
+    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
     return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped)
 
 
-def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch) -> DataFrame:
+def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, *, without_key: bool) -> DataFrame:
     """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
     lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
     of_cdl = any(shape.connector == huawei_cdl.CDL_JSON for shape in microbatch.shapes)
-    members = ["after", *([huawei_cdl.IMAGE] if of_cdl else [])]
+    members = ["after", *(["before"] if without_key else []), *([huawei_cdl.IMAGE] if of_cdl else [])]
     images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
     texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
     return lines.filter(topic).selectExpr(f"explode(array_compact(array({texts}))) AS image")

@@ -19,7 +19,7 @@ from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
-from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
+from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.commit_positions import comparable_connector
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import CommitRange, find_applied
@@ -108,7 +108,7 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
         session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
         application = f"{order.flow}:{flow.incarnation()}"
-        found = apply_microbatch(MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, is_dry=True))
+        found = apply_rows(MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, is_dry=True))
     except PySparkException as problem:
         raise explain_failure(flow, number, problem) from problem
     if order.dry_run or found.rows == RowCounts():

@@ -13,7 +13,7 @@ import typer.main
 
 from airflow_cdc import runtime
 from airflow_cdc.cli import app
-from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
+from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, MULTISET_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import CdcError, RejectReason
@@ -195,7 +195,7 @@ def test_every_connect_type_and_dialect_is_described() -> None:
 
 
 def test_every_column_of_ours_is_described() -> None:
-    named = {*TARGET_COLUMNS, *FLAGGED_COLUMNS, *CHANGE_LOG_COLUMNS, *VERSION_COLUMNS}
+    named = {*TARGET_COLUMNS, *FLAGGED_COLUMNS, *CHANGE_LOG_COLUMNS, *VERSION_COLUMNS, *MULTISET_COLUMNS}
     assert named <= in_code(read("docs", "reference", "target-tables.md"))
 
 

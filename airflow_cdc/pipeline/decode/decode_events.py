@@ -5,10 +5,6 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +40,8 @@ from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
+from airflow_cdc.pipeline.decode.unavailable import PLACEHOLDERS, unless_unavailable
+from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking, reasons_not_told
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
@@ -64,28 +62,10 @@ AFTER = "__cdc_after"
 """The same of the image after the event."""
 
 _MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
-_PLACEHOLDER = "__debezium_unavailable_value"
-_BYTES = _PLACEHOLDER.encode()
-_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
-_TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
-# As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
-# numbers, one a byte (archives, fact 7; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text, tight or not.
-_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
-_PLACEHOLDERS = ", ".join(
-    sql.text(spelled)
-    for spelled in (
-        *_TEXTS,
-        *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
-    )
-)
-
-
-def _unless_unavailable(text: str) -> str:
-    return f"if({text} IN ({_PLACEHOLDERS}), NULL, {text})"
 
 
 def _hashes(image: str, columns: Iterable[str]) -> str:
-    texts = (_unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
+    texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
     hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
     # What tells nothing beside the key is no image.
     return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
@@ -102,6 +82,8 @@ class Decoder:
     dialect: Dialect
     keeps_deleted: bool = False
     """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
+    without_key: bool = False
+    """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
 
     @cached_property
     def _layouts(self) -> set[RecordLayout]:
@@ -165,7 +147,7 @@ class Decoder:
         source = ", ".join(f"{name} STRING" for name in ("ts_ms", "snapshot", *self.dialect.source_fields))
         members = {
             **KIND_MEMBERS,
-            "before": f"STRUCT<{image if with_images else self._key_struct}>",
+            "before": f"STRUCT<{image if with_images or self.without_key else self._key_struct}>",
             "after": f"STRUCT<{image}>",
             "source": f"STRUCT<{source}>",
             **(huawei_cdl.decoded_members(image) if self.dialect.huawei_cdl else {}),
@@ -283,7 +265,7 @@ class Decoder:
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
-            *[f"{_unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
+            *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
             f"{self._absent()} AS {ABSENT}",
             f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
@@ -293,6 +275,7 @@ class Decoder:
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
             "payload.after IS NOT NULL AS has_image",
+            *(self._before() if self.without_key else []),
             KIND,
             PARTITION,
             OFFSET,
@@ -305,6 +288,10 @@ class Decoder:
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
         more = (BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY)
+        if self.without_key:
+            # A struct needs a member, though every row may be nothing but NULLs.
+            row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
+            values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
@@ -318,6 +305,14 @@ class Decoder:
             f"{_hashes('payload.before', self.hashed_columns)} AS {BEFORE}",
             f"{_hashes('payload.after', self.hashed_columns)} AS {AFTER}",
             f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
+        ]
+
+    def _before(self) -> list[str]:
+        texts = {name: f"payload.before.{sql.name(name)}" for name in self._image_columns}
+        return [
+            *[f"{unless_unavailable(text)} AS {sql.name(before_name(name))}" for name, text in texts.items()],
+            f"if(payload.before IS NOT NULL, true, NULL) AS {HAS_BEFORE}",
+            f"{lacking(self._unavailable(texts))} AS {LACKING}",
         ]
 
     @cached_property
@@ -339,7 +334,7 @@ class Decoder:
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
         found = {
-            name: f"({text} IN ({_PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
+            name: f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
             for name, text in texts.items()
             if name in self.columns.types and self.columns.types[name].sql_type in _MAY_BE_UNAVAILABLE
         }
@@ -350,6 +345,10 @@ class Decoder:
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)
+        if self.without_key:
+            # What an update leaves out is what the image before it says.
+            before, after = f"payload.before.{quoted}", f"payload.after.{quoted}"
+            return f"if({KIND} = 'd', NULL, if({after} IN ({PLACEHOLDERS}), coalesce({before}, {after}), {after}))"
         if name not in self.columns.keys:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
@@ -371,15 +370,19 @@ class Decoder:
         is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
         keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in self.columns.keys) or "false"
         position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
+        texts = [(name, sql.name(name)) for name in self.columns.types]
+        texts += [(name, sql.name(before_name(name))) for name in self.columns.types if self.without_key]
         misfits = "".join(
-            f" WHEN {sql.name(name)} IS NOT NULL AND {rule.read(sql.name(name))} IS NULL THEN "
+            f" WHEN {text} IS NOT NULL AND {rule.read(text)} IS NULL THEN "
             + reject(
                 RejectReason.VALUE_DOES_NOT_FIT_COLUMN,
-                f"concat({sql.text(f'column {name} is {rule.sql_type}, seen: ')}, left({sql.name(name)}, 200))",
+                f"concat({sql.text(f'column {name} is {rule.sql_type}, seen: ')}, left({text}, 200))",
             )
-            for name, rule in self.columns.types.items()
-            if rule.checked
+            for name, text in texts
+            if (rule := self.columns.types[name]).checked
         )
+        not_told = reasons_not_told() if self.without_key else ()
+        untold_rows = "".join(f" WHEN {condition} THEN {reject(RejectReason.ROW_NOT_TOLD, words)}" for condition, words in not_told)
         return f"""CAST(CASE
             WHEN {KIND} = 'malformed' THEN {reject(RejectReason.MALFORMED_JSON)}
             WHEN {KIND} = 'unknown' THEN {reject(RejectReason.NOT_A_CHANGE_EVENT)}
@@ -387,5 +390,5 @@ class Decoder:
             WHEN {position_missing} THEN {reject(RejectReason.MISSING_POSITION)}
             WHEN {KIND} = 't' THEN NULL
             WHEN {keys_missing} THEN {reject(RejectReason.MISSING_KEY)}
-            WHEN {KIND} <> 'd' AND NOT has_image THEN {reject(RejectReason.MISSING_IMAGE)}{misfits}
+            WHEN {KIND} <> 'd' AND NOT has_image THEN {reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
             END AS {REJECT_TYPE})"""

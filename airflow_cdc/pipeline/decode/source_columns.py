@@ -185,11 +185,14 @@ def _declared(declared: str, told: ColumnType | None) -> ColumnType:
     return ColumnType(sql_type, lambda value: sql.let("told", told.read(value), there_and_back))
 
 
-def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str]) -> SourceColumns:
+def resolve_columns(
+    *, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str], without_key: bool = False
+) -> SourceColumns:
     """Settle the columns of a microbatch.
 
     :param table: types by column of the target table; empty where it does not exist.
     :param inferred: types by column that the JSON values suggest.
+    :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
     :raises SchemaChangeError: when a column's name is reserved, or its types cannot be brought together.
     """
@@ -211,4 +214,4 @@ def resolve_columns(*, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mappi
             types[name] = cast_to(table.get(name) or inferred[name])
         else:
             untyped.append(name)
-    return SourceColumns(types, key_columns(shapes, flow), tuple(untyped))
+    return SourceColumns(types, () if without_key else key_columns(shapes, flow), tuple(untyped))

@@ -1,0 +1,118 @@
+"""Apply one microbatch to a table of rows as they are: by key, or, where the table has none, by what the rows hold.
+
+    without a key:   quarantine, make or widen the target, append the events to the flow's row log, MERGE the copies of the rows
+                     that they touch
+
+The order of effects, and why a crash after any of them is harmless, is that of a table that keeps versions (``apply_history``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import CONTENT, MICROBATCH
+from airflow_cdc.model.errors import ConfigurationError, StateUnreadableError
+from airflow_cdc.model.places import events_uri
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply_history import stage_events
+from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, fit_table, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.find_base import find_bases
+from airflow_cdc.pipeline.merge import TargetTable, columns_of, refuse_misfits
+from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
+from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies
+from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.record.event_log import append_to_log
+from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
+
+
+def apply_rows(run: MicrobatchRun) -> BatchReport:
+    """Apply a microbatch and return what it did; doing it twice does it once.
+
+    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
+    """
+    return apply_once(run, _apply)
+
+
+def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
+    if not is_without_key(run.flow, run.microbatch, target):
+        return apply_by_key(run, target)
+    if run.is_dry:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: its table has no key; a row that is right and one that is missing cannot be told apart by an event.",
+            next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
+        )
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    types = _types(run, decoder, target)
+    events = with_contents(decoder.events(run.lines()), decoder, types)
+    told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
+    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    log = _log(run, target)
+    late = may_be_late(run, target, told.staged)
+    fresh, stale = told.events, 0
+    if late and log is not None:
+        known = log.filter(F.col(MICROBATCH) != run.microbatch.number)
+        new = without_known_rows(told.events, known, archived_before=False).count()
+        stale = told.staged.events - told.staged.redelivered - new
+        fresh = without_known_rows(told.events, known, archived_before=True)
+    # Rows of nothing but NULLs make no table: they may be logged already.
+    is_empty = target is None or not target.size
+    target, added = fit_table(run, decoder, target)
+    report = replace(told.report(run, rejects, stale=stale), columns_added=added)
+    rows = logged_rows(fresh, decoder, types, run.microbatch.number)
+    if late:
+        rows = run.write_down(rows, "logged")
+    if rows.isEmpty() if late else not report.events.merged:
+        return replace(report, merge_plan="nothing to merge")
+    append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
+    run.after_effect("log")
+    if target is None:
+        return replace(report, merge_plan="nothing to merge")
+    target = replace(target, columns=columns_of(run.spark, target.uri))
+    return _merge(run, target, rows, report, everything=is_empty)
+
+
+def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
+    """Return the Spark SQL types of the microbatch's columns, as the target has them or will have."""
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    held: Mapping[str, str] = {}
+    if target:
+        refuse_misfits(target, types, run.flow.name)
+        held = {name.lower(): kind for name, kind in target.columns.items()}
+    return {name: held.get(name.lower(), kind) for name, kind in types.items()}
+
+
+def _log(run: MicrobatchRun, target: TargetTable | None) -> DataFrame | None:
+    log = read_appended(run.spark, run.state(events_uri))
+    if log is None and target and target.size:
+        raise StateUnreadableError(
+            f"Flow {run.flow.name}: table {run.table} has no key, and the events by which its rows were counted are gone"
+            f" ({run.state(events_uri)}).",
+            next_step="Restore that folder, or rebuild the flow.",
+        )
+    return log
+
+
+def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+    """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
+    log = run.spark.read.format("delta").load(run.state(events_uri))
+    base_before, base = find_bases(log, run.microbatch.number, run.checkpoint.truncated_through)
+    everything = everything or base != base_before
+    touched = None if everything else contents_of(rows)
+    counted = run.write_down(count_copies(log, base, touched), "counted")
+    held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+    held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
+    changes = run.write_down(copy_changes(target, held, counted, log), "changes")
+    plan = "copies of all rows: another snapshot or truncate" if everything else "copies of touched rows"
+    report = replace(report, merge_plan=plan, rows_missing=count_missing(changes))
+    with run.committing(report):
+        merge_copies(run.spark, target, changes, run.microbatch.number)
+    run.after_effect("merge")
+    return report_of_commit(run) or report

@@ -1,0 +1,86 @@
+"""Count copies: how often a table without a key holds each row, from all known events of the rows that equal it.
+
+An event adds the row that it leaves and takes the one that was there before: a sum in the order of the log, in whatever order the events
+came. Where it falls below zero a row was taken of which nothing is known; that one is missing, and no row that came later makes up for
+it. Pure.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
+from airflow_cdc.pipeline.find_base import Base
+from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.record.row_log import IDENTITY, SENT_AT
+
+COPIES = "__cdc_copies"
+"""bigint: how many rows equal each other."""
+MISSING = "__cdc_missing"
+"""bigint: how many rows events took that are not known to have been there."""
+_SIGN = "__cdc_sign"
+_VOID = "__cdc_void"
+_DELIVERY = "__cdc_delivery"
+_EVENT = "__cdc_event"
+_LEVEL = "__cdc_level"
+_RESTART_MILLISECONDS = 2_000
+"""No connector that crashed sends again before; it sends the rows of one record of the log in less."""
+_SENT = "__cdc_sent"
+# Of deliveries that lie apart in time, the fullest; what was sent twice word for word is one.
+_ROWS_AT_ONE_POSITION = f"""aggregate(
+    array_sort({_SENT}),
+    CAST(named_struct('at', NULL, 'rows', 0, 'most', 0) AS STRUCT<at: BIGINT, rows: INT, most: INT>),
+    (seen, sent) -> transform(
+        array(if(sent.{SENT_AT} - seen.at < {_RESTART_MILLISECONDS}, seen.rows + 1, 1)),
+        rows -> named_struct('at', sent.{SENT_AT}, 'rows', rows, 'most', greatest(rows, seen.most)))[0],
+    seen -> seen.most)"""
+
+
+def contents_of(events: DataFrame) -> DataFrame:
+    """Return the contents that events add or take, each once."""
+    return events.select(F.explode(F.array(ADDED, TAKEN)).alias(CONTENT)).filter(f"{CONTENT} IS NOT NULL").distinct()
+
+
+def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
+    """Return :data:`COPIES` and :data:`MISSING` by content; a content of which no event counts is left out.
+
+    >>> #  op  before  after        content  copies
+    >>> #   r            A     ->      A        1
+    >>> #   c            A             B        1
+    >>> #   u     A      B
+
+    :param log: all known events.
+    :param touched: the contents to count; None: all.
+    """
+    halves = F.expr(f"explode(array(named_struct('content', {ADDED}, 'sign', 1), named_struct('content', {TAKEN}, 'sign', -1)))")
+    told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
+    told = told.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
+    told = told if touched is None else told.join(F.broadcast(touched), CONTENT, "left_semi")
+    # A copy of an event that a snapshot has read may be archived behind it.
+    event = F.when(F.col(SENT_AT).isNull(), F.col(IDENTITY)).alias(_EVENT)
+    streamed = (
+        told.filter(f"{OP} <> 'r'")
+        .groupBy(CONTENT, _SIGN, POSITION, event)
+        .agg(F.max(F.expr(base.void)).alias(_VOID), F.collect_set(F.struct(SENT_AT, IDENTITY)).alias(_SENT))
+    )
+    rows = F.expr(f"CAST(if({_EVENT} IS NULL, {_ROWS_AT_ONE_POSITION}, 1) * {_SIGN} AS BIGINT)")
+    counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, POSITION, rows.alias(COPIES))
+    if base.snapshot and base.reads_count:
+        counted = counted.unionByName(_read_copies(told, base))
+    # An update that leaves a row as it was takes it first.
+    in_order = Window.partitionBy(CONTENT).orderBy(F.col(POSITION).asc_nulls_first(), F.col(COPIES))
+    level = F.sum(COPIES).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    summed = counted.withColumn(_LEVEL, level).groupBy(CONTENT).agg(F.sum(COPIES).alias(COPIES), F.min(_LEVEL).alias(_LEVEL))
+    missing = F.greatest(-F.col(_LEVEL), F.lit(0))
+    return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
+
+
+def _read_copies(told: DataFrame, base: Base) -> DataFrame:
+    """Return the copies that the snapshot read: where it was sent more than once, as often as the fullest delivery holds them."""
+    reads = told.filter(f"{OP} = 'r' AND {POSITION} = {position_literal(base.snapshot)}") if base.snapshot else told.filter("false")
+    once = reads.select(CONTENT, PARTITION, OFFSET, F.expr(base.delivery).alias(_DELIVERY)).distinct()
+    # They were there before everything streamed.
+    none = F.lit(None).cast(told.schema[POSITION].dataType).alias(POSITION)
+    by_delivery = once.groupBy(CONTENT, PARTITION, _DELIVERY).agg(F.count("*").alias(COPIES))
+    return by_delivery.groupBy(CONTENT, PARTITION).agg(F.max(COPIES).alias(COPIES)).select(CONTENT, none, COPIES)

@@ -1,0 +1,82 @@
+"""Row log: all events of a table without a key, each with the content of the row that it leaves and of the one that it takes.
+
+A Delta table beside the flow's state, written and crashed upon like the event log of a flow that keeps versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ADDED, COMMITTED_AT, KIND, MICROBATCH, OFFSET, OP, PARTITION, POSITION, RAW, RAW_KEY, SNAPSHOT, TAKEN
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.dialects import POSTGRESQL
+from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW
+
+IDENTITY = "__cdc_identity"
+"""text: with the position it tells an event from any other. A read's offset is part of it: equal rows are read at one position."""
+SENT_AT = "__cdc_sent_at"
+"""bigint: when the connector sent the event (milliseconds), where its position may be that of several rows: COPY writes many rows as one
+record of PostgreSQL's log. Then what the connector wrote is part of the identity; NULL elsewhere."""
+
+
+def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str]) -> DataFrame:
+    """Return decoded events with the hashes :data:`~airflow_cdc.model.columns.ADDED` and ``TAKEN``, and :data:`IDENTITY`.
+
+    :param types: Spark SQL types by column, as the target has them: the same value must have the same text in every event.
+    """
+    no_content = "CAST(NULL AS STRING)"
+    values = {name: sql.name(name) for name in decoder.columns.types}
+    added = content_of(values, types) if decoder.without_key else no_content
+    taken = content_of({name: f"{BEFORE_ROW}.{value}" for name, value in values.items()}, types) if decoder.without_key else no_content
+    hashed = events.withColumns(
+        {ADDED: F.expr(f"if({OP} IN ('r', 'c', 'u'), {added}, NULL)"), TAKEN: F.expr(f"if({OP} IN ('u', 'd'), {taken}, NULL)")}
+    )
+    parts = [f"coalesce({OP}, {KIND})", f"coalesce({ADDED}, '')", f"coalesce({TAKEN}, '')"]
+    shares = f"{OP} = 'c' AND {'true' if decoder.dialect is POSTGRESQL else 'false'}"
+    value = f"coalesce(get_json_object({RAW}, '$.value'), {RAW})"
+    sent_at = f"try_cast(coalesce(get_json_object({value}, '$.payload.ts_ms'), get_json_object({value}, '$.ts_ms')) AS BIGINT)"
+    place = (
+        f"CASE WHEN {OP} = 'r' THEN concat_ws('+', {PARTITION}, {OFFSET}) WHEN {shares} THEN CAST(xxhash64({value}) AS STRING) ELSE '' END"
+    )
+    told = {IDENTITY: F.expr(f"concat_ws('|', {', '.join(parts)}, {place})"), SENT_AT: F.expr(f"if({shares}, {sent_at}, NULL)")}
+    return hashed.withColumns(told).drop(BEFORE_ROW, RAW, RAW_KEY)
+
+
+def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """Return the SQL of the hash of a row's values: of those that are not NULL, by name, so that a column added later changes none.
+
+    :param values: SQL by column.
+    """
+    members = []
+    for name, value in sorted(values.items(), key=lambda item: item[0].lower()):
+        typed = f"CAST({value} AS {types[name]})"
+        text = f"hex({typed})" if types[name] == "BINARY" else f"CAST({typed} AS STRING)"
+        members.append(f"if({value} IS NULL, NULL, named_struct('column', {sql.text(name.lower())}, 'value', {text}))")
+    told = f"CAST(array_compact(array({', '.join(members)})) AS ARRAY<STRUCT<column: STRING, value: STRING>>)"
+    return f"sha2(to_json({told}), 256)"
+
+
+def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
+    """Return events as rows of the log: the source's columns hold the row that an event leaves.
+
+    :param types: Spark SQL types by column.
+    """
+    values = [F.col(sql.name(name)).cast(types[name]).alias(name) for name in decoder.columns.types]
+    ours = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, SNAPSHOT, ADDED, TAKEN, IDENTITY, SENT_AT)
+    return events.select(*values, *ours, F.lit(microbatch).cast("bigint").alias(MICROBATCH))
+
+
+def without_known_rows(events: DataFrame, known: DataFrame, *, archived_before: bool) -> DataFrame:
+    """Return the events that the log does not hold yet.
+
+    :param archived_before: whether a copy that was archived before the one that is known counts as new: where an event stands beside
+        a snapshot its first copy tells.
+    """
+    same = f"s.{POSITION} = k.{POSITION} AND s.{IDENTITY} = k.{IDENTITY}"
+    if archived_before:
+        same += f" AND s.{PARTITION} <=> k.{PARTITION} AND coalesce(k.{OFFSET} <= s.{OFFSET}, true)"
+    return events.alias("s").join(known.alias("k"), F.expr(same), "left_anti")
