@@ -15,7 +15,7 @@ from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
@@ -40,7 +40,10 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     dialect = (
         dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
     )
-    columns = _columns(spark, flow, microbatch, rows, target) if rows else SourceColumns({}, target.keys if target else ())
+    if not rows:
+        columns = SourceColumns({}, target.keys if target else ())
+    else:
+        columns = _of_documents(flow) if dialect.documents else _columns(spark, flow, microbatch, rows, target)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -72,6 +75,19 @@ def _columns(
     columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
     return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped)
+
+
+def _of_documents(flow: CdcFlow) -> SourceColumns:
+    """Return the two columns of a table of documents.
+
+    :raises KeysUnknownError: when the flow declares other keys.
+    """
+    if flow.keys not in ((), (mongodb.KEY,)):
+        raise KeysUnknownError(
+            f"Flow {flow.name}: a document is identified by {mongodb.KEY}, the flow's settings say {list(flow.keys)}.",
+            next_step="Leave the flow's keys out.",
+        )
+    return SourceColumns({mongodb.KEY: STRING, mongodb.DOCUMENT: STRING}, (mongodb.KEY,))
 
 
 def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch) -> DataFrame:
