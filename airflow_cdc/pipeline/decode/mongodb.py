@@ -33,9 +33,7 @@ COMMIT = f"CAST({_TIME} * {2**32}BD + {_ORD} AS {_NUMBER})"
 # The changes of one transaction share their cluster time. Without tord only the archive tells them apart, and there every other change
 # stands alone: so a copy of it has its position.
 _PLACE = f"coalesce({OFFSET}, {ORDINAL}.offset, 0)"
-SERIAL = (
-    f"coalesce(try_cast(source.tord AS BIGINT), if(source.txnNumber IS NULL AND source.stxnid IS NULL, CAST(0 AS BIGINT), {_PLACE}))"
-)
+SERIAL = f"coalesce(try_cast(source.tord AS BIGINT), if(source.txnNumber IS NULL AND source.stxnid IS NULL, CAST(0 AS BIGINT), {_PLACE}))"
 
 _MEMBERS = dict.fromkeys(("before", "after", "updateDescription", "patch", "filter"), "STRING")
 
