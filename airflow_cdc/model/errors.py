@@ -62,7 +62,7 @@ class KeysUnknownError(TerminalError):
 
 
 class UnsupportedConnectorError(TerminalError):
-    """Raised when a topic holds events of a connector that has no dialect here."""
+    """Raised when a topic holds events of a connector that has no dialect here, or that its flow's table cannot take."""
 
 
 class SchemaChangeError(TerminalError):

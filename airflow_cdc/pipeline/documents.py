@@ -1,7 +1,7 @@
 """Documents: MongoDB's extended JSON as text, and what updates change in it.
 
 Plain Python, and the only code of ours that runs on executors: it needs the standard library alone and travels with the query
-(:mod:`airflow_cdc.pipeline.reconcile.fold_documents`). A number keeps its digits: it is never read as one. What cannot be known is
+(:mod:`airflow_cdc.pipeline.document_functions`). A number keeps its digits: it is never read as one. What cannot be known is
 never made up: a path that does not fit the document leaves a hole, and a document with a hole is not told.
 """
 
@@ -82,13 +82,11 @@ def patched(document: Any, patch: str) -> Any:
         (``{"$v": 2, "diff": …}``) or a whole document.
     """
     change = read_document(patch)
-    if not isinstance(change, dict):
-        return None
-    if not _is_description(change) and not any(name.startswith("$") for name in change) and "_id" in change:
+    if isinstance(change, dict) and "_id" in change:
         return change
-    if not isinstance(document, dict):
+    if not (isinstance(change, dict) and isinstance(document, dict)):
         return None
-    if _is_description(change):
+    if set(change) <= _DESCRIPTION:
         return _describe(document, change)
     if isinstance(change.get("diff"), dict):
         return _apply_difference(document, change["diff"])
@@ -97,20 +95,16 @@ def patched(document: Any, patch: str) -> Any:
     return None
 
 
-def _is_description(change: Mapping[str, Any]) -> bool:
-    return set(change) <= _DESCRIPTION
-
-
 def _describe(document: dict[str, Any], change: Mapping[str, Any]) -> Any:
     updated = change.get("updatedFields")
-    fields = read_document(updated) if isinstance(updated, str) and not isinstance(updated, Literal) else updated
-    if updated is not None and not isinstance(fields, dict):
+    fields = {} if updated is None else read_document(str(updated))
+    if not isinstance(fields, dict):
         return None
     for truncated in change.get("truncatedArrays") or ():
         array = _at(document, truncated["field"].split("."))
         if isinstance(array, list):
             del array[int(truncated["size"]) :]
-    return _apply(document, removed=change.get("removedFields") or (), updated=fields or {})
+    return _apply(document, removed=change.get("removedFields") or (), updated=fields)
 
 
 def _apply(document: dict[str, Any], *, removed: Iterable[str], updated: Mapping[str, Any]) -> dict[str, Any]:

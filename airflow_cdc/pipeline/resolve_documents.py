@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, POSITION, TOLD_AT
-from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
 from airflow_cdc.model.microbatch import FilePart, Microbatch
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.decode.mongodb import PATCH
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -64,6 +65,18 @@ def fold_late_documents(run: MicrobatchRun, decoder: Decoder, live: DataFrame, k
     latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types)).drop(READS)
     folded = fold_documents(latest, theirs, None, keys).withColumn(HAZARD, F.lit(0))
     return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")
+
+
+def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
+    """Refuse updates that tell only what changed in a document where each of its versions is kept.
+
+    :raises UnsupportedConnectorError: when there is one.
+    """
+    if decoder.dialect.documents and not events.filter(F.col(PATCH).isNotNull() & F.expr(IS_ROW_EVENT)).isEmpty():
+        raise UnsupportedConnectorError(
+            f"Flow {flow}: some updates tell only what changed in their document, and a table of versions needs the whole of it.",
+            next_step="Set the connector's capture.mode to change_streams_update_full, or take stored_as_scd_type: 2 from the flow.",
+        )
 
 
 def _events_of(run: MicrobatchRun, decoder: Decoder, microbatch: Microbatch) -> DataFrame:

@@ -100,4 +100,5 @@ def test_updates_that_tell_only_what_changed_leave_the_database_s_documents(
     for table in ("carts", "orders"):
         rows = read_rows(spark, str(tmp_path / "lake"), f"mg.shop.{table}").rows
         assert {row["_id"]: plain_longs(row["document"]) for row in rows} == as_stored("mongo_patch_synth", table)
-    assert [(flow.unavailable_unresolved, flow.order_conflicts, flow.events.rejected) for flow in report.flows] == [(0, 0, 0)] * 2
+    batches = [batch for flow in report.flows for batch in flow.batches]
+    assert [(batch.unavailable_unresolved, batch.order_conflicts, batch.rejects) for batch in batches] == [(0, 0, {})] * 2

@@ -5,10 +5,6 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +40,8 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
+from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, unless_unavailable
+from airflow_cdc.pipeline.document_functions import id_of
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
@@ -63,29 +61,9 @@ the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
 
-_MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
-_PLACEHOLDER = "__debezium_unavailable_value"
-_BYTES = _PLACEHOLDER.encode()
-_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
-_TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
-# As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
-# numbers, one a byte (archives, fact 7; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text, tight or not.
-_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
-_PLACEHOLDERS = ", ".join(
-    sql.text(spelled)
-    for spelled in (
-        *_TEXTS,
-        *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
-    )
-)
-
-
-def _unless_unavailable(text: str) -> str:
-    return f"if({text} IN ({_PLACEHOLDERS}), NULL, {text})"
-
 
 def _hashes(image: str, columns: Iterable[str]) -> str:
-    texts = (_unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
+    texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
     hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
     # What tells nothing beside the key is no image.
     return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
@@ -229,7 +207,9 @@ class Decoder:
         )
         unwrapped = parsed.selectExpr("*", f"{self._payload()} AS payload")
         if self.dialect.documents:
-            return unwrapped.withColumn("payload", F.expr(mongodb.as_debezium("payload", KIND_MEMBERS)))
+            told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
+            located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
+            return located.withColumn("payload", F.expr(mongodb.as_debezium("payload", KIND_MEMBERS)))
         if not self.dialect.huawei_cdl:
             return unwrapped
         key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
@@ -289,7 +269,7 @@ class Decoder:
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
-            *[f"{_unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
+            *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
             f"{self._absent()} AS {ABSENT}",
             f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
@@ -298,7 +278,7 @@ class Decoder:
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
-            f"(payload.after IS NOT NULL{' OR payload.patch IS NOT NULL' if self.dialect.documents else ''}) AS has_image",
+            f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS has_image",
             *([f"payload.patch AS {mongodb.PATCH}"] if self.dialect.documents else []),
             KIND,
             PARTITION,
@@ -314,6 +294,8 @@ class Decoder:
         more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY))]
         more += [mongodb.PATCH] if self.dialect.documents else []
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        if self.dialect.documents:
+            untold = f"if({mongodb.PATCH} IS NULL, {untold}, array('{mongodb.DOCUMENT}'))"
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
@@ -349,9 +331,9 @@ class Decoder:
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
         found = {
-            name: f"({text} IN ({_PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
+            name: f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
             for name, text in texts.items()
-            if name in self.columns.types and self.columns.types[name].sql_type in _MAY_BE_UNAVAILABLE
+            if name in self.columns.types and self.columns.types[name].sql_type in MAY_BE_UNAVAILABLE
         }
         if not found:
             return "CAST(NULL AS ARRAY<STRING>)"

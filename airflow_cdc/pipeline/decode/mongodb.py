@@ -1,7 +1,7 @@
 """MongoDB: documents as JSON text, and of an update perhaps only what changed.
 
-``before`` and ``after`` are texts in MongoDB's extended JSON, the key's one member ``id`` is such a text too. An update tells the document as
-it was looked up, or what changed in it (``updateDescription``; ``patch`` before Debezium 2), or both.
+``before`` and ``after`` are texts in MongoDB's extended JSON, the key's one member ``id`` is such a text too. An update tells the
+document as it was looked up, or what changed in it (``updateDescription``; ``patch`` before Debezium 2), or both.
 Source: reference/debezium-mongodb-events.zh.txt.
 """
 
@@ -21,6 +21,11 @@ KEY_MEMBER = "id"
 """Member of a record's key that holds :data:`KEY`."""
 PATCH = "__cdc_patch"
 """JSON text of what an update that tells no document changed in it (:mod:`airflow_cdc.pipeline.documents`)."""
+ID_IN_VALUE = "__cdc_id_in_value"
+"""The document's ``_id`` as the value tells it, NULL where the records have keys."""
+TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
+"""SQL of the text in a value that holds the document's ``_id``."""
+HAS_IMAGE = f"(payload.after.{DOCUMENT} IS NOT NULL OR payload.patch IS NOT NULL)"
 SHAPE = f'["{KEY}","{DOCUMENT}"]'
 """Of every event without schema: members of documents are no columns."""
 
@@ -47,7 +52,7 @@ def as_debezium(payload: str, kinds: Iterable[str]) -> str:
     """Return the SQL of a value as an event about a row of :data:`KEY` and :data:`DOCUMENT` has it, with ``patch``."""
 
     def row(text: str) -> str:
-        return sql.struct_unless_null(text, {KEY: "CAST(NULL AS STRING)", DOCUMENT: text})
+        return f"if({text} IS NULL AND {ID_IN_VALUE} IS NULL, NULL, {sql.struct({KEY: ID_IN_VALUE, DOCUMENT: text})})"
 
     members = {
         **{name: f"{payload}.{name}" for name in kinds},

@@ -1,22 +1,21 @@
 """Reconcile: what updates changed in documents is folded onto the last document that is known, in the batch or in the target.
 
 Only keys whose last event tells no document are folded, at the cost of a second look at the archive. The fold itself is Python
-(:mod:`airflow_cdc.pipeline.documents`): SQL has no function that changes a text of JSON and keeps its digits.
+(:mod:`airflow_cdc.pipeline.documents`); SQL has no function that changes a text of JSON and keeps its digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.cloudpickle import register_pickle_by_value
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
 from airflow_cdc.model.columns import OP, POSITION, TOLD_AT, UNAVAILABLE
-from airflow_cdc.pipeline import documents, sql
+from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH
+from airflow_cdc.pipeline.document_functions import fold
 from airflow_cdc.pipeline.order import ORDER, is_known_newer
 
 _TELLS_NONE = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"
@@ -34,11 +33,11 @@ def keys_to_fold(row_changes: DataFrame, keys: Sequence[str], *, keeps_deleted: 
 
 
 def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    """Return the row changes with the documents that their keys' events leave.
+    r"""Return the row changes with the documents that their keys' events leave.
 
     >>> #  position  op  document            patch                              document
     >>> #        10   c  {"_id": 1,"a": 1}                                 ->   {"_id": 1,"a": 2}
-    >>> #        11   u                      {"updatedFields": "{\\"a\\": 2}"}
+    >>> #        11   u                      {"updatedFields": "{\"a\": 2}"}
 
     A document that nothing tells is NULL, and ``__cdc_told_at`` says that it is not known; of one that was folded it says where.
 
@@ -52,14 +51,15 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
     else:
         based = gathered.join(rows.select(*map(sql.name, keys), F.col(DOCUMENT).alias(_BASE)), list(keys), "left")
     steps = F.expr(f"transform(steps, step -> named_struct('op', step.{OP}, 'document', step.{DOCUMENT}, 'patch', step.{PATCH}))")
-    folded = based.select(*map(sql.name, keys), _fold(F.col(_BASE), steps).alias(_FOLDED))
+    folded = based.select(*map(sql.name, keys), fold(F.col(_BASE), steps).alias(_FOLDED))
     joined = row_changes.join(folded, list(keys), "left")
     needs = f"({DOCUMENT} IS NULL AND {OP} IN ('u', 'd'))"
     told = f"CAST(array(named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)) AS {TOLD_AT_TYPE})"
     values = {
         DOCUMENT: F.expr(f"if({needs}, {_FOLDED}, {DOCUMENT})"),
         TOLD_AT: F.expr(f"if({_TELLS_NONE}, {told}, {TOLD_AT})"),
-        UNAVAILABLE: F.expr(f"if({needs} AND {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
+        # A document that nothing tells is not what it was before.
+        UNAVAILABLE: F.expr(f"if({_TELLS_NONE} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
     }
     return joined.select(*[values.get(name, F.col(sql.name(name))).alias(name) for name in row_changes.columns])
 
@@ -79,16 +79,3 @@ def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, k
     ours = [F.col(f"s.{sql.name(key)}") for key in keys]
     old = beaten.select(*ours).unionByName(same.select(*ours)).distinct()
     return folded.join(old, list(keys), "left_anti"), old.count()
-
-
-def _fold(base: Column, steps: Column) -> Column:
-    # By value: the executors of a cluster need not have this package.
-    register_pickle_by_value(documents)
-    fold = documents.fold_documents
-
-    def of_rows(text: str | None, rows: Sequence[Row]) -> str | None:
-        return fold(text, [(row[0], row[1], row[2]) for row in rows])
-
-    # A function in a function is pickled by value only where its module is; as a text it has none.
-    of_rows.__module__ = "__main__"
-    return F.udf(of_rows, StringType())(base, steps)
