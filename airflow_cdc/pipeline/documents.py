@@ -46,7 +46,7 @@ def fold_documents(base: str | None, steps: Iterable[tuple[str, str | None, str 
             whole, known = document, None
         elif operation != "d":
             prior = None if before == "d" else known if whole is None else read_document(whole)
-            whole, known = None, patched(prior, patch) if patch is not None else None
+            whole, known = None, None if patch is None else _patched_or_none(prior, patch)
         before = operation
     return whole if whole is not None else write_document(known)
 
@@ -73,6 +73,14 @@ def read_document(text: str) -> Any:
 def write_document(value: Any) -> str | None:
     """Return a document as Debezium writes it, None for one that is not known."""
     return _written(value) if isinstance(value, dict) and not _has_hole(value) else None
+
+
+def _patched_or_none(document: Any, patch: str) -> Any:
+    try:
+        return patched(document, patch)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # A member has not the shape that MongoDB gives it: the record is at fault, not the batch.
+        return None
 
 
 def patched(document: Any, patch: str) -> Any:
