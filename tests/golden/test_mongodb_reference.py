@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.report import EventCounts
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import Record, write_records
+from tests.events import write_records
 from tests.golden.test_reference_events import by_flow, message, record, stored
 
 CUSTOMERS = "fulfillment.inventory.customers"
@@ -44,56 +43,50 @@ def with_patch() -> dict[str, Any]:
     return {**event, "payload": {**event["payload"], "patch": patch, "filter": document}}
 
 
-def of_keys(topic: str) -> list[Record]:
-    creates = []
-    for offset, (key, identifier) in enumerate(KEYS.items()):
-        create = copy.deepcopy(message("mongodb_create"))
-        create["payload"]["after"] = f'{{"_id" : {identifier}}}'
-        creates.append(record(topic, offset, {**message("mongodb_key"), "payload": {"id": key}}, create))
-    return creates
+def key_of(identifier: str) -> dict[str, Any]:
+    """Return the document's key message for another document."""
+    return {**message("mongodb_key"), "payload": {"id": identifier}}
+
+
+def creates() -> dict[str, dict[str, Any]]:
+    """Return by key the create of a document with each of the identifiers."""
+    found = {}
+    for key, identifier in KEYS.items():
+        found[key] = copy.deepcopy(message("mongodb_create"))
+        found[key]["payload"]["after"] = f'{{"_id" : {identifier}}}'
+    return found
 
 
 def test_the_documents_events_and_keys(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    key, create, update = message("mongodb_key"), message("mongodb_create"), message("mongodb_update")
+    create, update = message("mongodb_create"), message("mongodb_update")
     # The examples' positions contradict their order: all three have the same time, and the create's ord is the greatest.
     earlier = copy.deepcopy(create)
     earlier["payload"]["source"]["ord"] = 0
-    of_topic = {
-        "create": [create],
-        "update": [update],
-        "delete": [update, message("mongodb_delete"), None],
-        "change": [earlier, without_images("mongodb_update")],
-        "patch": [earlier, with_patch()],
+    events = {
+        "1": [create],
+        "2": [update],
+        "3": [update, message("mongodb_delete"), None],
+        "4": [earlier, without_images("mongodb_update")],
+        "5": [earlier, with_patch()],
+        **{key: [event] for key, event in creates().items()},
     }
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     archive.mkdir()
-    for name, values in of_topic.items():
-        topic = f"{CUSTOMERS}_{name}"
-        write_records(archive / f"{name}.jsonl", [record(topic, offset, key, value) for offset, value in enumerate(values)])
-    write_records(archive / "keys.jsonl", of_keys(f"{CUSTOMERS}_keys"))
+    told = [(key_of(key), value) for key, values in events.items() for value in values]
+    write_records(archive / "1.jsonl", [record(CUSTOMERS, offset, key, value) for offset, (key, value) in enumerate(told)])
 
     report = apply(archive, lake)
 
-    assert by_flow(report) == {
-        f"{CUSTOMERS}_create": EventCounts(read=1, merged=1),
-        f"{CUSTOMERS}_update": EventCounts(read=1, merged=1),
-        f"{CUSTOMERS}_delete": EventCounts(read=3, merged=1, superseded=1, tombstones=1),
-        f"{CUSTOMERS}_change": EventCounts(read=2, merged=1, superseded=1),
-        f"{CUSTOMERS}_patch": EventCounts(read=2, merged=1, superseded=1),
-        f"{CUSTOMERS}_keys": EventCounts(read=6, merged=6),
-    }
-    found = {name: read_rows(spark, str(lake), f"{CUSTOMERS}_{name}") for name in (*of_topic, "keys")}
-    assert {name: (table.columns, table.keys) for name, table in found.items()} == dict.fromkeys(
-        found, ({"_id": "STRING", "document": "STRING"}, ("_id",))
-    )
+    assert by_flow(report) == {CUSTOMERS: EventCounts(read=15, merged=11, superseded=3, tombstones=1)}
+    table = read_rows(spark, str(lake), CUSTOMERS)
+    assert (table.columns, table.keys) == ({"_id": "STRING", "document": "STRING"}, ("_id",))
     # What is told whole stays letter by letter; what was folded is written as the update's own documents are.
-    assert found["create"].rows == [{"_id": "1004", "document": create["payload"]["after"]}]
-    for name in ("update", "change", "patch"):
-        assert found[name].rows == [{"_id": "1004", "document": ANNE_MARIE}]
-    assert found["delete"].rows == []
-    assert {row["_id"]: json.loads(row["document"])["_id"] for row in found["keys"].rows} == {
-        told: json.loads(identifier) for told, identifier in KEYS.items()
+    assert {row["_id"]: row["document"] for row in table.rows} == {
+        "1": create["payload"]["after"],
+        **dict.fromkeys(("2", "4", "5"), ANNE_MARIE),
+        **{key: event["payload"]["after"] for key, event in creates().items()},
     }
     # ord counts below ts_ms; the update is of a transaction, so its place in the archive goes last.
-    assert stored(spark, report, f"{CUSTOMERS}_create", "_id") == {"1004": (TIME * 2**32 + 31, 0, 0, "c", TIME, 1)}
-    assert stored(spark, report, f"{CUSTOMERS}_change", "_id") == {"1004": (TIME * 2**32 + 1, 0, 1, "u", TIME, 1)}
+    positions = stored(spark, report, CUSTOMERS, "_id")
+    assert positions["1"] == (TIME * 2**32 + 31, 0, 0, "c", TIME, 1)
+    assert positions["4"] == (TIME * 2**32 + 1, 0, 6, "u", TIME, 1)
