@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -109,3 +110,28 @@ def test_updates_that_tell_only_what_changed_leave_the_database_s_documents(
     assert {row["_id"]: plain_longs(row["document"]) for row in rows} == as_stored("mongo_patch_synth", table)
     (batch,) = report.flows[0].batches
     assert (batch.unavailable_unresolved, batch.order_conflicts, batch.rejects) == (0, 0, {})
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (0, 2, 1, 4, 1, 3)])
+def test_updates_are_folded_in_whatever_order_their_files_come(
+    order: tuple[int, ...], apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    capture, topic = CAPTURES / "mongo_patch_synth", "mg.shop.orders"
+    with gzip.open(capture / "archive/plain" / f"{topic}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        chosen = [line for line in lines if hash_of(json.loads(line)["key"]["id"]) % 4 == 0]
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    size = len(chosen) // 5 + 1
+
+    for number, part in enumerate(order):
+        (archive / f"{number}.jsonl").write_text("".join(chosen[part * size : (part + 1) * size]), encoding="utf-8")
+        apply(archive, tmp_path / "lake")
+
+    rows = read_rows(spark, str(tmp_path / "lake"), topic).rows
+    expected = {key: text for key, text in as_stored("mongo_patch_synth", "orders").items() if hash_of(key) % 4 == 0}
+    assert {row["_id"]: plain_longs(str(row["document"])) for row in rows} == expected
+
+
+def hash_of(text: str) -> int:
+    return zlib.crc32(text.encode())
