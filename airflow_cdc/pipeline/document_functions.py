@@ -18,7 +18,7 @@ def fold(base: Column, steps: Column) -> Column:
     fold_documents = documents.fold_documents
 
     def of_rows(text: str | None, rows: Sequence[Row]) -> str | None:
-        return fold_documents(text, [(row[0], row[1], row[2]) for row in rows])
+        return fold_documents(text, [(row[0], row[1], row[2], row[3]) for row in rows])
 
     return _function(of_rows)(base, steps)
 

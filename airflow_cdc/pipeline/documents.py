@@ -32,22 +32,32 @@ _INT32 = range(-(2**31), 2**31)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def fold_documents(base: str | None, steps: Iterable[tuple[str, str | None, str | None]]) -> str | None:
+Step = tuple[str, str | None, str | None, str | None]
+"""Of an event: its operation, the document that it tells, the patch, and the document before it where the event tells that."""
+
+
+def fold_documents(base: str | None, steps: Iterable[Step]) -> str | None:
     """Return the document that a key's events leave, None where nothing tells it; a delete leaves what it was about.
 
     :param base: the document before them, None where it is not known or there is none.
-    :param steps: of each event its operation, the document that it tells and the patch.
     """
     known: Any = None
-    whole = base
-    before = ""
-    for operation, document, patch in steps:
+    whole, gone = base, False
+    for operation, document, patch, pre_image in steps:
         if document is not None:
             whole, known = document, None
-        elif operation != "d":
-            prior = None if before == "d" else known if whole is None else read_document(whole)
+        elif operation == "d":
+            gone = True
+            continue
+        else:
+            if gone:
+                # A document that was deleted is nobody's base.
+                whole, known = None, None
+            if pre_image is not None:
+                whole = pre_image
+            prior = read_document(whole) if whole is not None else known
             whole, known = None, None if patch is None else _patched_or_none(prior, patch)
-        before = operation
+        gone = False
     return whole if whole is not None else write_document(known)
 
 

@@ -279,7 +279,7 @@ class Decoder:
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
             f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS has_image",
-            *([f"payload.patch AS {mongodb.PATCH}"] if self.dialect.documents else []),
+            *(mongodb.ADDED if self.dialect.documents else ()),
             KIND,
             PARTITION,
             OFFSET,
@@ -292,7 +292,7 @@ class Decoder:
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
         more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY))]
-        more += [mongodb.PATCH] if self.dialect.documents else []
+        more += mongodb.ADDED_NAMES if self.dialect.documents else []
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
         if self.dialect.documents:
             untold = f"if({mongodb.PATCH} IS NULL, {untold}, array('{mongodb.DOCUMENT}'))"

@@ -21,11 +21,16 @@ KEY_MEMBER = "id"
 """Member of a record's key that holds :data:`KEY`."""
 PATCH = "__cdc_patch"
 """JSON text of what an update that tells no document changed in it (:mod:`airflow_cdc.pipeline.documents`)."""
+PRE_IMAGE = "__cdc_pre_image"
+"""JSON text of the document before the event, NULL where the event does not tell it."""
 ID_IN_VALUE = "__cdc_id_in_value"
 """The document's ``_id`` as the value tells it, NULL where the records have keys."""
 TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
 """SQL of the text in a value that holds the document's ``_id``."""
 HAS_IMAGE = f"(payload.after.{DOCUMENT} IS NOT NULL OR payload.patch IS NOT NULL)"
+ADDED = (f"payload.patch AS {PATCH}", f"payload.before.{DOCUMENT} AS {PRE_IMAGE}")
+"""SQL of the columns that events have besides those of every dialect."""
+ADDED_NAMES = [PATCH, PRE_IMAGE]
 SHAPE = f'["{KEY}","{DOCUMENT}"]'
 """Of every event without schema: members of documents are no columns."""
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import OP, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
-from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH
+from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH, PRE_IMAGE
 from airflow_cdc.pipeline.document_functions import fold
 from airflow_cdc.pipeline.order import ORDER, is_known_newer
 
@@ -41,23 +41,24 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
 
     A document that nothing tells is NULL, and ``__cdc_told_at`` says that it is not known; of one that was folded it says where.
 
-    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.order.ORDER` and :data:`PATCH`.
+    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.order.ORDER` and what the dialect adds.
     :param rows: the target's rows, None where there are none.
     """
-    step = F.struct(ORDER, OP, DOCUMENT, PATCH)
+    step = F.struct(ORDER, OP, DOCUMENT, PATCH, PRE_IMAGE)
     gathered = events.groupBy(*map(sql.name, keys)).agg(F.array_sort(F.collect_list(step)).alias("steps"))
     if rows is None:
         based = gathered.withColumn(_BASE, F.lit(None).cast("string"))
     else:
         based = gathered.join(rows.select(*map(sql.name, keys), F.col(DOCUMENT).alias(_BASE)), list(keys), "left")
-    steps = F.expr(f"transform(steps, step -> named_struct('op', step.{OP}, 'document', step.{DOCUMENT}, 'patch', step.{PATCH}))")
+    told = ", ".join(f"'{name}', step.{name}" for name in (OP, DOCUMENT, PATCH, PRE_IMAGE))
+    steps = F.expr(f"transform(steps, step -> named_struct({told}))")
     folded = based.select(*map(sql.name, keys), fold(F.col(_BASE), steps).alias(_FOLDED))
     joined = row_changes.join(folded, list(keys), "left")
     needs = f"({DOCUMENT} IS NULL AND {OP} IN ('u', 'd'))"
-    told = f"CAST(array(named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)) AS {TOLD_AT_TYPE})"
+    entry = f"CAST(array(named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)) AS {TOLD_AT_TYPE})"
     values = {
         DOCUMENT: F.expr(f"if({needs}, {_FOLDED}, {DOCUMENT})"),
-        TOLD_AT: F.expr(f"if({_TELLS_NONE}, {told}, {TOLD_AT})"),
+        TOLD_AT: F.expr(f"if({_TELLS_NONE}, {entry}, {TOLD_AT})"),
         # A document that nothing tells is not what it was before.
         UNAVAILABLE: F.expr(f"if({_TELLS_NONE} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
     }

@@ -105,8 +105,8 @@ def test_values_of_an_update_are_spelled_as_whole_documents_spell_them(relaxed: 
 
 @pytest.mark.parametrize("path", ["s.t", "n.t", "a.c.x", "a.b.0"])
 def test_a_path_that_does_not_fit_leaves_no_document_until_something_tells_what_is_there(path: str) -> None:
-    misfit = ("u", None, description(f'{{"{path}": 1}}'))
-    healed = ("u", None, description('{"s": 1,"n": 2,"a": 3}'))
+    misfit = ("u", None, description(f'{{"{path}": 1}}'), None)
+    healed = ("u", None, description('{"s": 1,"n": 2,"a": 3}'), None)
 
     assert fold_documents(DOCUMENT, [misfit]) is None
     assert fold_documents(DOCUMENT, [misfit, healed]) == '{"_id": 1,"a": 3,"n": 2,"s": 1}'
@@ -147,7 +147,7 @@ _TREES = st.recursive(
 def test_the_folded_document_is_the_one_that_the_program_has(data: st.DataObject) -> None:
     document = {"_id": 1, "a": data.draw(_TREES)}
     base = json.dumps(document)
-    steps = [("u", None, json.dumps(data.draw(changes(document)))) for _ in range(data.draw(st.integers(1, 6)))]
+    steps = [("u", None, json.dumps(data.draw(changes(document))), None) for _ in range(data.draw(st.integers(1, 6)))]
 
     folded = fold_documents(base, steps)
 
@@ -169,26 +169,28 @@ def test_the_folded_document_is_the_one_that_the_program_has(data: st.DataObject
     ],
 )
 def test_a_patch_of_another_shape_leaves_no_document(patch: str) -> None:
-    assert fold_documents(DOCUMENT, [("u", None, patch)]) is None
+    assert fold_documents(DOCUMENT, [("u", None, patch, None)]) is None
 
 
 @pytest.mark.parametrize("patch", ["", "[1]", "no json", '{"$rename": {"a": "b"}}', '{"updatedFields": "no json"}', '{"$v": 2,"diff": 1}'])
 def test_a_patch_that_is_none_leaves_no_document(patch: str) -> None:
-    assert fold_documents(DOCUMENT, [("u", None, patch)]) is None
+    assert fold_documents(DOCUMENT, [("u", None, patch, None)]) is None
 
 
 def test_events_are_folded_onto_the_last_whole_document() -> None:
-    set_b = ("u", None, description('{"b": 2}'))
+    set_b = ("u", None, description('{"b": 2}'), None)
 
     assert fold_documents('{"_id": 1}', [set_b]) == '{"_id": 1,"b": 2}'
-    assert fold_documents('{"_id": 1}', [("u", '{ "_id":1 }', None)]) == '{ "_id":1 }'
-    assert fold_documents(None, [("c", '{"_id": 1,"a": 1}', None), set_b]) == '{"_id": 1,"a": 1,"b": 2}'
+    assert fold_documents('{"_id": 1}', [("u", '{ "_id":1 }', None, None)]) == '{ "_id":1 }'
+    assert fold_documents(None, [("c", '{"_id": 1,"a": 1}', None, None), set_b]) == '{"_id": 1,"a": 1,"b": 2}'
     assert fold_documents(None, [set_b]) is None
-    assert fold_documents('{"_id": 1}', [("d", None, None)]) == '{"_id": 1}'
+    assert fold_documents('{"_id": 1}', [("d", None, None, None)]) == '{"_id": 1}'
     # A document that was deleted is nobody's base.
-    assert fold_documents('{"_id": 1}', [("d", None, None), set_b]) is None
+    assert fold_documents('{"_id": 1}', [("d", None, None, None), set_b]) is None
+    # What an event tells itself goes first.
+    assert fold_documents('{"_id": 1,"old": 1}', [("u", None, description('{"b": 2}'), '{"_id": 1}')]) == '{"_id": 1,"b": 2}'
     # The same change twice, as a restarted connector sends it, changes nothing.
-    cut = ("u", None, description('{"c.1": 9}', ["a"], [{"field": "c", "size": 1}]))
+    cut = ("u", None, description('{"c.1": 9}', ["a"], [{"field": "c", "size": 1}]), None)
     assert fold_documents('{"_id": 1,"a": 1,"c": [1,2]}', [cut, cut]) == '{"_id": 1,"c": [1,9]}'
 
 
@@ -216,7 +218,7 @@ import pickle, sys
 from pyspark import cloudpickle
 sys.modules["airflow_cdc"] = None
 fold = cloudpickle.loads(pickle.loads({sent!r}))
-print(fold('{{"_id": 1}}', [("u", None, '{{"updatedFields": "{{\\\\"a\\\\": [1]}}"}}')]))
+print(fold('{{"_id": 1}}', [("u", None, '{{"updatedFields": "{{\\\\"a\\\\": [1]}}"}}', None)]))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -30,7 +30,8 @@ def unresolved(report: ApplyReport) -> list[int]:
 
 
 def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
-    # load 1: a document and its change in one transaction, so at one cluster time; a change of a document that nothing tells
+    # load 1: a document and its change in one transaction, so at one cluster time; a change of a document that
+    # nothing tells, and of one that only its event tells
     first = [
         mongodb("c", "1", second=10, offset=10, after='{"_id": 1,"n": 0}', transaction=7),
         mongodb("u", "1", second=10, offset=11, updated='{"n": 1}', transaction=7),
@@ -38,13 +39,15 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
         mongodb("u", "2", second=11, offset=13, updated='{"n": 5}'),
         mongodb("r", "3", second=1, offset=14, after='{ "_id" : 3, "f" : NaN }'),
         mongodb("c", "4", second=12, offset=15, after='{"_id": 4}'),
+        mongodb("u", "5", second=13, offset=16, before='{"_id": 5}', updated='{"n": 1}'),
     ]
     write_records(archive / "1.jsonl", first)
     report = apply(archive, lake)
 
-    assert counts(report) == EventCounts(read=6, merged=4, superseded=2)
+    assert counts(report) == EventCounts(read=7, merged=5, superseded=2)
     assert unresolved(report) == [1]
-    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, "3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}'}
+    told_whole = {"3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}', "5": '{"_id": 5,"n": 1}'}
+    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, **told_whole}
 
     # load 2: changes of documents that only the target holds; one goes
     second = [
@@ -58,7 +61,7 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
 
     assert counts(report) == EventCounts(read=4, merged=3, tombstones=1)
     assert unresolved(report) == [0]
-    expected = {"1": '{"_id": 1,"n": 2,"late": 3,"x": {"y": true}}', "2": None, "3": '{"_id": 3}'}
+    expected = {"1": '{"_id": 1,"n": 2,"late": 3,"x": {"y": true}}', "2": None, "3": '{"_id": 3}', "5": '{"_id": 5,"n": 1}'}
     assert documents(spark, lake) == expected
 
     # load 3 comes late: a change before one that was applied, the create of the document that nothing told, a change of one that is
@@ -74,7 +77,12 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
 
     assert counts(report) == EventCounts(read=4, merged=2, stale=2)
     assert unresolved(report) == [0]
-    expected = {"1": '{"_id": 1,"n": 9,"late": 3,"x": {"y": true}}', "2": '{"_id": 2,"m": 1,"n": 5}', "3": '{"_id": 3}'}
+    expected = {
+        "1": '{"_id": 1,"n": 9,"late": 3,"x": {"y": true}}',
+        "2": '{"_id": 2,"m": 1,"n": 5}',
+        "3": '{"_id": 3}',
+        "5": '{"_id": 5,"n": 1}',
+    }
     assert documents(spark, lake) == expected
 
 
