@@ -125,6 +125,6 @@ class RejectReason(str, Enum):
     MISSING_POSITION = "missing_position"
     """The source block lacks the fields that order the event."""
     MISSING_IMAGE = "missing_image"
-    """A create, read or update carries no ``after``."""
+    """A create, read or update carries no ``after``; an update of a document no change either."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
