@@ -148,7 +148,7 @@ def test_changes_of_one_scn_go_by_their_redo_records(spark: SparkSession) -> Non
 
 
 def test_dialects_go_by_the_connectors_own_name() -> None:
-    assert {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
+    assert {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "mongodb", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
     assert dialect_of({"sqlserver"}, "t") is SQLSERVER
     assert dialect_of({"postgresql"}, "t") is POSTGRESQL
 
