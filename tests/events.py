@@ -157,6 +157,41 @@ def mariadb(
     return _enveloped(op, source, before, after, **place)
 
 
+def mongodb(
+    op: str,
+    key: str,
+    *,
+    second: int,
+    offset: int | None,
+    after: str | None = None,
+    before: str | None = None,
+    updated: str | None = None,
+    removed: list[str] | None = None,
+    ord_: int = 1,
+    transaction: int | None = None,
+    topic: str = "mg.shop.orders",
+) -> Record:
+    """Return a whole Kafka record with a bare MongoDB envelope; documents, ``updated`` and the key are texts of extended JSON."""
+    time = (1_700_000_000 + second) * 1000
+    source = {
+        "version": "3.5.0.Final",
+        "connector": "mongodb",
+        "name": topic.split(".", maxsplit=1)[0],
+        "ts_ms": time,
+        "snapshot": "true" if op == "r" else "false",
+        "db": "shop",
+        "collection": topic.rsplit(".", 1)[-1],
+        "ord": ord_,
+        "lsid": None if transaction is None else '{"id": "5"}',
+        "txnNumber": transaction,
+        "wallTime": None if op == "r" else time,
+    }
+    tells_change = updated is not None or removed is not None
+    description = {"removedFields": removed, "updatedFields": updated or "{}", "truncatedArrays": None} if tells_change else None
+    value = {"before": before, "after": after, "updateDescription": description, "source": source, "op": op, "ts_ms": time + 5}
+    return record(topic, {"id": key}, value, offset)
+
+
 def cdl_json(
     op: str,
     *,

@@ -62,7 +62,7 @@ class KeysUnknownError(TerminalError):
 
 
 class UnsupportedConnectorError(TerminalError):
-    """Raised when a topic holds events of a connector that has no dialect here."""
+    """Raised when a topic holds events of a connector that has no dialect here, or that its flow's table cannot take."""
 
 
 class SchemaChangeError(TerminalError):
@@ -125,7 +125,7 @@ class RejectReason(str, Enum):
     MISSING_POSITION = "missing_position"
     """The source block lacks the fields that order the event."""
     MISSING_IMAGE = "missing_image"
-    """A create, read or update carries no ``after``."""
+    """A create, read or update carries no ``after``; an update of a document no change either."""
     ROW_NOT_TOLD = "row_not_told"
     """The table has no key, and the event does not tell the whole row that it takes or leaves."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"

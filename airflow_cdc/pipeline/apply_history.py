@@ -33,6 +33,7 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERE
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
 from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of
+from airflow_cdc.pipeline.resolve_documents import refuse_patches
 
 
 def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
@@ -74,7 +75,9 @@ def apply_to_versions(run: MicrobatchRun) -> BatchReport:
 
 def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
-    told = stage_events(run, decoder, decoder.events(run.lines(), with_images=True), keeps_truncates=True)
+    events = decoder.events(run.lines(), with_images=True)
+    refuse_patches(run.flow.name, decoder, events)
+    told = stage_events(run, decoder, events, keeps_truncates=True)
     rejects = quarantine(run, decoder, expected=told.unaccounted)
     snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
     cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)

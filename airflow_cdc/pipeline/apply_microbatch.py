@@ -56,6 +56,7 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trac
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+from airflow_cdc.pipeline.resolve_documents import resolve_documents
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:
@@ -182,6 +183,8 @@ def resolve_hazards(
 ) -> tuple[DataFrame, int]:
     """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
+    if decoder.dialect.documents:
+        return resolve_documents(run, decoder, latest, target), 0
     latest = latest.drop(READS)
     hazardous = latest.filter(f"{HAZARD} = 1")
     if hazardous.isEmpty():

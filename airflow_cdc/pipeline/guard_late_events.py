@@ -21,7 +21,8 @@ from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
-from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, leave_to_rows
+from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
+from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
@@ -33,6 +34,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
 )
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
+from airflow_cdc.pipeline.resolve_documents import fold_late_documents
 
 _IS_NEW = "__cdc_is_new"
 """Whether this microbatch brought the event."""
@@ -56,6 +58,8 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
 
     :raises TableHistoryGoneError: when a transaction that was cut began upon a table version that is no more.
     """
+    if decoder.dialect.documents:
+        return _guard_documents(run, decoder, target, live) if late else Guarded(live)
     awaited = bool(run.checkpoint.unpaired_moves and staged.has_deletes)
     if not (late or awaited or staged.unknown):
         return Guarded(live)
@@ -78,6 +82,22 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
         fresh = leave_to_rows(fresh, rows, keys)
     paired = parted.count() if parted is not None and rejoined is not None else 0
     return Guarded(fresh if rejoined is None else fresh.unionByName(rejoined), rejoined is not None, stale, paired)
+
+
+def _guard_documents(run: MicrobatchRun, decoder: Decoder, target: TargetTable, live: DataFrame) -> Guarded:
+    """Do the same where rows are documents: no document takes another's key, but each of its events may tell a part of it."""
+    keys = list(target.keys)
+    rows, deleted = run.rows_of(target), run.deleted_rows_of(target)
+    markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
+    known = known_of(rows, markers, deleted, keys)
+    folded = fold_late_documents(run, decoder, live, known, target)
+    if folded is None:
+        fresh, stale = drop_stale(live, rows, markers, keys, deleted=deleted)
+        return Guarded(fresh, stale=stale)
+    others = live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
+    fresh, stale = drop_stale(others, rows, markers, keys, deleted=deleted)
+    news, old = drop_known_documents(folded, rows, known, keys)
+    return Guarded(fresh.unionByName(news), rejoined=True, stale=stale + old)
 
 
 def _parted_moves(

@@ -15,7 +15,7 @@ from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
@@ -41,11 +41,12 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
     )
     without_key = is_without_key(flow, microbatch, target)
-    columns = (
-        _columns(spark, flow, microbatch, rows, target, without_key=without_key)
-        if rows
-        else SourceColumns({}, target.keys if target else ())
-    )
+    if not rows:
+        columns = SourceColumns({}, target.keys if target else ())
+    elif dialect.documents:
+        columns = _of_documents(flow)
+    else:
+        columns = _columns(spark, flow, microbatch, rows, target, without_key=without_key)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -86,7 +87,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
 
 def _tells_no_key(shape: TopicShape) -> bool:
     is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
-    return is_record and shape.key_shape is None and shape.connector not in huawei_cdl.CONNECTORS
+    return is_record and shape.key_shape is None and shape.connector not in (*huawei_cdl.CONNECTORS, mongodb.CONNECTOR)
 
 
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
@@ -110,6 +111,19 @@ def _columns(
     columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
     return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped)
+
+
+def _of_documents(flow: CdcFlow) -> SourceColumns:
+    """Return the two columns of a table of documents.
+
+    :raises KeysUnknownError: when the flow declares other keys.
+    """
+    if flow.keys not in ((), (mongodb.KEY,)):
+        raise KeysUnknownError(
+            f"Flow {flow.name}: a document is identified by {mongodb.KEY}, the flow's settings say {list(flow.keys)}.",
+            next_step="Leave the flow's keys out.",
+        )
+    return SourceColumns({mongodb.KEY: STRING, mongodb.DOCUMENT: STRING}, (mongodb.KEY,))
 
 
 def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, *, without_key: bool) -> DataFrame:

@@ -17,7 +17,7 @@ from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
-from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 
 _PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
@@ -88,7 +88,9 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     image = f"coalesce(payload.after, if({is_cdl}, payload.{huawei_cdl.IMAGE}, NULL), payload.before)"
     # A row of CDL has no Kafka key.
     key = f"coalesce(key, if({is_cdl}, payload.{huawei_cdl.KEY}, NULL))"
-    of_image = f"if(wrapped, schema, to_json(json_object_keys({image})))"
+    # A document's members are no columns, and any other document may have others.
+    members = f"if(connector = '{mongodb.CONNECTOR}', {sql.text(mongodb.SHAPE)}, to_json(json_object_keys({image})))"
+    of_image = f"if(wrapped, schema, {members})"
     return described.selectExpr(
         *(name for name in _GROUP if not name.endswith("_shape")),
         "`offset`",

@@ -36,12 +36,13 @@ from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
-from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
-from airflow_cdc.pipeline.decode.unavailable import PLACEHOLDERS, unless_unavailable
+from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, unless_unavailable
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking, reasons_not_told
+from airflow_cdc.pipeline.document_functions import id_of
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
@@ -60,8 +61,6 @@ BEFORE = "__cdc_before"
 the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
-
-_MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
 
 
 def _hashes(image: str, columns: Iterable[str]) -> str:
@@ -145,17 +144,19 @@ class Decoder:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
         source = ", ".join(f"{name} STRING" for name in ("ts_ms", "snapshot", *self.dialect.source_fields))
-        members = {
-            **KIND_MEMBERS,
+        row = {
             "before": f"STRUCT<{image if with_images or self.without_key else self._key_struct}>",
             "after": f"STRUCT<{image}>",
             "source": f"STRUCT<{source}>",
             **(huawei_cdl.decoded_members(image) if self.dialect.huawei_cdl else {}),
         }
+        members = {**KIND_MEMBERS, **(mongodb.decoded_members(source) if self.dialect.documents else row)}
         return ", ".join(f"{name} {kind}" for name, kind in members.items())
 
     @cached_property
     def _payload_fields(self) -> list[str]:
+        if self.dialect.documents:
+            return [*KIND_MEMBERS, *mongodb.decoded_members("")]
         return [*KIND_MEMBERS, "before", "after", "source", *(huawei_cdl.decoded_members("") if self.dialect.huawei_cdl else ())]
 
     @cached_property
@@ -208,6 +209,10 @@ class Decoder:
             f"{value} AS value",
         )
         unwrapped = parsed.selectExpr("*", f"{self._payload()} AS payload")
+        if self.dialect.documents:
+            told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
+            located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
+            return located.withColumn("payload", F.expr(mongodb.as_debezium("payload", KIND_MEMBERS)))
         if not self.dialect.huawei_cdl:
             return unwrapped
         key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
@@ -253,6 +258,8 @@ class Decoder:
         struct = ", ".join(f"{sql.name(key)} STRING" for key in self.columns.keys)
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
+        if self.dialect.documents:
+            return mongodb.parsed_key(RAW_KEY, wrapped=wrapped, bare=bare)
         forms = []
         if wrapped:
             forms.append(f"from_json({RAW_KEY}, {sql.text(f'payload STRUCT<{self._key_struct}>')}).payload")
@@ -274,7 +281,8 @@ class Decoder:
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
-            "payload.after IS NOT NULL AS has_image",
+            f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS has_image",
+            *(mongodb.ADDED if self.dialect.documents else ()),
             *(self._before() if self.without_key else []),
             KIND,
             PARTITION,
@@ -287,12 +295,15 @@ class Decoder:
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
-        more = (BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY)
+        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY))]
+        more += mongodb.ADDED_NAMES if self.dialect.documents else []
         if self.without_key:
             # A struct needs a member, though every row may be nothing but NULLs.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        if self.dialect.documents:
+            untold = f"if({mongodb.PATCH} IS NULL, {untold}, array('{mongodb.DOCUMENT}'))"
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
@@ -318,6 +329,8 @@ class Decoder:
     @cached_property
     def _sometimes_absent(self) -> list[str]:
         """The columns that some of the events' schemas do not have."""
+        if self.dialect.documents:
+            return []
         shapes = {shape.value_shape for shape in self.shapes if shape.value_shape and shape.kind in ("r", "c", "u")}
         shared = set.intersection(*[set(image_names(shape)) for shape in shapes]) if shapes else set(self.columns.types)
         return [name for name in self.columns.types if name not in shared and name not in self.columns.keys]
@@ -336,7 +349,7 @@ class Decoder:
         found = {
             name: f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
             for name, text in texts.items()
-            if name in self.columns.types and self.columns.types[name].sql_type in _MAY_BE_UNAVAILABLE
+            if name in self.columns.types and self.columns.types[name].sql_type in MAY_BE_UNAVAILABLE
         }
         if not found:
             return "CAST(NULL AS ARRAY<STRING>)"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_cdc.model.errors import UnsupportedConnectorError
-from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 
 NUMBER = "DECIMAL(38,0)"
 
@@ -30,6 +30,8 @@ class Dialect:
     """SQL over ``source``: text that tells transactions apart."""
     huawei_cdl: bool = False
     """Whether the values are spelled as Huawei CDL spells them."""
+    documents: bool = False
+    """Whether the rows are documents as JSON text, of which an update may tell only what changed (MongoDB)."""
 
 
 def _lsn(field: str) -> str:
@@ -136,6 +138,16 @@ HUAWEI_CDL = Dialect(
     huawei_cdl=True,
 )
 
+MONGODB = Dialect(
+    source_fields=("ord", "tord", "txnNumber", "stxnid"),
+    commit=mongodb.COMMIT,
+    change="CAST(0 AS DECIMAL(38,0))",
+    serial=mongodb.SERIAL,
+    # A key is free before another document takes it: nothing needs to tell transactions apart.
+    transaction="CAST(NULL AS STRING)",
+    documents=True,
+)
+
 DIALECTS: Mapping[str, Dialect] = {
     "sqlserver": SQLSERVER,
     "postgresql": POSTGRESQL,
@@ -143,6 +155,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "mariadb": MYSQL,
     "oracle": ORACLE,
     "db2": DB2,
+    mongodb.CONNECTOR: MONGODB,
     **dict.fromkeys(huawei_cdl.CONNECTORS, HUAWEI_CDL),
 }
 

@@ -34,7 +34,7 @@ def drop_stale(
     :param deleted: the rows that are flagged as deleted, like ``rows``; None where the table keeps none.
     """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = _known(rows, markers, deleted, keys)
+    known = known_of(rows, markers, deleted, keys)
     changed = row_changes.select(*ours, POSITION, OP, OFFSET, TOLD_AT, UNAVAILABLE)
     tells = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
     fills = F.expr(f"coalesce(({tells}) AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
@@ -58,7 +58,7 @@ def drop_stale(
     ).drop(_STALE, _FILLS), stale
 
 
-def _known(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return what is known of the keys: position, operation, offset, and which values are older; several rows a key."""
     ours = [F.col(sql.name(key)) for key in keys]
     known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)

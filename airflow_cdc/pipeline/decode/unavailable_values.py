@@ -1,4 +1,4 @@
-"""Unavailable values: what a connector writes in place of a large value that an update did not touch, in all its spellings."""
+"""Unavailable values: the placeholders that a connector writes where an update did not touch a large value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import uuid
 
 from airflow_cdc.pipeline import sql
 
+MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
+"""Types of columns that may hold a placeholder."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = _PLACEHOLDER.encode()
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
@@ -23,7 +25,6 @@ PLACEHOLDERS = ", ".join(
         *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
     )
 )
-"""Every spelling, as a list of SQL literals."""
 
 
 def unless_unavailable(text: str) -> str:

@@ -1,0 +1,82 @@
+"""Reconcile: what updates changed in documents is folded onto the last document that is known, in the batch or in the target.
+
+Only keys whose last event tells no document are folded, at the cost of a second look at the archive. The fold itself is Python
+(:mod:`airflow_cdc.pipeline.documents`); SQL has no function that changes a text of JSON and keeps its digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import OP, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH, PRE_IMAGE
+from airflow_cdc.pipeline.document_functions import fold
+from airflow_cdc.pipeline.order import ORDER, is_known_newer
+
+_TELLS_NONE = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"
+_FOLDED = "__cdc_folded"
+_BASE = "__cdc_base"
+
+
+def keys_to_fold(row_changes: DataFrame, keys: Sequence[str], *, keeps_deleted: bool) -> DataFrame:
+    """Return the keys of the row changes whose last event does not tell the document.
+
+    :param keeps_deleted: whether a deleted row keeps its document, which a delete does not tell.
+    """
+    asked = f"({_TELLS_NONE} OR {OP} = 'd')" if keeps_deleted else _TELLS_NONE
+    return row_changes.filter(asked).select(*map(sql.name, keys))
+
+
+def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+    r"""Return the row changes with the documents that their keys' events leave.
+
+    >>> #  position  op  document            patch                              document
+    >>> #        10   c  {"_id": 1,"a": 1}                                 ->   {"_id": 1,"a": 2}
+    >>> #        11   u                      {"updatedFields": "{\"a\": 2}"}
+
+    A document that nothing tells is NULL, and ``__cdc_told_at`` says that it is not known; of one that was folded it says where.
+
+    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.order.ORDER` and what the dialect adds.
+    :param rows: the target's rows, None where there are none.
+    """
+    step = F.struct(ORDER, OP, DOCUMENT, PATCH, PRE_IMAGE)
+    gathered = events.groupBy(*map(sql.name, keys)).agg(F.array_sort(F.collect_list(step)).alias("steps"))
+    if rows is None:
+        based = gathered.withColumn(_BASE, F.lit(None).cast("string"))
+    else:
+        based = gathered.join(rows.select(*map(sql.name, keys), F.col(DOCUMENT).alias(_BASE)), list(keys), "left")
+    told = ", ".join(f"'{name}', step.{name}" for name in (OP, DOCUMENT, PATCH, PRE_IMAGE))
+    steps = F.expr(f"transform(steps, step -> named_struct({told}))")
+    folded = based.select(*map(sql.name, keys), fold(F.col(_BASE), steps).alias(_FOLDED))
+    joined = row_changes.join(folded, list(keys), "left")
+    needs = f"({DOCUMENT} IS NULL AND {OP} IN ('u', 'd'))"
+    entry = f"CAST(array(named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)) AS {TOLD_AT_TYPE})"
+    values = {
+        DOCUMENT: F.expr(f"if({needs}, {_FOLDED}, {DOCUMENT})"),
+        TOLD_AT: F.expr(f"if({_TELLS_NONE}, {entry}, {TOLD_AT})"),
+        # A document that nothing tells is not what it was before.
+        UNAVAILABLE: F.expr(f"if({_TELLS_NONE} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
+    }
+    return joined.select(*[values.get(name, F.col(sql.name(name))).alias(name) for name in row_changes.columns])
+
+
+def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, int]:
+    """Return the row changes, folded from all events of their keys, that still have something to say, and how many have not.
+
+    :param rows: the target's rows.
+    :param known: the target's rows and the delete markers: the keys, position, operation and offset.
+    """
+    by_key = F.expr(sql.same_key("s", "k", keys))
+    # The events that made a row may have left the archive: a document that they alone told stays.
+    says_nothing = f"k.{POSITION} > s.{POSITION} OR (s.{OP} = 'd' AND k.{OP} = 'd') OR (s.{OP} <> 'd' AND s.{DOCUMENT} IS NULL)"
+    beaten = folded.alias("s").join(known.alias("k"), by_key).filter(is_known_newer("k", "s")).filter(says_nothing)
+    is_same = F.expr(f"s.{OP} <> 'd' AND k.{POSITION} = s.{POSITION} AND k.{DOCUMENT} <=> s.{DOCUMENT}")
+    same = folded.alias("s").join(rows.alias("k"), by_key & is_same)
+    ours = [F.col(f"s.{sql.name(key)}") for key in keys]
+    old = beaten.select(*ours).unionByName(same.select(*ours)).distinct()
+    return folded.join(old, list(keys), "left_anti"), old.count()
