@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile, classify, list_archive
+from airflow_cdc.model.archive import ArchivedFile, FileFormat, classify, list_archive
 from airflow_cdc.model.errors import ArchiveNotFoundError
 
 
@@ -42,6 +42,9 @@ TOPIC = "server1.testDB.dbo.customers"
         ("2026-11-20.log", "2026-11-20", None, None),
         ("events.txt", "events", None, None),
         ("events.gz", "events", None, None),
+        (f"{TOPIC}.jsonl.zst", TOPIC, None, None),
+        (f"{TOPIC}.json.bz2", TOPIC, None, None),
+        (f"{TOPIC}+3+7.json.zstd", TOPIC, 3, 7),
         ("events.2", "events.2", None, None),
         ("partition=x/y.json", "y", None, None),
     ],
@@ -50,7 +53,7 @@ def test_a_path_tells_topic_partition_and_first_offset(path: str, topic: str, pa
     assert described(path) == [ArchivedFile(path, 1, topic, partition, start_offset)]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".bz2"])
 def test_companions_run_beside_their_values_and_are_no_data(suffix: str) -> None:
     stem = f"{TOPIC}/partition=0/{TOPIC}+0+0000000000"
     values, keys, headers = (f"{stem}{part}.json{suffix}" for part in ("", ".keys", ".headers"))
@@ -177,7 +180,13 @@ def test_an_archive_in_an_object_store_is_listed_alike() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [ArchivedFile("a/b.json", 7, "t"), ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"), ArchivedFile("é", 0, "é", 1)],
+    [
+        ArchivedFile("a/b.json", 7, "t"),
+        ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"),
+        ArchivedFile("é", 0, "é", 1),
+        ArchivedFile("lines.json", 7, "lines", format=FileFormat.ARRAY),
+        ArchivedFile("lines", 7, "lines"),
+    ],
 )
 def test_a_file_survives_its_json(file: ArchivedFile) -> None:
     assert ArchivedFile.from_json(file.to_json()) == file
