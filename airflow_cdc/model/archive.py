@@ -22,8 +22,6 @@ _ENDING = re.compile(r"(\.(json|jsonl|ndjson|txt|log))?(\.(gz|zst|zstd|bz2))?$",
 _OTHER_ENDINGS = re.compile(
     r"\.(crc|tmp|part|inprogress|pending|md|sql|csv|parquet|avro|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?$", re.IGNORECASE
 )
-    r"\.(crc|tmp|part|inprogress|pending|md|sql|csv|parquet|avro|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?$", re.IGNORECASE
-)
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2)$", re.IGNORECASE)
 _GAIN = 12

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.respell import respelled
 
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 
@@ -61,7 +62,8 @@ class _Source:
         texts = texts.selectExpr(f"{_path(self.archive)} AS {FILE}", "_metadata.file_block_start AS block", f"value AS {RAW}")
         if is_array:
             texts = texts.selectExpr(FILE, "block", f"explode({_records_of(RAW)}) AS {RAW}")
-        return texts.selectExpr(FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", RAW)
+        # Beside a number that no filter moves past: else each look at the text would respell it once more.
+        return texts.selectExpr(FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", f"{respelled(RAW)} AS {RAW}")
 
 
 def _records_of(text: str) -> str:
