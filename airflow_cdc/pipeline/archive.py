@@ -14,6 +14,7 @@ from airflow_cdc.model.archive import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.respell import respelled
+from airflow_cdc.pipeline.typed_records import is_typed, read_typed
 
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 
@@ -35,10 +36,11 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
         Line numbers count from 1, blank lines too; NULL where they were not asked for.
     """
     frames = []
-    for form in sorted({file.format for file in files}):
-        source = _Source(spark, archive, form)
-        plain = [file.path for file in files if file.format is form and not file.keys_path]
-        paired = {file.keys_path: file.path for file in files if file.format is form and file.keys_path}
+    for form, other_shapes in sorted({(file.format, file.respelled) for file in files}):
+        source = _Source(spark, archive, form, other_shapes)
+        alike = [file for file in files if (file.format, file.respelled) == (form, other_shapes)]
+        plain = [file.path for file in alike if not file.keys_path]
+        paired = {file.keys_path: file.path for file in alike if file.keys_path}
         if plain:
             lines = source.read(plain).withColumn(RAW_KEY, F.lit(None).cast("string"))
             frames.append(_number(lines) if numbered else lines.withColumn(LINE, F.lit(None).cast("bigint")))
@@ -55,15 +57,28 @@ class _Source:
     spark: SparkSession
     archive: str
     format: FileFormat
+    other_shapes: bool
+    """Whether to respell; where no record needs it, planning would cost more than it does good."""
 
     def read(self, paths: Sequence[str]) -> DataFrame:
-        is_array = self.format is FileFormat.ARRAY
-        texts = self.spark.read.text(_uris(self.archive, paths), wholetext=is_array)
-        texts = texts.selectExpr(f"{_path(self.archive)} AS {FILE}", "_metadata.file_block_start AS block", f"value AS {RAW}")
-        if is_array:
-            texts = texts.selectExpr(FILE, "block", f"explode({_records_of(RAW)}) AS {RAW}")
+        frames = [self._texts(paths)] if self.format in (FileFormat.LINES, FileFormat.ARRAY) else self._typed(paths)
+        raw = f"{respelled(RAW)} AS {RAW}" if self.other_shapes else RAW
         # Beside a number that no filter moves past: else each look at the text would respell it once more.
-        return texts.selectExpr(FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", f"{respelled(RAW)} AS {RAW}")
+        return reduce(DataFrame.unionByName, frames).selectExpr(
+            FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", raw
+        )
+
+    def _texts(self, paths: Sequence[str]) -> DataFrame:
+        is_array = self.format is FileFormat.ARRAY
+        texts = self.spark.read.text(list(_uris(self.archive, paths).values()), wholetext=is_array)
+        texts = texts.selectExpr(*_place(self.archive), f"value AS {RAW}")
+        return texts.selectExpr(FILE, "block", f"explode({_records_of(RAW)}) AS {RAW}") if is_array else texts
+
+    def _typed(self, paths: Sequence[str]) -> list[DataFrame]:
+        typed = [path for path in paths if is_typed(self.archive, path, self.format)]
+        others = [path for path in paths if path not in typed]
+        records = read_typed(self.spark, self.archive, self.format, _uris(self.archive, typed), _place(self.archive))
+        return [*([records] if records else []), *([self._texts(others)] if others else [])]
 
 
 def _records_of(text: str) -> str:
@@ -75,17 +90,18 @@ def _records_of(text: str) -> str:
     return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
 
 
-def _uris(archive: str, paths: Sequence[str]) -> list[str]:
+def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:
     root = spark_uri(archive).rstrip("/")
-    return [_GLOB_CHARACTERS.sub(r"\\\1", f"{root}/{path}") for path in paths]
+    return {path: _GLOB_CHARACTERS.sub(r"\\\1", f"{root}/{path}") for path in paths}
 
 
-def _path(archive: str) -> str:
-    """Return the SQL of a row's path below the archive's root."""
+def _place(archive: str) -> list[str]:
+    """Return the SQL of a row's path below the archive's root and of its block in the file."""
     # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
     decoded = r"url_decode(replace(_metadata.file_path, '+', '%2B'))"
     below_root = len(_without_scheme(spark_uri(archive).rstrip("/"))) + 2
-    return rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root})"
+    path = rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root})"
+    return [f"{path} AS {FILE}", "_metadata.file_block_start AS block"]
 
 
 def _without_scheme(uri: str) -> str:

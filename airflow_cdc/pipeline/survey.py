@@ -6,7 +6,7 @@ One Spark job for all files of all flows; what it finds is written down once (:m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,13 +20,16 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.respell import MARKS
 
 _PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
-_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape", "begins_as")
-_BEGINS_AS = f"CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}' END"
+_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape", "begins_as", "is_marked")
+_BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
+    WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
+    WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
 """The format of a file whose first line this is, where that is not JSON lines."""
 
 
@@ -37,24 +40,44 @@ def survey_files(
 
     A line whose topic cannot be read counts for the first topic of its file, so that it reaches that flow's quarantine.
     """
-    rows = _count(read_lines(spark, archive, files), files)
-    if respelled := _of_other_format(rows, files):
-        again = _count(read_lines(spark, archive, list(respelled.values())), list(respelled.values()))
+    survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
+    survey = survey.again(survey.of_other_format())
+    survey = survey.again(survey.of_other_shape())
+    return survey.files, _shapes(survey.rows, survey.files, _told(survey.rows))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found in files, read as they are described."""
+
+    spark: SparkSession
+    archive: str
+    files: tuple[ArchivedFile, ...]
+    rows: list[dict[str, Any]]
+
+    def of_other_format(self) -> dict[str, ArchivedFile]:
+        """Return by path the files read as lines whose first bytes say that they are none, with the format that they say."""
+        first: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
+                first[row[FILE]] = row
+        told = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
+        return {file.path: replace(file, format=told[file.path]) for file in self.files if file.path in told}
+
+    def of_other_shape(self) -> dict[str, ArchivedFile]:
+        """Return by path the files of which a record may be in another shape than Debezium's envelope, described so."""
+        marked = {row[FILE] for row in self.rows if row["is_marked"]}
+        return {file.path: replace(file, respelled=True) for file in self.files if file.path in marked}
+
+    def again(self, others: Mapping[str, ArchivedFile]) -> _Look:
+        """Return what is found when some files are read otherwise."""
+        if not others:
+            return self
+        rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
         # A file of lines may begin with a broken one: what no format can read stays what its name says.
-        kept = {row[FILE] for row in again if row["kind"] != RecordKind.MALFORMED.value}
-        rows = [row for row in rows if row[FILE] not in kept] + [row for row in again if row[FILE] in kept]
-        files = [respelled[file.path] if file.path in kept else file for file in files]
-    return tuple(files), _shapes(rows, files, _told(rows))
-
-
-def _of_other_format(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, ArchivedFile]:
-    """Return by path the files read as lines whose first bytes say that they are none, with the format that they say."""
-    first: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
-            first[row[FILE]] = row
-    told = {path: row["begins_as"] for path, row in first.items() if row["begins_as"]}
-    return {file.path: replace(file, format=FileFormat(told[file.path])) for file in files if file.path in told}
+        kept = {row[FILE] for row in rows if row["kind"] != RecordKind.MALFORMED.value}
+        rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
+        return replace(self, files=tuple(others[file.path] if file.path in kept else file for file in self.files), rows=rows)
 
 
 def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mapping[str, str] | None = None) -> tuple[TopicShape, ...]:
@@ -90,6 +113,7 @@ def _values(lines: DataFrame) -> DataFrame:
         FILE,
         ORDINAL,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
+        f"{sql.mentions(RAW, MARKS)} AS is_marked",
         f"{line}.topic IS NOT NULL AS is_record",
         f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
         *[f"{line}.`{name}`" for name in _RECORD if name != "key"],
@@ -106,6 +130,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         FILE,
         ORDINAL,
         "begins_as",
+        "is_marked",
         "is_record",
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",

@@ -1,13 +1,16 @@
 """Records in other shapes become Debezium envelopes, as text, before anything else looks at them.
 
 A record is found by its members, whatever archive it lies in: what ``ExtractNewRecordState`` flattened (:mod:`.flattened`), what Debezium
-wrapped as a CloudEvent (:mod:`.cloud_events`). Every other line keeps its text, letter by letter.
+wrapped as a CloudEvent (:mod:`.cloud_events`). Every other line keeps its text.
 """
 
 from __future__ import annotations
 
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import cloud_events, flattened
+
+MARKS = (*flattened.MARKS, *cloud_events.MARKS)
+"""Members of which a record in another shape has at least one."""
 
 _PLACE = ("topic", "partition", "offset", "timestamp", "headers", "key")
 """Members of a whole record beside its value."""
@@ -32,7 +35,7 @@ def respelled(raw: str) -> str:
     found = record
     for name, value in reversed(steps.items()):
         found = sql.let(name, value, found)
-    marked = sql.mentions("text", (*flattened.MARKS, *cloud_events.MARKS))
+    marked = sql.mentions("text", MARKS)
     return sql.let("text", raw, f"if({marked}, coalesce({found}, text), text)")
 
 
