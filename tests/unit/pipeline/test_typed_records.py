@@ -228,8 +228,9 @@ def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
 ) -> None:
     row = """named_struct('id', 1, 'price', -12345678901234567890.1234567890BD, 'whole', 1234BD, 'day', DATE'1969-12-31',
         'at', TIMESTAMP'2026-11-21 10:00:00.123456', 'local', TIMESTAMP_NTZ'1969-12-31 10:00:00.000001', 'list', array(1, NULL))"""
-    source = "named_struct('connector', 'postgresql', 'ts_ms', 1L, 'sequence', '[\\"1\\",\\"1\\"]', 'lsn', 1L)"
-    frame = spark.sql(f"SELECT '{{\\"id\\":1}}' AS key, named_struct('after', {row}, 'source', {source}, 'op', 'c') AS value, '{TOPIC}' AS topic")
+    source = "named_struct('connector', 'postgresql', 'ts_ms', 1L, 'sequence', to_json(array('1', '1')), 'lsn', 1L)"
+    value = f"named_struct('after', {row}, 'source', {source}, 'op', 'c')"
+    frame = spark.sql(f"SELECT to_json(named_struct('id', 1)) AS key, {value} AS value, '{TOPIC}' AS topic")
     frame.coalesce(1).write.format(form).save(str(archive))
     (flow,) = apply(archive, lake).flows
     frame, _ = source_rows(spark, str(lake), TOPIC)
