@@ -75,7 +75,8 @@ class _Look:
             return self
         rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
         # A file of lines may begin with a broken one: what no format can read stays what its name says.
-        kept = {row[FILE] for row in rows if row["kind"] != RecordKind.MALFORMED.value}
+        readable = {row[FILE] for row in rows if row["kind"] != RecordKind.MALFORMED.value}
+        kept = others.keys() - ({row[FILE] for row in rows} - readable)
         rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
         return replace(self, files=tuple(others[file.path] if file.path in kept else file for file in self.files), rows=rows)
 
