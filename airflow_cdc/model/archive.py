@@ -2,7 +2,7 @@
 
 Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
 ``…/<topic>/partition=<n>/<topic>+<n>+<offset>.json[.gz]`` with or without folders by time, and companions
-``.keys.json`` / ``.headers.json`` whose lines run beside the values'.
+``.keys.json`` / ``.headers.json`` whose lines run beside the values'. Formats: docs/reference/archive-layouts.md.
 """
 
 from __future__ import annotations
@@ -10,19 +10,40 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.errors import ArchiveNotFoundError
 from airflow_cdc.model.files import FileSystem
 
-_SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z.]+$")
-_COMPANION_NAME = re.compile(r"^(?P<stem>.+)\.(?P<companion>keys|headers)(?P<ending>\.json(?:\.[a-z0-9]+)?)$")
-_ENDING = re.compile(r"(\.(json|jsonl|ndjson|txt|log))?(\.gz)?$", re.IGNORECASE)
-_OTHER_ENDINGS = re.compile(r"\.(crc|tmp|part|inprogress|pending|md|sql|csv|parquet|avro|orc|xml|yaml|yml|zip|tar)(\.gz)?$", re.IGNORECASE)
+_SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z][A-Za-z0-9.]*$")
+_COMPANION_NAME = re.compile(
+    r"^(?P<stem>.+)\.(?P<companion>keys|headers)(?P<ending>\.json(?:\.[a-z0-9]+)?|\.avro|(?:\.[a-z0-9]+)?\.parquet)$"
+)
+_ENDING = re.compile(
+    r"((\.(json|jsonl|ndjson|txt|log))?(\.(gz|zst|zstd|bz2))?|\.avro|(\.(snappy|gz|gzip|zstd|lz4|lz4raw|brotli))?\.parquet)$",
+    re.IGNORECASE,
+)
+_TYPED = re.compile(r"\.(avro|parquet)$", re.IGNORECASE)
+_OTHER_ENDINGS = re.compile(
+    r"\.((crc|tmp|part|inprogress|pending|md|sql|csv|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?|(avro|parquet)\.(gz|zst|zstd|bz2))$",
+    re.IGNORECASE,
+)
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
+_COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
+_GAIN = 12
+"""How many times change events shrink when they are compressed, about."""
 
 
-_GZIP_GAIN = 12
+class FileFormat(str, Enum):
+    """How a file holds its records; text may be compressed, as the name says."""
+
+    LINES = "lines"
+    """One JSON document a line."""
+    ARRAY = "array"
+    """One JSON array of documents."""
+    AVRO = "avro"
+    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, order=True)
@@ -41,20 +62,26 @@ class ArchivedFile:
     """Kafka offset of the first record by the name, where it tells."""
     keys_path: str | None = None
     """Companion whose lines are the keys of this file's lines."""
+    format: FileFormat = FileFormat.LINES
+    """As the name tells it; where a survey found another, that one."""
+    respelled: bool = False
+    """Whether a survey saw records in other shapes than Debezium's envelope; they are respelled when they are read."""
 
     @property
     def text_size(self) -> int:
-        """Bytes of its lines, as far as they can be told without reading: change events shrink about twelve times by gzip."""
-        return self.size * (_GZIP_GAIN if self.path.endswith(".gz") else 1)
+        """Bytes of its lines, as far as they can be told without reading."""
+        return self.size * (_GAIN if _COMPRESSED.search(self.path) else 1)
 
     def to_json(self) -> dict[str, Any]:
         """Return the file as plain JSON values."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        usual = {"format": FileFormat.LINES, "respelled": False}
+        told = {name: value for name, value in vars(self).items() if value is not None and (name not in usual or value != usual[name])}
+        return {**told, "format": self.format.value} if "format" in told else told
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ArchivedFile:
         """Read what :meth:`to_json` wrote."""
-        return cls(**document)
+        return cls(**{**document, "format": FileFormat(document.get("format", FileFormat.LINES))})
 
 
 @dataclass(frozen=True)
@@ -125,10 +152,12 @@ def _is_skipped_by_spark(path: str) -> bool:
 def _describe(path: str, size: int, keys_path: str | None) -> ArchivedFile:
     *folders, name = path.split("/")
     sink = _SINK_NAME.match(name)
+    typed = _TYPED.search(name)
+    form = FileFormat(typed[1].lower()) if typed else FileFormat.LINES
     if sink:
-        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path)
+        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form)
     partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
     named = [part for part in folders if not _FOLDER_VALUE.match(part)]
     in_topic_folder = named and len(named) < len(folders)
     topic = named[-1] if in_topic_folder else _ENDING.sub("", name, count=1)
-    return ArchivedFile(path, size, topic or name, partition, None, keys_path)
+    return ArchivedFile(path, size, topic or name, partition, None, keys_path, form)

@@ -166,10 +166,10 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveList
         size = sum(file.size for file in new)
         run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
         session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
-        shapes = survey_files(session, run.archive, new)
+        files, shapes = survey_files(session, run.archive, new)
         skipping = set(may_skip_offsets(shapes))
-        holes = find_holes(session, run.archive, [file for file in new if file.path in skipping])
-        state.add(Survey(state.archive, ledger.surveyed_through + 1, tuple(new), shapes, holes))
+        holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
+        state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
         run.after_effect("survey")
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.archive import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.respell import respelled
+from airflow_cdc.pipeline.typed_records import is_typed, read_typed
 
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 
@@ -31,39 +35,83 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
     :return: one row a non-blank line, as :data:`LINES_SCHEMA`; ``row`` rises within a block of a file, ``block`` within the file.
         Line numbers count from 1, blank lines too; NULL where they were not asked for.
     """
-    plain = [file.path for file in files if not file.keys_path]
-    paired = {file.keys_path: file.path for file in files if file.keys_path}
     frames = []
-    if plain:
-        lines = _read(spark, archive, plain).withColumn(RAW_KEY, F.lit(None).cast("string"))
-        frames.append(_number(lines) if numbered else lines.withColumn(LINE, F.lit(None).cast("bigint")))
-    if paired:
-        frames.append(_read_with_keys(spark, archive, paired))
-    lines = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+    for form, other_shapes in sorted({(file.format, file.respelled) for file in files}):
+        source = _Source(spark, archive, form, other_shapes)
+        alike = [file for file in files if (file.format, file.respelled) == (form, other_shapes)]
+        plain = [file.path for file in alike if not file.keys_path]
+        paired = {file.keys_path: file.path for file in alike if file.keys_path}
+        if plain:
+            lines = source.read(plain).withColumn(RAW_KEY, F.lit(None).cast("string"))
+            frames.append(_number(lines) if numbered else lines.withColumn(LINE, F.lit(None).cast("bigint")))
+        if paired:
+            frames.append(_read_with_keys(source, paired))
+    lines = reduce(DataFrame.unionByName, frames)
     return lines.filter(f"length(trim({RAW})) > 0").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)
 
 
-def _read(spark: SparkSession, archive: str, paths: Sequence[str]) -> DataFrame:
+@dataclass(frozen=True)
+class _Source:
+    """Reads files of one format as FILE, ORDINAL and RAW."""
+
+    spark: SparkSession
+    archive: str
+    format: FileFormat
+    other_shapes: bool
+    """Whether to respell; where no record needs it, planning would cost more than it does good."""
+
+    def read(self, paths: Sequence[str]) -> DataFrame:
+        frames = [self._texts(paths)] if self.format in (FileFormat.LINES, FileFormat.ARRAY) else self._typed(paths)
+        raw = f"{respelled(RAW)} AS {RAW}" if self.other_shapes else RAW
+        # Beside a number that no filter moves past: else each look at the text would respell it once more.
+        return reduce(DataFrame.unionByName, frames).selectExpr(
+            FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", raw
+        )
+
+    def _texts(self, paths: Sequence[str]) -> DataFrame:
+        is_array = self.format is FileFormat.ARRAY
+        texts = self.spark.read.text(list(_uris(self.archive, paths).values()), wholetext=is_array)
+        texts = texts.selectExpr(*_place(self.archive), f"value AS {RAW}")
+        return texts.selectExpr(FILE, "block", f"explode({_records_of(RAW)}) AS {RAW}") if is_array else texts
+
+    def _typed(self, paths: Sequence[str]) -> list[DataFrame]:
+        typed = [path for path in paths if is_typed(self.archive, path, self.format)]
+        others = [path for path in paths if path not in typed]
+        records = read_typed(self.spark, self.archive, self.format, _uris(self.archive, typed), _place(self.archive))
+        return [*([records] if records else []), *([self._texts(others)] if others else [])]
+
+
+def _records_of(text: str) -> str:
+    """Return the SQL of the documents of a JSON array's text; of any other text itself, which no reader will take for a record."""
+    # Inside of an object, because a bare array is taken to end where it ends, whatever stands behind it.
+    wrapped = f"concat('{{\"records\":', {text}, '}}')"
+    parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
+    documents = "transform(array_of.records, record -> coalesce(record, 'null'))"
+    return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
+
+
+def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:
     root = spark_uri(archive).rstrip("/")
-    uris = [_GLOB_CHARACTERS.sub(r"\\\1", f"{root}/{path}") for path in paths]
+    return {path: _GLOB_CHARACTERS.sub(r"\\\1", f"{root}/{path}") for path in paths}
+
+
+def _place(archive: str) -> list[str]:
+    """Return the SQL of a row's path below the archive's root and of its block in the file."""
     # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
     decoded = r"url_decode(replace(_metadata.file_path, '+', '%2B'))"
-    below_root = len(_without_scheme(root)) + 2
-    return spark.read.text(uris).selectExpr(
-        rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root}) AS {FILE}",
-        f"struct(_metadata.file_block_start AS block, monotonically_increasing_id() AS row) AS {ORDINAL}",
-        f"value AS {RAW}",
-    )
+    below_root = len(_without_scheme(spark_uri(archive).rstrip("/"))) + 2
+    path = rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root})"
+    return [f"{path} AS {FILE}", "_metadata.file_block_start AS block"]
 
 
 def _without_scheme(uri: str) -> str:
     return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
 
 
-def _read_with_keys(spark: SparkSession, archive: str, paired: dict[str, str]) -> DataFrame:
+def _read_with_keys(source: _Source, paired: dict[str, str]) -> DataFrame:
     # The nth line of the companion is the nth line's key, so both sides are numbered before any line is left out.
-    values = _number(_read(spark, archive, list(paired.values())))
-    keys = _number(_read(spark, archive, list(paired)))
+    values = _number(source.read(list(paired.values())))
+    keys = _number(source.read(list(paired)))
     companion = F.create_map(*[F.lit(item) for pair in paired.items() for item in pair])
     keys = keys.select(companion[F.col(FILE)].alias(FILE), LINE, F.col(RAW).alias(RAW_KEY))
     return values.join(keys, [FILE, LINE], "left")

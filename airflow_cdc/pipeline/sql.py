@@ -53,6 +53,12 @@ def let(variable: str, value: str, body: str) -> str:
     return f"transform(array({value}), {variable} -> {body})[0]"
 
 
+def mentions(json_text: str, members: Iterable[str]) -> str:
+    """Return the condition that a JSON text may have one of the members: a cheap look, for no text inside of it has bare quotes."""
+    quoted = (text(f'"{member}"') for member in members)
+    return f"({' OR '.join(f'contains({json_text}, {member})' for member in quoted)})"
+
+
 def delta(uri: str) -> str:
     """Return the FROM-clause name of the Delta table at a URI."""
     return f"delta.{name(uri)}"

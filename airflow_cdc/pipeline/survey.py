@@ -6,33 +6,79 @@ One Spark job for all files of all flows; what it finds is written down once (:m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.columns import FILE, RAW_KEY
+from airflow_cdc.model.archive import ArchivedFile, FileFormat
+from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.respell import MARKS
 
 _PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
-_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape")
+_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape", "begins_as", "is_marked")
+_BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
+    WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
+    WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
+"""The format of a file whose first line this is, where that is not JSON lines."""
 
 
-def survey_files(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> tuple[TopicShape, ...]:
-    """Return how the records of each file are spelled and how many are, by topic.
+def survey_files(
+    spark: SparkSession, archive: str, files: Sequence[ArchivedFile]
+) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
+    """Return the files, of the format in which they can be read, and how their records are spelled and how many are, by topic.
 
     A line whose topic cannot be read counts for the first topic of its file, so that it reaches that flow's quarantine.
     """
-    return survey_lines(read_lines(spark, archive, files), files)
+    survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
+    survey = survey.again(survey.of_other_format())
+    survey = survey.again(survey.of_other_shape())
+    return survey.files, _shapes(survey.rows, survey.files, _told(survey.rows))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found in files, read as they are described."""
+
+    spark: SparkSession
+    archive: str
+    files: tuple[ArchivedFile, ...]
+    rows: list[dict[str, Any]]
+
+    def of_other_format(self) -> dict[str, ArchivedFile]:
+        """Return by path the files read as lines whose first bytes say that they are none, with the format that they say."""
+        first: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
+                first[row[FILE]] = row
+        told = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
+        return {file.path: replace(file, format=told[file.path]) for file in self.files if file.path in told}
+
+    def of_other_shape(self) -> dict[str, ArchivedFile]:
+        """Return by path the files of which a record may be in another shape than Debezium's envelope, described so."""
+        marked = {row[FILE] for row in self.rows if row["is_marked"]}
+        return {file.path: replace(file, respelled=True) for file in self.files if file.path in marked}
+
+    def again(self, others: Mapping[str, ArchivedFile]) -> _Look:
+        """Return what is found when some files are read otherwise."""
+        if not others:
+            return self
+        rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
+        # A file of lines may begin with a broken one: what no format can read stays what its name says.
+        readable = {row[FILE] for row in rows if row["kind"] != RecordKind.MALFORMED.value}
+        kept = others.keys() - ({row[FILE] for row in rows} - readable)
+        rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
+        return replace(self, files=tuple(others[file.path] if file.path in kept else file for file in self.files), rows=rows)
 
 
 def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mapping[str, str] | None = None) -> tuple[TopicShape, ...]:
@@ -42,12 +88,19 @@ def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mappi
     :param told: by path: first topic that the file's records name (:meth:`airflow_cdc.model.survey.Survey.topics_told`), where the lines
         are not all of the file; None: they are.
     """
+    rows = _count(lines, files)
+    return _shapes(rows, files, _told(rows) if told is None else told)
+
+
+def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, Any]]:
     records = _describe(_values(lines), files)
     counted = records.groupBy(*_GROUP).agg(
-        F.count("*").alias("records"), F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset")
+        F.count("*").alias("records"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.min(ORDINAL).alias("at"),
     )
-    rows = [row.asDict() for row in counted.collect()]
-    return _shapes(rows, files, _told(rows) if told is None else told)
+    return [row.asDict() for row in counted.collect()]
 
 
 def _values(lines: DataFrame) -> DataFrame:
@@ -57,8 +110,11 @@ def _values(lines: DataFrame) -> DataFrame:
     line = LINE_STRUCT
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
     bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
-    return lines.selectExpr(FILE, RAW_KEY, f"{parse_line(members)} AS {line}").selectExpr(
+    return lines.selectExpr(FILE, ORDINAL, RAW, RAW_KEY, f"{parse_line(members)} AS {line}").selectExpr(
         FILE,
+        ORDINAL,
+        f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
+        f"{sql.mentions(RAW, MARKS)} AS is_marked",
         f"{line}.topic IS NOT NULL AS is_record",
         f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
         *[f"{line}.`{name}`" for name in _RECORD if name != "key"],
@@ -73,6 +129,9 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     payload = f"CASE WHEN {wrapped} THEN value.payload WHEN value IS NOT NULL THEN {bare_payload} END"
     described = values.selectExpr("*", f"{payload} AS payload").selectExpr(
         FILE,
+        ORDINAL,
+        "begins_as",
+        "is_marked",
         "is_record",
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
@@ -93,6 +152,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     of_image = f"if(wrapped, schema, {members})"
     return described.selectExpr(
         *(name for name in _GROUP if not name.endswith("_shape")),
+        ORDINAL,
         "`offset`",
         f"coalesce(get_json_object(key, '$.schema'), to_json(json_object_keys({key}))) AS key_shape",
         f"CASE WHEN kind IN ({_EVENT_KINDS}) THEN {of_image} END AS value_shape",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_cdc.runtime.delta_jars import DELTA_PACKAGE, delta_jars
+from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
 from airflow_cdc.runtime.install import install
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
 from airflow_cdc.runtime.layout import RuntimeInstallError
 from airflow_cdc.runtime.spark import spark_environment, spark_options
 
 __all__ = [
+    "AVRO_PACKAGE",
     "DELTA_PACKAGE",
     "JavaNotFoundError",
     "RuntimeInstallError",

@@ -1,4 +1,4 @@
-"""delta_jars: Delta's jars, resolved once into the Python environment, so that no job waits for a download."""
+"""delta_jars: Delta's jars and the one that reads Avro, resolved once into the Python environment, so that no job waits for a download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from airflow_cdc.runtime.layout import RuntimeInstallError, jars_folder, pyspark
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """Maven coordinates of Delta for the Spark that this package pins."""
 
-_GROUP, _ARTIFACT, _VERSION = DELTA_PACKAGE.split(":")
+AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
+"""Maven coordinates of Spark's Avro reader. Its 4.2 is not published; 4.1's runs on Spark 4.2."""
+
+_MAIN_JARS = tuple("{1}-{2}.jar".format(*package.split(":")) for package in (DELTA_PACKAGE, AVRO_PACKAGE))
 _SECONDS_TO_RESOLVE = 900
 _LINES_SHOWN = 12
 
@@ -33,24 +36,28 @@ _SETTINGS = """\
 </ivysettings>
 """
 
-# Delta's own group only. What it depends on beyond that (Hadoop, Jackson, Parquet, log4j) pyspark ships in newer versions, and
-# two versions on one class path is how a merge dies with NoSuchMethodError; Unity Catalog's client is not used.
+# Delta's own group and the Avro reader only. What they depend on beyond that (Hadoop, Jackson, Parquet, log4j) pyspark ships in newer
+# versions, and two versions on one class path is how a merge dies with NoSuchMethodError; Unity Catalog's client is not used.
 _MODULE = """\
 <ivy-module version="2.0">
   <info organisation="airflow_cdc" module="runtime"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default"/>
-    <exclude org="^(?!{group}$).*" matcher="regexp"/>
+{dependencies}
+    <exclude org="^(?!io.delta$).*" module="^(?!spark-avro_).*" matcher="regexp"/>
   </dependencies>
 </ivy-module>
 """
 
 
 def delta_jars() -> list[Path]:
-    """Return the installed jars, or an empty list where this version of Delta is not installed."""
+    """Return the installed jars, or an empty list where they are not of these versions."""
     folder = jars_folder()
-    return sorted(folder.glob("*.jar")) if (folder / f"{_ARTIFACT}-{_VERSION}.jar").is_file() else []
+    return sorted(folder.glob("*.jar")) if _are_in(folder) else []
+
+
+def _are_in(folder: Path) -> bool:
+    return all((folder / jar).is_file() for jar in _MAIN_JARS)
 
 
 def install_delta_jars(java_home: Path) -> None:
@@ -70,7 +77,9 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
     """Run the Ivy that pyspark ships, with nothing written outside of ``scratch``; return the folder of jars."""
     settings, module, jars = scratch / "ivysettings.xml", scratch / "ivy.xml", scratch / "jars"
     settings.write_text(_SETTINGS.format(cache=scratch / "cache"), encoding="utf-8")
-    module.write_text(_MODULE.format(group=_GROUP, artifact=_ARTIFACT, version=_VERSION), encoding="utf-8")
+    packages = (package.split(":") for package in (DELTA_PACKAGE, AVRO_PACKAGE))
+    dependencies = [f'    <dependency org="{group}" name="{name}" rev="{rev}" conf="default->default"/>' for group, name, rev in packages]
+    module.write_text(_MODULE.format(dependencies="\n".join(dependencies)), encoding="utf-8")
     command = [
         str(java_home / "bin" / "java"),
         "-XX:-UsePerfData",  # Would be written to /tmp.
@@ -88,9 +97,9 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
         output, resolved = ivy.stdout, ivy.returncode == 0
     except subprocess.TimeoutExpired:
         output, resolved = f"No end after {_SECONDS_TO_RESOLVE} s.", False
-    if not resolved or not (jars / f"{_ARTIFACT}-{_VERSION}.jar").is_file():
+    if not resolved or not _are_in(jars):
         raise RuntimeInstallError(
-            f"{DELTA_PACKAGE} could not be resolved from Maven Central. Ivy's last lines:\n{_last_lines(output)}\n",
+            f"{DELTA_PACKAGE} and {AVRO_PACKAGE} could not be resolved from Maven Central. Ivy's last lines:\n{_last_lines(output)}\n",
             next_step="see that this machine reaches Maven Central (a proxy is taken from https_proxy), then run the same again.",
             package=DELTA_PACKAGE,
         )

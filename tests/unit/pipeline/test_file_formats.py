@@ -1,0 +1,82 @@
+"""The same records in files of every format give the same table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyspark.sql import SparkSession
+
+from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from tests.conftest import Apply
+from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records, write_sink_file
+
+Record = dict[str, Any]
+
+
+def story() -> list[Record]:
+    """Return the events of ten rows: half of them change, one moves away and comes back."""
+    rows = [sqlserver("c", commit=number, after={"id": number, "v": f'ü "{number}" [,', "f": number + 0.5}) for number in range(1, 11)]
+    changes = [sqlserver("u", commit=number + 20, after={"id": number, "v": None, "f": 1e300}) for number in range(1, 6)]
+    gone = sqlserver("d", commit=30, before={"id": 3, "v": None, "f": 1e300})
+    back = sqlserver("c", commit=31, after={"id": 3, "v": "back", "f": 0.1})
+    return numbered([*rows, *changes, gone, tombstone({"id": 3}), back])
+
+
+def write_compressed(path: Path, text: str, codec: str) -> None:
+    with pyarrow.CompressedOutputStream(str(path), codec) as file:
+        file.write(text.encode())
+
+
+def table(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
+    """Return the table's rows without the columns that tell of microbatches."""
+    rows = read_rows(spark, str(lake), TOPIC).rows
+    return [{name: value for name, value in row.items() if name != "__cdc_microbatch"} for row in rows]
+
+
+def test_compressed_lines_and_arrays_give_the_table_of_plain_lines(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    events = story()
+    write_records(archive / "all.jsonl", events)
+    apply(archive, lake)
+
+    other = archive.parent / "other"
+    other.mkdir()
+    for name, codec, part in (("a.jsonl.zst", "zstd", events[:3]), ("b.jsonl.bz2", "bz2", events[3:6])):
+        write_compressed(other / name, "".join(json.dumps(item) + "\n" for item in part), codec)
+    (other / "c.json").write_text(json.dumps(events[6:9]))
+    (other / "d.json").write_text("\n" + json.dumps(events[9:12], indent=2, ensure_ascii=False) + "\n")
+    write_compressed(other / "e.json.gz", "[\n" + ",\n".join(json.dumps(item) for item in events[12:15]) + "\n]", "gzip")
+    write_compressed(other / "f.json.zst", json.dumps(events[15:]), "zstd")
+    (flow,) = apply(other, lake.parent / "other_lake").flows
+
+    assert (flow.events.read, flow.events.tombstones, flow.events.rejected) == (len(events), 1, 0)
+    assert table(spark, lake.parent / "other_lake") == table(spark, lake)
+    assert flow.batches[0].offsets.missing == 0
+
+
+def test_an_array_of_values_has_an_array_of_keys_beside_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    events = [item for item in story() if item["value"]]
+    path = write_sink_file(archive, events, keys=True)
+    for written in (path, path.with_name(path.name.replace(".json", ".keys.json"))):
+        written.write_text("[" + ",".join(written.read_text().splitlines()) + "]")
+    (flow,) = apply(archive, lake).flows
+
+    assert (flow.events.read, flow.events.rejected) == (len(events), 0)
+    assert {row["id"] for row in table(spark, lake)} == set(range(1, 11))
+
+
+def test_what_is_no_whole_array_is_rejected_and_takes_no_line_with_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    first, second, third, *_ = (json.dumps(item) for item in story())
+    (archive / f"{TOPIC}+0+1.json").write_text(f"[{first}, {second}")
+    (archive / f"{TOPIC}+0+2.json").write_text(f"[{first}] [{second}]")
+    # Read as lines again: the others are good.
+    (archive / "lines.jsonl").write_text(f"[broken\n{second}\n{third}\n")
+    (archive / "empty.json").write_text("[]")
+    (flow,) = apply(archive, lake).flows
+
+    assert (flow.events.read, flow.events.rejected) == (5, 3)
+    assert {row["id"] for row in table(spark, lake)} == {2, 3}
+    raw = {record["raw"] for record in read_quarantine(spark, str(lake))}
+    assert raw == {"[broken", f"[{first}, {second}", f"[{first}] [{second}]"}
