@@ -5,7 +5,7 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,7 +40,7 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
-from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, unless_unavailable
+from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking, reasons_not_told
 from airflow_cdc.pipeline.document_functions import id_of
 
@@ -61,13 +61,6 @@ BEFORE = "__cdc_before"
 the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
-
-
-def _hashes(image: str, columns: Iterable[str]) -> str:
-    texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
-    hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
-    # What tells nothing beside the key is no image.
-    return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
 
 
 @dataclass(frozen=True)
@@ -313,8 +306,8 @@ class Decoder:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
         told = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
         return [
-            f"{_hashes('payload.before', self.hashed_columns)} AS {BEFORE}",
-            f"{_hashes('payload.after', self.hashed_columns)} AS {AFTER}",
+            f"{hashes_of('payload.before', self.hashed_columns)} AS {BEFORE}",
+            f"{hashes_of('payload.after', self.hashed_columns)} AS {AFTER}",
             f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
         ]
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import uuid
+from collections.abc import Iterable
 
 from airflow_cdc.pipeline import sql
 
@@ -30,3 +31,11 @@ PLACEHOLDERS = ", ".join(
 def unless_unavailable(text: str) -> str:
     """Return the SQL of a text, NULL where it is a placeholder."""
     return f"if({text} IN ({PLACEHOLDERS}), NULL, {text})"
+
+
+def hashes_of(image: str, columns: Iterable[str]) -> str:
+    """Return the SQL of an image's hashes by column, NULL for one that tells nothing."""
+    texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
+    hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
+    # What tells nothing beside the key is no image.
+    return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
