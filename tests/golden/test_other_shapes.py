@@ -90,7 +90,7 @@ def cloud_event(item: Record) -> Any:
 @pytest.mark.parametrize(
     ("folder", "shape", "final", "tables"),
     [
-        pytest.param("archive/plain", cloud_event, "final/plain", ("pair",), id="cloud events"),
+        pytest.param("archive/plain", cloud_event, "final/plain", ("pair",), id="cloud events", marks=pytest.mark.deep),
         pytest.param("archive/unwrap", flat_with_schema, "final/schema", ("acct",), id="flattened with schema", marks=pytest.mark.deep),
     ],
 )

@@ -200,7 +200,7 @@ def test_avro_values_and_keys_as_a_sink_writes_them(apply: Apply, spark: SparkSe
 
     assert (report.flows[0].events.read, report.flows[0].events.rejected, report.ignored_files) == (len(EVENTS), 0, ())
     assert_same_table(spark, lake, reference)
-    assert read_rows(spark, str(lake), TOPIC).rows[0]["price"] is not None
+    assert {row["name"] for row in read_rows(spark, str(lake), TOPIC).rows} == {"", None}
 
 
 def test_parquet_of_whole_records(apply: Apply, spark: SparkSession, reference: Path, archive: Path, lake: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_file_that_is_not_what_its_name_says_is_rejected(apply: Apply, spark: 
     assert {record["raw"] for record in read_quarantine(spark, str(lake))} == {"PAR1 cut", "cut"}
 
 
-@pytest.mark.parametrize("form", ["avro", "parquet"])
+@pytest.mark.parametrize("form", [pytest.param("avro", marks=pytest.mark.deep), "parquet"])
 def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -231,7 +231,7 @@ def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
     source = "named_struct('connector', 'postgresql', 'ts_ms', 1L, 'sequence', to_json(array('1', '1')), 'lsn', 1L)"
     value = f"named_struct('after', {row}, 'source', {source}, 'op', 'c')"
     frame = spark.sql(f"SELECT to_json(named_struct('id', 1)) AS key, {value} AS value, '{TOPIC}' AS topic")
-    frame.coalesce(1).write.format(form).save(str(archive))
+    frame.coalesce(1).write.format(form).mode("append").save(str(archive))
     (flow,) = apply(archive, lake).flows
     frame, _ = source_rows(spark, str(lake), TOPIC)
 
