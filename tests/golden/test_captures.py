@@ -42,6 +42,7 @@ MORE = {
         for capture in ("pg_pk", "pg_pk_v19", "pg_types_precise", "sqlserver_synth", "cdl1_pg_pk", "mongo_full_synth")
     ),
     ("mongo_full_synth", "archive/schema"),
+    ("pg_types_precise", "archive/schema"),
     ("pg_pk_v19", "s3"),
     ("cdl1_pg_pk", "archive/schema"),
 }

@@ -50,7 +50,8 @@ def assert_equal(spark: SparkSession, lake: Path, final: Path, tables: int) -> N
     assert len(equal) == tables, [table for table in found.tables if not table.equal]
 
 
-@pytest.mark.parametrize(("capture", "tables"), [pytest.param("pg_pk", 3, marks=pytest.mark.deep), ("maria_types_precise", 2)])
+@pytest.mark.deep
+@pytest.mark.parametrize(("capture", "tables"), [("pg_pk", 3), ("maria_types_precise", 2)])
 def test_flattened_records_give_the_database_s_final_rows(
     capture: str, tables: int, apply: Apply, spark: SparkSession, finals: Callable[[str, str], Path], tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ class CrashError(BaseException):
     """The process ended here."""
 
 
+@pytest.mark.deep
 def test_a_crash_after_every_single_effect_loses_and_doubles_no_row(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     source = Source("postgresql", "db.s.crash", 3)
     source.play()

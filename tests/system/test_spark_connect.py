@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
@@ -39,6 +40,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.deep
 def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive = CAPTURES / "pg_pk" / "archive" / "schema"
     environment = {**os.environ, **runtime.spark_environment("local[2]"), "SPARK_LOCAL_DIRS": str(tmp_path)}

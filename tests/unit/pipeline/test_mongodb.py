@@ -29,6 +29,7 @@ def unresolved(report: ApplyReport) -> list[int]:
     return [batch.unavailable_unresolved for batch in report.flows[0].batches]
 
 
+@pytest.mark.deep
 def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # load 1: a document and its change in one transaction, so at one cluster time; a change of a document that
     # nothing tells, and of one that only its event tells

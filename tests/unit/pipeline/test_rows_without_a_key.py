@@ -93,6 +93,7 @@ def test_a_delete_that_comes_before_its_row_waits_for_it(table: Table) -> None:
     assert outcome.batches[-1].rows_missing == 1
 
 
+@pytest.mark.deep
 def test_a_truncate_and_a_second_complete_snapshot_take_what_was_there(table: Table) -> None:
     read_again = [{**item, "offset": 21 + place} for place, item in enumerate(snapshot(50, A, B, B))]
     table.load(*snapshot(10, A, A, B), event("c", 20, C), event("t", 30), event("c", 31, B), *read_again[:2])
