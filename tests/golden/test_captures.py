@@ -43,8 +43,10 @@ MORE = {
     ),
     ("mongo_full_synth", "archive/schema"),
     ("pg_types_precise", "archive/schema"),
+    ("pg_pk", "s3"),
+    ("pg_pk_v19", "archive/schema"),
     ("pg_pk_v19", "s3"),
-    ("cdl1_pg_pk", "archive/schema"),
+    *((capture, "archive/schema") for capture in ("cdl1_pg_pk", "cdl2_pg_pk")),
 }
 """Forms of captures whose other forms, or next versions, every run judges."""
 

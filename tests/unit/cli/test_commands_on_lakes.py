@@ -250,6 +250,7 @@ def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run
 # reprocess
 
 
+@pytest.mark.deep
 def test_reprocess_tells_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     flow = ("--archive", scene.archive, "--lake", lake, "--flows", scene.flows)
