@@ -102,10 +102,8 @@ def oracle(
 ) -> Record:
     """Return a whole Kafka record with a bare Oracle envelope: SCNs are text; a read has no commit; ``place``: topic, partition, key."""
     source = {
-        "version": "3.5.0.Final",
         "connector": "oracle",
         "ts_ms": 1_700_000_000_000 + change,
-        "snapshot": "true" if op == "r" else "false",
         "schema": "APP",
         "scn": str(change),
         "commit_scn": None if commit is None else str(commit),
@@ -125,10 +123,8 @@ def db2(op: str, *, commit: int, change: int, before: Row | None = None, after: 
         return f"00000027:{number >> 8:08x}:{number % 256 << 40:016x}"
 
     source = {
-        "version": "3.5.0.Final",
         "connector": "db2",
         "ts_ms": 1_700_000_000_000 + commit,
-        "snapshot": "true" if op == "r" else "false",
         "db": "TESTDB",
         "schema": "DB2INST1",
         "change_lsn": None if op == "r" else lsn_of(change),
@@ -142,10 +138,8 @@ def mariadb(
 ) -> Record:
     """Return a whole Kafka record with a bare MariaDB envelope; ``position`` is over all binlog files, of a million bytes each."""
     source = {
-        "version": "3.5.0.Final",
         "connector": "mariadb",
         "ts_ms": 1_700_000_000_000 + position // 1000 * 1000,
-        "snapshot": "true" if op == "r" else "false",
         "db": "shop",
         "server_id": 1,
         "gtid": gtid,
@@ -223,7 +217,8 @@ def cdl_json(
 
 
 def _enveloped(op: str, source: dict[str, Any], before: Row | None, after: Row | None, *, topic: str, partition: int, key: Row) -> Record:
-    named = {"name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
+    said = {"version": "3.5.0.Final", "snapshot": "true" if op == "r" else "false"}
+    named = {**said, "name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
     value = {"before": before, "after": after, "source": named, "op": op, "ts_ms": source["ts_ms"] + 5, "transaction": None}
     return record(topic, key, value, None, partition)
 

@@ -1,4 +1,4 @@
-"""A process that takes orders one after the other: Airflow and Spark are started once and asked twice."""
+"""A process that takes orders one after the other: Airflow is started once and asked twice."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def conf_for(
     :param packages: value of ``--packages``, which would replace ``spark.jars.packages``.
     :param little_waits: the job has little to do.
     """
-    defaults: dict[str, Any] = dict(runtime.spark_options())
+    defaults: dict[str, Any] = {**runtime.spark_options(), **runtime.DRIVER_OPTIONS}
     given = {**conf}
     if jars:
         given["spark.jars"] = ",".join(filter(None, (jars, given.get("spark.jars"))))
@@ -131,8 +131,6 @@ def conf_for(
     if "delta-spark" in given.get("spark.jars.packages", "") or "delta-spark" in given.get("spark.jars", ""):
         defaults.pop("spark.jars", None)
         defaults.pop("spark.jars.packages", None)
-    # The driver keeps the plans of that many queries; ours are large, and a job over many tables would fill its heap with them.
-    defaults["spark.sql.ui.retainedExecutions"] = "50"
     if target.is_local:
         # Nobody looks at the page of a job that lives for a minute, and the next job's would be refused its port.
         defaults["spark.ui.enabled"] = "false"

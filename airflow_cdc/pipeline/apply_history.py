@@ -81,14 +81,13 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     rejects = quarantine(run, decoder, expected=told.unaccounted)
     snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
     cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
-    log = read_appended(run.spark, run.state(events_uri))
-    if log is None and target and target.size:
+    log = known_events(
+        run,
+        target,
         # Cut from what the archive holds today, older versions would be lost without a word.
-        raise StateUnreadableError(
-            f"Flow {run.flow.name}: table {run.table} holds versions, and the events that they were cut from are gone"
-            f" ({run.state(events_uri)}).",
-            next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
-        )
+        lost="holds versions, and the events that they were cut from are gone",
+        next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
+    )
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0
     if late and log is not None:
@@ -112,6 +111,18 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     return _merge_versions(run, target, rows, report, everything=cuts or told.truncates.good > told.truncates.ignored)
+
+
+def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:
+    """Return the log of all events of the flow, None where it has none yet.
+
+    :param lost: what it means that a table with rows has no log.
+    :raises StateUnreadableError: when it has none.
+    """
+    log = read_appended(run.spark, run.state(events_uri))
+    if log is None and target and target.size:
+        raise StateUnreadableError(f"Flow {run.flow.name}: table {run.table} {lost} ({run.state(events_uri)}).", next_step=next_step)
+    return log
 
 
 def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:

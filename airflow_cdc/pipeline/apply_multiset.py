@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import CONTENT, MICROBATCH
-from airflow_cdc.model.errors import ConfigurationError, StateUnreadableError
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_history import stage_events
+from airflow_cdc.pipeline.apply_history import known_events, stage_events
 from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, fit_table, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
@@ -28,7 +28,6 @@ from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
 from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies
-from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
 
@@ -54,7 +53,12 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     events = with_contents(decoder.events(run.lines()), decoder, types)
     told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
     rejects = quarantine(run, decoder, expected=told.unaccounted)
-    log = _log(run, target)
+    log = known_events(
+        run,
+        target,
+        lost="has no key, and the events by which its rows were counted are gone",
+        next_step="Restore that folder, or rebuild the flow.",
+    )
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0
     if late and log is not None:
@@ -87,17 +91,6 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
         refuse_misfits(target, types, run.flow.name)
         held = {name.lower(): kind for name, kind in target.columns.items()}
     return {name: held.get(name.lower(), kind) for name, kind in types.items()}
-
-
-def _log(run: MicrobatchRun, target: TargetTable | None) -> DataFrame | None:
-    log = read_appended(run.spark, run.state(events_uri))
-    if log is None and target and target.size:
-        raise StateUnreadableError(
-            f"Flow {run.flow.name}: table {run.table} has no key, and the events by which its rows were counted are gone"
-            f" ({run.state(events_uri)}).",
-            next_step="Restore that folder, or rebuild the flow.",
-        )
-    return log
 
 
 def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:

@@ -86,8 +86,8 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied
         return Truncates()
     good = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull())
     found = good.selectExpr(f"{POSITION}.*", f"unix_micros({COMMITTED_AT}) AS micros").collect()
-    positions = sorted(_position(row) for row in found)
-    micros = {_position(row): row["micros"] for row in found}
+    positions = sorted(position_of(row) for row in found)
+    micros = {position_of(row): row["micros"] for row in found}
     if positions and flow.on_truncate is OnTruncate.FAIL:
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated the table at position {positions[-1]}, and the flow's policy is to stop.",
@@ -102,7 +102,8 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied
     return Truncates(len(positions), 0, len(positions) - len(fresh), through, micros[through])
 
 
-def _position(row: Row) -> Position:
+def position_of(row: Row) -> Position:
+    """Return a position from its struct."""
     return Position(int(row["commit"]), int(row["change"]), int(row["serial"]))
 
 
@@ -201,4 +202,4 @@ def partition_of(row: Row) -> str:
 
 
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:
-    return {partition_of(row): _position(row[name]) for row in rows if row[name] is not None}
+    return {partition_of(row): position_of(row[name]) for row in rows if row[name] is not None}

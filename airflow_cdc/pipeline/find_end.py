@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -10,6 +12,7 @@ from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.columns import ORDINAL, RAW
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
@@ -17,22 +20,20 @@ from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.session import session_for_batch
 
 
-def connectors_of(state: ArchiveState, ledger: Ledger, flow: str) -> set[str]:
+def connectors_of(surveys: Iterable[Survey], flow: str) -> set[str]:
     """Return the connectors that a flow's events name."""
-    surveys = state.surveys(ledger.topics[flow], ledger.surveyed_through)
     return {shape.connector for survey in surveys for shape in survey.shapes if shape.topic == flow and shape.connector}
 
 
-def connector_of(state: ArchiveState, ledger: Ledger, flow: str) -> str:
+def connector_of(connectors: Collection[str], flow: str) -> str:
     """Return the one connector of a flow's events.
 
     :raises ConfigurationError: where their positions do not tell an order of transactions.
     """
-    found = connectors_of(state, ledger, flow)
-    connector = comparable_connector(found)
+    connector = comparable_connector(connectors)
     if connector is None:
         raise ConfigurationError(
-            f"Flow {flow}: its events come from {sorted(found) or 'no connector that they name'}, whose positions cannot bound a flow.",
+            f"Flow {flow}: events come from {sorted(connectors) or 'no connector that they name'}, whose positions cannot bound a flow.",
             next_step="Leave the position or time out.",
         )
     return connector
@@ -46,8 +47,9 @@ def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str
 
     :raises ConfigurationError: where the flow's events cannot be bounded, or spell positions in another way.
     """
-    files = [file for survey in state.surveys(ledger.topics[flow], ledger.surveyed_through) for file in survey.files_of(flow)]
-    connector = connector_of(state, ledger, flow)
+    surveys = list(state.surveys(ledger.topics[flow], ledger.surveyed_through))
+    files = [file for survey in surveys for file in survey.files_of(flow)]
+    connector = connector_of(connectors_of(surveys, flow), flow)
     last = None if as_of.time else as_of.commit(connector, flow)
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
     rows = _scan(read_lines(session, state.archive, files), files, flow, connector, as_of.milliseconds)

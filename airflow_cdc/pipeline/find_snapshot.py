@@ -12,7 +12,7 @@ from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT
 from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.pipeline.count_events import UNKNOWN_PARTITION, Surveyed, before
+from airflow_cdc.pipeline.count_events import UNKNOWN_PARTITION, Surveyed, before, position_of
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS
 
 
@@ -92,8 +92,3 @@ def partition_number(partition: str) -> str:
 
 def _by_partition(rows: list[Row], name: str) -> dict[str, int]:
     return {UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): row[name] for row in rows if row[name] is not None}
-
-
-def position_of(parts: Row) -> Position:
-    """Return a position from its struct."""
-    return Position(int(parts["commit"]), int(parts["change"]), int(parts["serial"]))

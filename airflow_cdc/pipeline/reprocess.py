@@ -127,9 +127,10 @@ def _range(order: Reprocessing, state: ArchiveState) -> CommitRange:
             f"Lake {order.lake} knows no flow {order.flow} of archive {order.archive}; its flows are {ledger.tables()}.",
             next_step="Correct the flow's name or the roots; a flow is reprocessed after it was applied.",
         )
+    connectors = connectors_of(state.surveys(ledger.topics[order.flow], ledger.surveyed_through), order.flow)
     if order.first is None and order.last is None:
-        return CommitRange(comparable_connector(connectors_of(state, ledger, order.flow)))
-    connector = connector_of(state, ledger, order.flow)
+        return CommitRange(comparable_connector(connectors))
+    connector = connector_of(connectors, order.flow)
     first, last = (bound.commit(connector, order.flow) if bound else None for bound in (order.first, order.last))
     if first is not None and last is not None and first > last:
         raise ConfigurationError(

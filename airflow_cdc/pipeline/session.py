@@ -23,7 +23,6 @@ _APPLICATION_OPTIONS = {
     # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.ui.retainedExecutions": "50",
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
@@ -55,7 +54,7 @@ def start_session(app_name: str, *, master: str | None = None, options: Mapping[
         builder = builder.master(master)
     # Under spark-submit the submitter chose jars, extensions and the like, with Delta's among them; ours would replace the list.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    ours = {} if submitted else {**_APPLICATION_OPTIONS, **runtime.spark_options()}
+    ours = {} if submitted else {**_APPLICATION_OPTIONS, **runtime.DRIVER_OPTIONS, **runtime.spark_options()}
     for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()

@@ -8,6 +8,12 @@ from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_ja
 from airflow_cdc.runtime.java_home import require_java_home
 from airflow_cdc.runtime.layout import pyspark_folder
 
+DRIVER_OPTIONS = {
+    # The driver keeps the plans of that many queries; ours are large, and a job over many tables would fill its heap with them.
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""Spark settings that a driver of ours is better off with, wherever it runs."""
+
 
 def spark_options() -> dict[str, str]:
     """Return the Spark settings for Delta and Avro: the installed jars, or where none are installed the packages to resolve."""

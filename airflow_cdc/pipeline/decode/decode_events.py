@@ -32,20 +32,19 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
-from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.rejects import reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
-from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking, reasons_not_told
+from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
 from airflow_cdc.pipeline.document_functions import id_of
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
-REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
 TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
@@ -94,8 +93,8 @@ class Decoder:
 
         Source columns hold the row's image after the event; of a delete only the key. Then follow kind, operation,
         position (:data:`POSITION_TYPE`), transaction, the names of the columns whose value the event does not tell (NULL for none),
-        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and reject (:data:`REJECT_TYPE`, NULL for a
-        good record).
+        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and reject
+        (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`, NULL for a good record).
 
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
         :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file
@@ -300,7 +299,9 @@ class Decoder:
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
-        return staged.selectExpr(*values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{self._reject()} AS {REJECT}")
+        return staged.selectExpr(
+            *values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{reject_of(self.columns, without_key=self.without_key)} AS {REJECT}"
+        )
 
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
@@ -368,33 +369,3 @@ class Decoder:
         # A snapshot read stands before everything streamed from its commit on.
         read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"
         return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"
-
-    def _reject(self) -> str:
-        def reject(reason: RejectReason, detail: str = "CAST(NULL AS STRING)") -> str:
-            return f"named_struct('reason', '{reason.value}', 'detail', {detail})"
-
-        is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
-        keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in self.columns.keys) or "false"
-        position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
-        texts = [(name, sql.name(name)) for name in self.columns.types]
-        texts += [(name, sql.name(before_name(name))) for name in self.columns.types if self.without_key]
-        misfits = "".join(
-            f" WHEN {text} IS NOT NULL AND {rule.read(text)} IS NULL THEN "
-            + reject(
-                RejectReason.VALUE_DOES_NOT_FIT_COLUMN,
-                f"concat({sql.text(f'column {name} is {rule.sql_type}, seen: ')}, left({text}, 200))",
-            )
-            for name, text in texts
-            if (rule := self.columns.types[name]).checked
-        )
-        not_told = reasons_not_told() if self.without_key else ()
-        untold_rows = "".join(f" WHEN {condition} THEN {reject(RejectReason.ROW_NOT_TOLD, words)}" for condition, words in not_told)
-        return f"""CAST(CASE
-            WHEN {KIND} = 'malformed' THEN {reject(RejectReason.MALFORMED_JSON)}
-            WHEN {KIND} = 'unknown' THEN {reject(RejectReason.NOT_A_CHANGE_EVENT)}
-            WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL
-            WHEN {position_missing} THEN {reject(RejectReason.MISSING_POSITION)}
-            WHEN {KIND} = 't' THEN NULL
-            WHEN {keys_missing} THEN {reject(RejectReason.MISSING_KEY)}
-            WHEN {KIND} <> 'd' AND NOT has_image THEN {reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
-            END AS {REJECT_TYPE})"""

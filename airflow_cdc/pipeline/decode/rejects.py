@@ -1,0 +1,51 @@
+"""Say of each record why it cannot be merged, if it cannot."""
+
+from __future__ import annotations
+
+from airflow_cdc.model.columns import KIND, POSITION
+from airflow_cdc.model.errors import RejectReason
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns
+from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
+
+REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
+
+
+def reject_of(columns: SourceColumns, *, without_key: bool) -> str:
+    """Return the SQL (:data:`REJECT_TYPE`) of the first reason why a staged record cannot be merged, NULL where there is none.
+
+    :param columns: of the flow; staged under their names as text.
+    :param without_key: whether the image before is staged too.
+    """
+    is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
+    keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in columns.keys) or "false"
+    position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
+    not_told = reasons_not_told() if without_key else ()
+    untold_rows = "".join(f" WHEN {condition} THEN {_reject(RejectReason.ROW_NOT_TOLD, words)}" for condition, words in not_told)
+    misfits = _misfits(columns, without_key=without_key)
+    return f"""CAST(CASE
+        WHEN {KIND} = 'malformed' THEN {_reject(RejectReason.MALFORMED_JSON)}
+        WHEN {KIND} = 'unknown' THEN {_reject(RejectReason.NOT_A_CHANGE_EVENT)}
+        WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL
+        WHEN {position_missing} THEN {_reject(RejectReason.MISSING_POSITION)}
+        WHEN {KIND} = 't' THEN NULL
+        WHEN {keys_missing} THEN {_reject(RejectReason.MISSING_KEY)}
+        WHEN {KIND} <> 'd' AND NOT has_image THEN {_reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
+        END AS {REJECT_TYPE})"""
+
+
+def _misfits(columns: SourceColumns, *, without_key: bool) -> str:
+    texts = [(name, sql.name(name)) for name in columns.types]
+    texts += [(name, sql.name(before_name(name))) for name in columns.types if without_key]
+    return "".join(
+        f" WHEN {text} IS NOT NULL AND {rule.read(text)} IS NULL THEN "
+        + _reject(
+            RejectReason.VALUE_DOES_NOT_FIT_COLUMN, f"concat({sql.text(f'column {name} is {rule.sql_type}, seen: ')}, left({text}, 200))"
+        )
+        for name, text in texts
+        if (rule := columns.types[name]).checked
+    )
+
+
+def _reject(reason: RejectReason, detail: str = "CAST(NULL AS STRING)") -> str:
+    return f"named_struct('reason', '{reason.value}', 'detail', {detail})"
