@@ -24,7 +24,7 @@ demo: setup ## Capture, merge and check a small shop's tables, start to end
 	@$(BIN)/airflow-cdc demo
 
 test: lint ## Check the code and run the tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-deep: setup ## Run the long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal

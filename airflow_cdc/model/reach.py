@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,9 +54,16 @@ class Reach:
             )
         )
 
-    def holds(self, commit: int) -> bool:
-        """Tell whether events of a transaction may be here."""
-        return any(first.commit <= commit <= self.streamed_through[partition].commit for partition, first in self.streamed_from.items())
+    def may_hold(self, commits: Sequence[int]) -> bool:
+        """Tell whether events of one of some transactions may be here.
+
+        :param commits: in rising order.
+        """
+        for partition, first in self.streamed_from.items():
+            place = bisect_left(commits, first.commit)
+            if place < len(commits) and commits[place] <= self.streamed_through[partition].commit:
+                return True
+        return False
 
     def to_json(self) -> dict[str, Any]:
         """Return the reach as plain JSON values."""

@@ -133,12 +133,12 @@ def _rejoin(
     concerned = [frame for frame in (cut, parted) if frame is not None]
     if not concerned:
         return None
-    began = reduce(DataFrame.unionByName, concerned).agg(F.min(CUT_AT)).head()
-    if began is None or began[0] is None:
+    commits = sorted(int(row[0]) for row in reduce(DataFrame.unionByName, concerned).select(CUT_AT).distinct().collect())
+    if not commits:
         return None
     # Asked for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
-    first = first_part(report_of, run.microbatch.number, int(began[0]))
+    first = first_part(report_of, run.microbatch.number, commits)
     if first is None:
         return None
     columns = list(decoder.columns.types)

@@ -37,8 +37,6 @@ SESSION_OPTIONS = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Values of a DECIMAL or text column are taken letter by letter from the archive, not re-printed.
-    "spark.sql.json.enableExactStringParsing": "true",
     "spark.sql.json.enablePartialResults": "true",
 }
 

@@ -38,6 +38,7 @@ from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.rejects import reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
@@ -100,7 +101,7 @@ class Decoder:
         :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file
             and raw text; costs the parsing of the before image.
         """
-        records = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images))))
+        records = self._read(lines, with_images=with_images)
         if self.dialect.huawei_cdl:
             records = huawei_cdl.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
         return self._typed(records, with_images=with_images)
@@ -109,7 +110,8 @@ class Decoder:
         value = self._value_members(self._payload_members(with_images=with_images))
         members = []
         if RecordLayout.RECORD in self._layouts:
-            members += ["topic STRING", "partition STRING", "`offset` STRING", "key STRING", f"value STRUCT<{value}>"]
+            key = members_of(["key"], {"key"} if self._has_fractions_in_key else ())
+            members += ["topic STRING", "partition STRING", "`offset` STRING", key, f"value STRUCT<{value}>"]
         if RecordLayout.VALUE in self._layouts:
             members.append(value)
         return ", ".join(members)
@@ -124,8 +126,11 @@ class Decoder:
 
     def key_changes(self, lines: DataFrame) -> int:
         """Return how many records become two events: updates that change the key, of a dialect that sends them as one."""
-        located = self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=False))))
+        located = self._read(lines, with_images=False)
         return located.filter(huawei_cdl.changes_key(self.columns.keys)).count() if self.dialect.huawei_cdl else 0
+
+    def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
+        return self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images)), with_images=with_images))
 
     def _parsed(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         return lines.selectExpr(
@@ -134,10 +139,10 @@ class Decoder:
 
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
-        image = ", ".join(f"{sql.name(name)} STRING" for name in self._image_columns or [KIND])
+        image = members_of(self._image_columns or [KIND], self._fractions)
         source = ", ".join(f"{name} STRING" for name in ("ts_ms", "snapshot", *self.dialect.source_fields))
         row = {
-            "before": f"STRUCT<{image if with_images or self.without_key else self._key_struct}>",
+            "before": f"STRUCT<{image if self._has_before(with_images=with_images) else self._key_struct}>",
             "after": f"STRUCT<{image}>",
             "source": f"STRUCT<{source}>",
             **(huawei_cdl.decoded_members(image) if self.dialect.huawei_cdl else {}),
@@ -163,7 +168,7 @@ class Decoder:
 
     @cached_property
     def _key_struct(self) -> str:
-        return ", ".join(f"{sql.name(key)} STRING" for key in self.columns.keys or [KIND])
+        return members_of(self.columns.keys or [KIND], self._fractions)
 
     def _of_topic(self, records: DataFrame) -> DataFrame:
         """Keep the topic's own records of files that several topics share; a line without topic goes to the file's first."""
@@ -178,7 +183,7 @@ class Decoder:
         owned = {shape.file for shape in self.shapes if not shape.has_topic}
         return ", ".join(sql.text(file) for file in sorted(owned)) or "''"
 
-    def _unwrapped(self, records: DataFrame) -> DataFrame:
+    def _unwrapped(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Return file, ordinal, raw, raw key, partition, offset, key (text), and the envelope as ``payload``."""
         line = LINE_STRUCT
         as_record = f"{line}.value"
@@ -194,7 +199,7 @@ class Decoder:
             LINE,
             ORDINAL,
             RAW,
-            f"{f'coalesce({line}.key, {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
+            f"{f'coalesce(CAST({line}.key AS STRING), {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
             f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
             f"{f'try_cast({line}.partition AS INT)' if recorded else 'CAST(NULL AS INT)'} AS {PARTITION}",
             f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
@@ -205,10 +210,25 @@ class Decoder:
             told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
             located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
             return located.withColumn("payload", F.expr(mongodb.as_debezium("payload", KIND_MEMBERS)))
-        if not self.dialect.huawei_cdl:
+        if self.dialect.huawei_cdl:
+            key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
+            unwrapped = unwrapped.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(huawei_cdl.as_debezium("payload", KIND_MEMBERS))})
+        if not self._fractions:
             return unwrapped
-        key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
-        return unwrapped.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(huawei_cdl.as_debezium("payload", KIND_MEMBERS))})
+        before = (self._image_columns if self._has_before(with_images=with_images) else self.columns.keys) or [KIND]
+        payload = F.col("payload").withField("after", F.expr(texts_of("payload.after", self._image_columns)))
+        return unwrapped.withColumn("payload", payload.withField("before", F.expr(texts_of("payload.before", before))))
+
+    def _has_before(self, *, with_images: bool) -> bool:
+        return with_images or self.without_key
+
+    @cached_property
+    def _fractions(self) -> frozenset[str]:
+        return fractions_of(self.columns)
+
+    @property
+    def _has_fractions_in_key(self) -> bool:
+        return not self._fractions.isdisjoint(self.columns.keys)
 
     def _value_fields(self) -> list[str]:
         bare = self._payload_fields if (False in self._wrapped or not self._wrapped) else []
@@ -230,7 +250,7 @@ class Decoder:
         by_name = file_literal(self.files, "partition", "INT")
         start = file_literal(self.files, "start_offset", "BIGINT")
         kind = kind_of(corrupt="corrupt", value="value", payload="payload", wrapped="true" if self._wrapped == {True} else "false")
-        return records.selectExpr(
+        located = records.selectExpr(
             FILE,
             LINE,
             RAW,
@@ -243,11 +263,14 @@ class Decoder:
             f"{kind} AS {KIND}",
             f"{self._parsed_key()} AS key",
         )
+        if self._has_keys and self._has_fractions_in_key:
+            return located.withColumn("key", F.expr(texts_of("key", self.columns.keys)))
+        return located
 
     def _parsed_key(self) -> str:
         if not self._has_keys or not self.columns.keys:
             return "CAST(NULL AS STRING)"
-        struct = ", ".join(f"{sql.name(key)} STRING" for key in self.columns.keys)
+        struct = members_of(self.columns.keys, self._fractions)
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         if self.dialect.documents:

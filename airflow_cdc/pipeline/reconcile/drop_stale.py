@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import is_known_newer
 from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_position
 
@@ -42,8 +42,8 @@ def drop_stale(
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(is_known_newer("k", "s"))
-        # Rows that came and went in one transaction say nothing about older ones.
-        .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit")
+        # Rows that came and went in one transaction say nothing about older ones. Not every connector's commits are its transactions'.
+        .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit OR k.{BEGAN} <= s.{POSITION}")
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
         # Behind a delete there is no row to fill, unless the table keeps it.
         .agg(F.min(fills).alias(_FILLS))
@@ -59,18 +59,20 @@ def drop_stale(
 
 
 def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    """Return what is known of the keys: position, operation, offset, and which values are older; several rows a key."""
+    """Return what is known of the keys: position, operation, offset, which values are older, and of markers where their transaction
+    began; several rows a key.
+    """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT)
+    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
     if deleted is not None:
-        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT))
+        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT), allowMissingColumns=True)
     if markers is None:
         return known
     if deleted is not None:
         # The flagged row says the same, and which of its values an older event may still tell.
         told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
         markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
-    return known.unionByName(markers.select(*ours, POSITION, OP, OFFSET), allowMissingColumns=True)
+    return known.unionByName(markers.select(*ours, POSITION, OP, OFFSET, BEGAN), allowMissingColumns=True)
 
 
 def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -22,15 +22,16 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import ORDER
 
 EVENTS = "__cdc_events"
 REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
-"""struct<first position, last position, first_offset, last_offset, deletes boolean, writes boolean, depends boolean> of a key's events;
-positions only of those that their position places; ``depends``: whether what is left under the key depends on the target holding it."""
+"""struct<first position, last position, first_offset, last_offset, began position, deletes boolean, writes boolean, depends boolean> of a
+key's events; first and last only of those that their position places; ``began``: where the key's last transaction did, NULL where nothing
+depends; ``depends``: whether what is left under the key depends on the target holding it."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
 HAZARD = "__cdc_hazard"
@@ -77,6 +78,7 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
             F.max(placed).alias("last"),
             F.min(OFFSET).alias("first_offset"),
             F.max(OFFSET).alias("last_offset"),
+            F.lit(None).cast(POSITION_TYPE).alias("began"),
             F.max(F.col(OP) == "d").alias("deletes"),
             F.max(F.col(OP).isin("c", "u")).alias("writes"),
             F.lit(False).alias("depends"),  # noqa: FBT003

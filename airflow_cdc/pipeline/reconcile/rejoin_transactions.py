@@ -92,12 +92,15 @@ def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str])
     return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
-def first_part(report_of: Callable[[int], BatchReport | None], number: int, commit: int) -> int | None:
-    """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of a transaction, None for none."""
+def first_part(report_of: Callable[[int], BatchReport | None], number: int, commits: Sequence[int]) -> int | None:
+    """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of transactions, None for none.
+
+    :param commits: of all of them, in rising order: where files come in no order, an older microbatch may hold the younger ones.
+    """
     found = None
     for candidate in range(number - 1, max(number - 1 - LOOK_BACK, 0), -1):
         report = report_of(candidate)
-        if report and report.reach.holds(commit):
+        if report and report.reach.may_hold(commits):
             found = candidate
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import DEPENDS, MICROBATCH, OFFSET, OP, POSITION
+from airflow_cdc.model.columns import BEGAN, DEPENDS, MICROBATCH, OFFSET, OP, POSITION
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
@@ -22,11 +22,12 @@ _STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
-    """Return what the row changes deleted: the keys, position, operation and offset, whether it depends, and the microbatch.
+    """Return what the row changes deleted: the keys, position, operation and offset, where its transaction began, whether
+    it depends, and the microbatch.
 
     Operation ``d``: older events of the key are stale. :data:`KEEP`: rows came and went while the one that the target holds, or none,
-    stayed: stale are only events of the same transaction. *Depends*: the key's last transaction left a row if the key was held before it,
-    and none otherwise, or the other way round, so that older events may turn its outcome
+    stayed: stale are only events of the same transaction, from where it *began* on. *Depends*: the key's last transaction left a row if
+    the key was held before it, and none otherwise, or the other way round, so that older events may turn its outcome
     (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
 
     :param row_changes: with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
@@ -37,6 +38,7 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
         F.expr(_LAST).alias(POSITION),
         F.when(stays, KEEP).otherwise("d").alias(OP),
         OFFSET,
+        F.col(REACH)["began"].alias(BEGAN),
         (F.col(REACH)["depends"] & ~stays).alias(DEPENDS),
         F.lit(microbatch).cast("bigint").alias(MICROBATCH),
     )
@@ -45,7 +47,7 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
 def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return one marker a key and transaction: the one of the microbatch that saw most of it."""
     key_columns = [F.col(sql.name(key)) for key in keys]
-    marker = F.max_by(F.struct(POSITION, OP, OFFSET, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
+    marker = F.max_by(F.struct(POSITION, OP, OFFSET, BEGAN, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
     return markers.groupBy(*key_columns, F.col(POSITION)["commit"]).agg(marker).select(*key_columns, "marker.*")
 
 

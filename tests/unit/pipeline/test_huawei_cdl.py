@@ -178,3 +178,16 @@ def test_a_large_object_that_an_update_does_not_tell_is_not_that_of_a_row_which_
     write_records(tmp_path / "archive" / "2.jsonl", [told("c", 1, brief), told("d", 2, None, before=brief), changed])
     apply(tmp_path / "archive", tmp_path / "lake")
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "its own", "n": "c"}]
+
+
+def test_a_row_that_came_and_went_in_a_transaction_stays_gone_when_its_insert_comes_again(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each of CDL's events has a place of its own, so its transaction is not told by the place of its last one."""
+    lives, brief = {"id": 1, "v": "lives"}, {"id": 1, "v": "brief"}
+    came = event("1.0", "c", offset=1, lsn=1, transaction=1, after=brief)
+    went = event("1.0", "d", offset=2, lsn=2, transaction=1, before=brief)
+    for place, records in enumerate([[event("1.0", "c", offset=0, lsn=0, transaction=0, after=lives)], [came, went], [came]]):
+        write_records(tmp_path / "archive" / f"{place}.jsonl", records)
+        apply(tmp_path / "archive", tmp_path / "lake")
+    assert rows(spark, tmp_path / "lake") == [lives]

@@ -29,6 +29,11 @@ CASES: dict[str, tuple[list[str], str | None]] = {
     "exponent": (["1e5", "1E-7"], "DOUBLE"),
     "exponent and integer": (["1e5", "3"], "DOUBLE"),
     "large double": (["1.7976931348623157E308"], "DOUBLE"),
+    # more digits than a double has
+    "long fraction": (["12345678901234.123456789"], "DECIMAL(38,18)"),
+    "long fraction and short": (["1.5", "0.123456789012345678", "7"], "DECIMAL(38,18)"),
+    "long fraction and exponent": (["0.123456789012345678", "1e5"], "DECIMAL(38,18)"),
+    "as long as a double": (["0.12345678901234567"], "DOUBLE"),
     # the rest
     "boolean": (["true", "false"], "BOOLEAN"),
     "boolean and number": (["true", "1"], "STRING"),

@@ -126,3 +126,21 @@ def test_a_moved_row_is_found_by_the_decimal_key_that_its_header_tells(
     apply(tmp_path / "archive", tmp_path / "lake")
     rows = read_rows(spark, str(tmp_path / "lake"), TOPIC).rows
     assert [(int(row["id"]), row["v"]) for row in rows] == [(1, "long"), (2, "long")]
+
+
+def test_older_events_of_a_key_are_joined_with_its_own_microbatch_not_the_one_of_the_oldest_transaction(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two keys handed on, the younger transaction archived first: the files that bring their beginnings must not undo it."""
+
+    def handed_on(number: int, transaction: int) -> list[Record]:
+        made = postgresql("c", commit=transaction, change=transaction + 1, after=row(number, "new"))
+        gone = postgresql("d", commit=transaction, change=transaction + 2, before=row(number, "old"))
+        return [_in_transaction(item, transaction) for item in (made, gone)]
+
+    began = [postgresql("c", commit=number, change=number + 10, after=row(number, "old")) for number in (1, 2)]
+    for place, records in enumerate([handed_on(1, 60), handed_on(2, 40), began]):
+        items = [{**item, "offset": 10 * (2 - place) + offset} for offset, item in enumerate(records)]
+        write_records(tmp_path / "archive" / f"{place}.jsonl", items)
+        apply(tmp_path / "archive", tmp_path / "lake")
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [row(1, "new"), row(2, "new")]
