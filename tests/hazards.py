@@ -314,6 +314,40 @@ HAZARDS = {
         [row(1, "two", amount=1, total=2)],
         pain="Altinity/clickhouse-sink-connector#1395",
     ),
+    "a row that came and went, and with it the old file whose row was deleted in between": Hazard(
+        [
+            [read(10, row(2, "old"), offset=0)],
+            [event("d", 21, filler(2), commit=20, offset=1)],
+            [
+                read(10, row(2, "old"), offset=0),
+                event("c", 31, row(2, "brief"), commit=30, offset=2),
+                event("d", 32, filler(2), commit=30, offset=3),
+            ],
+        ],
+        [],
+    ),
+    "an update without its large value, and later the delete of the row that had the key before": Hazard(
+        [
+            [
+                event("c", 11, row(5, "of the first", price=1), commit=10, offset=0),
+                event("c", 31, row(5, "its own", price=1), commit=30, offset=2),
+                event("u", 32, row(5, UNTOLD, price=2), commit=30, offset=3),
+            ],
+            [event("d", 21, filler(5), commit=20, offset=1)],
+        ],
+        [row(5, "its own", price=2)],
+    ),
+    "an update without its large value, of the second row that a transaction put under its key": Hazard(
+        [
+            [
+                event("c", 21, row(3, "goes on", price=1), commit=20, offset=0),
+                event("c", 22, row(3, "its own", price=1), commit=20, offset=1),
+                event("d", 23, filler(3), commit=20, offset=2),
+                event("u", 24, row(3, UNTOLD, price=2), commit=20, offset=3),
+            ],
+        ],
+        [row(3, "its own", price=2)],
+    ),
 }
 
 

@@ -50,7 +50,7 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_upon_rows
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
@@ -192,11 +192,11 @@ def resolve_hazards(
     events = decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
     with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
-    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
+    rows = run.rows_of(target) if target else None
+    folded = fold_upon_rows(theirs, rows, keys, columns, write_down=run.write_down, name="folded", keeps_deleted=decoder.keeps_deleted)
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
     if not moved.isEmpty():
-        rows = run.rows_of(target) if target else None
         types = decoder.columns.types
         # Each step of the way back asks the events again.
         everything = run.write_down(with_images, "events")

@@ -8,7 +8,7 @@ the last event tells the same at less cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -52,7 +52,13 @@ _STARTS = {"held": True, "absent": False}
 
 
 def fold_row_versions(
-    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False, keeps_deleted: bool = False
+    events: DataFrame,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    *,
+    subject_of_last: bool = False,
+    keeps_deleted: bool = False,
+    held_is_told: bool = False,
 ) -> DataFrame:
     """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
 
@@ -62,21 +68,23 @@ def fold_row_versions(
 
     :param events: good row events of the keys to fold, with ``columns``, our own columns, :data:`~airflow_cdc.pipeline.order.ORDER`,
         :data:`BEFORE`, :data:`AFTER` and the old key.
-    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
-        say in :data:`HELD` whether the target holds the key.
+    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves;
+        ``held_is_told`` comes with it.
     :param keeps_deleted: whether a key under which nothing lives has the values of the row that was deleted last.
+    :param held_is_told: whether ``events`` say in :data:`HELD` if the target holds the key; both answers are then the one for that.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
         for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
         only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
-        from the key that ``__cdc_moved`` tells of).
+        from the key that ``__cdc_moved`` tells of). :data:`HAZARD` is 1 where the answers agree on the last event and not on
+        the row that it went on with, so that the values depend on whether the target holds the key: tell it, and fold again.
     """
-    gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
+    gathered = _gather(events, keys, columns, more=[HELD] if held_is_told else [])
     trails = {f"{name}_trail": F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
     # Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
-    in_last = {f"{name}_in_last": F.expr(_last_of(_fold(held=held, numbered=_OF_LAST_TRANSACTION))) for name, held in _STARTS.items()}
+    in_last = {f"{name}_in_last": F.expr(_fold(held=held, numbered=_OF_LAST_TRANSACTION)) for name, held in _STARTS.items()}
     folded = gathered.withColumns({**trails, **in_last})
-    if subject_of_last:
+    if held_is_told:
         folded = folded.withColumns(dict.fromkeys(trails, F.expr(f"if({HELD}, held_trail, absent_trail)")))
     folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _STARTS})
     trail, untold, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_UNTOLD, "false"
@@ -138,17 +146,18 @@ def _counts() -> list[Column]:
         (F.size("delivered") - F.size("events")).cast("bigint").alias(REDELIVERED),
         F.lit(0).alias(CONFLICTS),
         F.expr(_REACH).alias(REACH),
-        F.lit(0).alias(HAZARD),
+        F.expr(f"CAST(coalesce(held = absent AND NOT ({_SAME_ROW}), false) AS INT)").alias(HAZARD),
     ]
 
 
 # Of the two answers the one that the later event gave. Where one event gave both: whether the key was held, nothing here knows; an update
 # without before image then goes on with the row that was there before, or with the one that these events made. The longer tells more.
-_OF_EVENTS = f"size(filter({{0}}, number -> number <> {_TARGETS_OWN}))"
+_OF_EVENTS = f"filter({{0}}, number -> number <> {_TARGETS_OWN})"
+_SAME_ROW = f"{_OF_EVENTS.format('held_trail')} <=> {_OF_EVENTS.format('absent_trail')}"
 _TRAIL_OF_SURVIVOR = f"""CASE
     WHEN absent{{0}}_trail IS NULL THEN held{{0}}_trail WHEN held{{0}}_trail IS NULL THEN absent{{0}}_trail
-    WHEN (element_at(absent{{0}}_trail, -1), {_OF_EVENTS.format("absent{0}_trail")})
-        > (element_at(held{{0}}_trail, -1), {_OF_EVENTS.format("held{0}_trail")}) THEN absent{{0}}_trail
+    WHEN (element_at(absent{{0}}_trail, -1), size({_OF_EVENTS.format("absent{0}_trail")}))
+        > (element_at(held{{0}}_trail, -1), size({_OF_EVENTS.format("held{0}_trail")})) THEN absent{{0}}_trail
     ELSE held{{0}}_trail END"""
 # The events that wrote the surviving row. What wrote another row version of the key between them tells nothing about this one.
 _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
@@ -160,7 +169,7 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', NOT (held_in_last <=> absent_in_last))"""
+    'depends', NOT ({_OF_EVENTS.format("held_in_last")} <=> {_OF_EVENTS.format("absent_in_last")}))"""
 
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
@@ -270,3 +279,31 @@ def _last_of(trail: str) -> str:
 def _operation(answer: str) -> str:
     """Return the SQL of the operation for a fold's answer."""
     return f"CASE WHEN {answer} IS NULL THEN 'd' WHEN {answer} = {_TARGETS_OWN} THEN '{KEEP}' ELSE events[greatest({answer}, 1) - 1].op END"
+
+
+def fold_upon_rows(
+    events: DataFrame,
+    rows: DataFrame | None,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    *,
+    write_down: Callable[[DataFrame, str], DataFrame],
+    name: str,
+    keeps_deleted: bool = False,
+) -> DataFrame:
+    """Return what :func:`fold_row_versions` does; the few keys whose values depend on the target's holding them are folded upon its rows.
+
+    :param rows: those that the target holds before the events, with the keys; None where there is no table.
+    :param write_down: writes rows down under a name and returns them from there.
+    """
+    folded = write_down(fold_row_versions(events, keys, columns, keeps_deleted=keeps_deleted), name)
+    asking = folded.filter(f"{HAZARD} = 1").select(*[F.col(sql.name(key)) for key in keys])
+    if asking.isEmpty():
+        return folded
+    if rows is None:
+        told = asking.withColumn(HELD, F.lit(False))  # noqa: FBT003
+    else:
+        held = rows.select(*[F.col(sql.name(key)) for key in keys], F.lit(True).alias(HELD))  # noqa: FBT003
+        told = asking.join(held, list(keys), "left").fillna({HELD: False})
+    again = fold_row_versions(events.join(told, list(keys)), keys, columns, keeps_deleted=keeps_deleted, held_is_told=True)
+    return folded.filter(f"{HAZARD} = 0").unionByName(write_down(again, f"{name}-upon-rows"))

@@ -40,8 +40,8 @@ LOOK_BACK = 64
 def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
 
-    So are those whose outcome depends on whether the key was held before, as their delete marker says, when older events come: they may
-    tell otherwise than the target did.
+    So are those whose outcome depends on whether the key was held before: as their delete marker says, when older events come, which may
+    tell otherwise than the target did; or here, when older events came with them and the target knows what happened in between.
 
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     :param rows: the target's rows: keys, position, operation.
@@ -50,9 +50,12 @@ def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | 
     ours = [sql.name(key) for key in keys]
     same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
     two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
-    held = rows.select(*ours, POSITION, OP)
-    known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP))
-    cut = _cut_at(_on_keys(row_changes, known, keys).filter(f"{same_transaction} AND ({two_rows})"), keys)
+    # What stands between a depending transaction and older events of its key that came with it.
+    overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{OFFSET} IS NOT NULL AND k.{OFFSET} > s.{REACH}.first_offset)"
+    between = f"s.{REACH}.depends AND k.{POSITION} < s.{REACH}.began AND ({overtaken})"
+    held = rows.select(*ours, POSITION, OP, OFFSET)
+    known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP, OFFSET))
+    cut = _cut_at(_on_keys(row_changes, known, keys).filter(f"({same_transaction} AND ({two_rows})) OR ({between})"), keys)
     if markers is None:
         return cut
     depending = markers.filter(DEPENDS).select(*ours, POSITION)
