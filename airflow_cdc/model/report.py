@@ -84,6 +84,8 @@ class BatchReport:
     order_conflicts: int = 0
     """Keys whose archive order contradicts their position order without being a redelivery."""
     columns_added: tuple[str, ...] = ()
+    columns_widened: tuple[str, ...] = ()
+    """Columns that took a wider type."""
     table_version: int | None = None
     """Delta version that the merge committed; None where nothing was to be merged."""
     merge_plan: str = ""
@@ -102,6 +104,7 @@ class BatchReport:
         document["reach"] = self.reach.to_json()
         document["snapshot"] = self.snapshot and self.snapshot.to_json()
         document["columns_added"] = list(self.columns_added)
+        document["columns_widened"] = list(self.columns_widened)
         document["offsets"] = self.offsets.to_json()
         return document
 
@@ -116,6 +119,7 @@ class BatchReport:
         values["reach"] = Reach.from_json(values["reach"])
         values["snapshot"] = Snapshot.from_json(values["snapshot"]) if values["snapshot"] else None
         values["columns_added"] = tuple(values["columns_added"])
+        values["columns_widened"] = tuple(values["columns_widened"])
         values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)
 

@@ -21,10 +21,11 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_microbatch import apply_once, fit_table, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot
+from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -53,9 +54,9 @@ def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target and late:
         fresh = run.write_down(without_known(fresh, run.rows_of(target), target.keys), "fresh")
         stale = told.staged.events - told.staged.redelivered - fresh.count()
-    target, added = fit_table(run, decoder, target)
+    target, changed = fit_table(run, decoder, target)
     plan = "append: known events left out" if late else "append"
-    report = replace(told.report(run, rejects, stale=stale), columns_added=added, merge_plan=plan)
+    report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
     if target is None or not report.events.merged:
         return replace(report, merge_plan="nothing to append")
     rows = in_columns_of(run.spark.sql(f"SELECT * FROM {sql.delta(run.table)}"), fresh, microbatch=run.microbatch.number)
@@ -94,9 +95,9 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         known = log.filter(F.col(MICROBATCH) != run.microbatch.number)
         fresh = run.write_down(without_known(fresh, known, decoder.columns.keys), "fresh")
         stale = told.staged.events - told.staged.redelivered - fresh.count()
-    target, added = fit_table(run, decoder, target)
+    target, changed = fit_table(run, decoder, target)
     plan = "versions of touched keys: late events" if late else "versions of touched keys"
-    report = replace(told.report(run, rejects, stale=stale), columns_added=added, snapshot=snapshot, merge_plan=plan)
+    report = replace(told.report(run, rejects, stale=stale, changed=changed), snapshot=snapshot, merge_plan=plan)
     if not report.events.merged:
         return replace(report, merge_plan="nothing to merge")
     # The log's columns are the table's: an event's own type may be narrower.
@@ -160,7 +161,7 @@ class Told:
         expected = self.surveyed.rows + self.surveyed.truncates + self.surveyed.broken
         return expected - self.staged.events - self.truncates.ignored
 
-    def report(self, run: MicrobatchRun, rejects: dict[str, int], *, stale: int) -> BatchReport:
+    def report(self, run: MicrobatchRun, rejects: dict[str, int], *, stale: int, changed: ColumnsChanged) -> BatchReport:
         """Return the report: every event that is new counts as merged."""
         return BatchReport(
             flow=run.flow.name,
@@ -181,6 +182,8 @@ class Told:
             reach=self.staged.reach,
             snapshot=run.checkpoint.snapshot,
             order_conflicts=self.staged.conflicts,
+            columns_added=changed.added,
+            columns_widened=changed.widened,
         )
 
 

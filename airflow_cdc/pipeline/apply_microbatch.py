@@ -33,24 +33,22 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
+from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.merge import (
     TargetTable,
     count_row_changes,
     count_unresolved,
-    create_target,
     find_commit,
-    fit_target,
     merge_row_changes,
     read_target,
-    refuse_misfits,
 )
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_upon_rows
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
@@ -117,7 +115,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
     rejects = quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
     late = may_be_late(run, target, staged)
-    target, added = fit_table(run, decoder, target)
+    target, changed = fit_table(run, decoder, target)
     report = BatchReport(
         flow=run.flow.name,
         microbatch=run.microbatch.number,
@@ -132,7 +130,8 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         unpaired_moves=unpaired,
         asks_target=bool(staged.untold or staged.unknown),
         order_conflicts=staged.conflicts,
-        columns_added=added,
+        columns_added=changed.added,
+        columns_widened=changed.widened,
         merge_plan="guarded merge: late events" if late else "merge",
     )
     if target is None or not (staged.live or voids.rows):
@@ -192,11 +191,11 @@ def resolve_hazards(
     events = decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
     with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
-    rows = run.rows_of(target) if target else None
-    folded = fold_upon_rows(theirs, rows, keys, columns, write_down=run.write_down, name="folded", keeps_deleted=decoder.keeps_deleted)
+    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
     if not moved.isEmpty():
+        rows = run.rows_of(target) if target else None
         types = decoder.columns.types
         # Each step of the way back asks the events again.
         everything = run.write_down(with_images, "events")
@@ -239,23 +238,6 @@ def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: di
         control=surveyed.control + truncates.ignored,
         rejected=sum(rejects.values()),
     )
-
-
-def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, tuple[str, ...]]:
-    """Make the target or add the columns it lacks; None stays None while nothing tells what the table looks like."""
-    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
-    if not types:
-        return target, ()
-    if target is not None:
-        refuse_misfits(target, types, run.flow.name)
-    if run.is_dry:
-        return target, ()
-    if target is None:
-        mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode)
-    added = fit_target(run.spark, target, types)
-    run.after_effect("target")
-    return replace(target, columns={**target.columns, **types}), added
 
 
 def _merge(

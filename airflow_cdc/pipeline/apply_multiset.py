@@ -20,10 +20,11 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_history import known_events, stage_events
-from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, fit_table, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
-from airflow_cdc.pipeline.merge import TargetTable, columns_of, refuse_misfits
+from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
+from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
@@ -68,8 +69,8 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         fresh = without_known_rows(told.events, known, archived_before=True)
     # Rows of nothing but NULLs make no table: they may be logged already.
     is_empty = target is None or not target.size
-    target, added = fit_table(run, decoder, target)
-    report = replace(told.report(run, rejects, stale=stale), columns_added=added)
+    target, changed = fit_table(run, decoder, target)
+    report = told.report(run, rejects, stale=stale, changed=changed)
     rows = logged_rows(fresh, decoder, types, run.microbatch.number)
     if late:
         rows = run.write_down(rows, "logged")
@@ -88,7 +89,7 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     held: Mapping[str, str] = {}
     if target:
-        refuse_misfits(target, types, run.flow.name)
+        wider_columns(target, types, run.flow.name)
         held = {name.lower(): kind for name, kind in target.columns.items()}
     return {name: held.get(name.lower(), kind) for name, kind in types.items()}
 

@@ -24,6 +24,8 @@ def canonical(sql_type: str) -> str:
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_INTEGER_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
+_MAX_PRECISION = 38
 
 
 def holds(column: str, value: str) -> bool:
@@ -34,13 +36,48 @@ def holds(column: str, value: str) -> bool:
         return _INTEGERS.index(value) <= _INTEGERS.index(column)
     if column == "DOUBLE":
         return value in ("FLOAT", "TINYINT", "SMALLINT", "INT")
-    if column.startswith("DECIMAL") and value.startswith("DECIMAL"):
+    if column.startswith("DECIMAL") and (value.startswith("DECIMAL") or value in _INTEGERS):
         (p1, s1), (p2, s2) = _decimal_parts(column), _decimal_parts(value)
         return s1 >= s2 and p1 - s1 >= p2 - s2
-    return False
+    # A day is its midnight; with a zone it would be whose?
+    return (column, value) == ("TIMESTAMP_NTZ", "DATE")
+
+
+def common_type(one: str, other: str) -> str | None:
+    """Return the least Spark SQL type that holds every value of two, None where there is none but text."""
+    if holds(one, other) and one != "STRING":
+        return one
+    if holds(other, one) and other != "STRING":
+        return other
+    numbers = [kind for kind in (one, other) if kind.startswith("DECIMAL") or kind in _INTEGERS]
+    if len(numbers) < 2:
+        return "DOUBLE" if holds("DOUBLE", one) and holds("DOUBLE", other) else None
+    (p1, s1), (p2, s2) = _decimal_parts(one), _decimal_parts(other)
+    scale = max(s1, s2)
+    precision = max(p1 - s1, p2 - s2) + scale
+    return f"DECIMAL({precision},{scale})" if precision <= _MAX_PRECISION else None
+
+
+def widened(column: str, value: str) -> str | None:
+    """Return the type to which Delta can widen a column so that it holds another type's values too, None where it cannot.
+
+    Source: Delta's protocol, type widening: integers to wider ones, to DECIMAL, the shorter ones to DOUBLE; FLOAT to DOUBLE; DECIMAL by
+    digits before and behind the point; DATE to TIMESTAMP_NTZ.
+    """
+    wider = common_type(column, value)
+    if wider is None or wider == column:
+        return wider
+    if wider.startswith("DECIMAL") and column in _INTEGERS:
+        precision, scale = _decimal_parts(wider)
+        # Delta wants room for ten digits or twenty, whichever integer it is.
+        before_point = max(precision - scale, 20 if column == "BIGINT" else 10)
+        return f"DECIMAL({before_point + scale},{scale})" if before_point + scale <= _MAX_PRECISION else None
+    return wider
 
 
 def _decimal_parts(kind: str) -> tuple[int, int]:
+    if kind in _INTEGERS:
+        return _INTEGER_DIGITS[kind], 0
     precision, scale = kind[kind.index("(") + 1 : -1].split(",")
     return int(precision), int(scale)
 

@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_upon_rows
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
     find_awaited_moves,
@@ -154,11 +154,10 @@ def _rejoin(
         wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
     news = reduce(DataFrame.unionByName, wanted).distinct()
     theirs = everything.join(news, keys, "left_semi")
+    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of)
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
-    flags = target.flags_deletes
-    folded = fold_upon_rows(theirs, lived, keys, columns, write_down=run.write_down, name="rejoined", keeps_deleted=flags)
-    outcome = upon_prior(folded, prior, keys, columns, flags_deletes=flags)
+    outcome = upon_prior(folded, prior, keys, columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
     return traced.select(*map(sql.name, names))
 

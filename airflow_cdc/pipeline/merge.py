@@ -37,13 +37,11 @@ from airflow_cdc.model.columns import (
     VERSION_COLUMNS,
     is_reserved,
 )
-from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
@@ -53,8 +51,6 @@ KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
-DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
-"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
@@ -157,35 +153,6 @@ def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], key
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
     return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode)
-
-
-def refuse_misfits(target: TargetTable, columns: Mapping[str, str], flow: str) -> None:
-    """Refuse columns that the target cannot take.
-
-    :raises SchemaChangeError: when a column's type changed to one that the table's does not hold.
-    """
-    known = {name.lower(): kind for name, kind in target.columns.items()}
-    for name, kind in columns.items():
-        if name.lower() in known and not holds(known[name.lower()], kind):
-            raise SchemaChangeError(
-                f"Flow {flow}: column {name} of table {target.uri} is {known[name.lower()]}, the events now carry {kind}.",
-                next_step="Declare the column's type under 'columns' in the flows file, or rebuild the table.",
-            )
-
-
-def fit_target(spark: SparkSession, target: TargetTable, columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Add the columns that the events have and the table has not; return their names."""
-    known = {name.lower() for name in target.columns}
-    if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
-        spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    added, left = [], None
-    for name, kind in columns.items():
-        if name.lower() not in known:
-            place = f"AFTER {sql.name(left)}" if left else "FIRST"
-            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({sql.name(name)} {kind} {place})")
-            added.append(name)
-        left = name
-    return tuple(added)
 
 
 def merge_row_changes(

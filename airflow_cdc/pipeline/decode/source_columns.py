@@ -16,7 +16,7 @@ from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_types import canonical, holds, reads_alike
+from airflow_cdc.pipeline.column_types import canonical, common_type, reads_alike
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
 
 
@@ -89,7 +89,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
             name, found = field["field"], column_type(field, shape.connector or "")
             rules = told.setdefault(name, {})
             rules.setdefault(_definition(field), found)
-            if _widest(rules.values()) is None and name not in flow.columns:
+            if _common_type(rules.values()) is None and name not in flow.columns:
                 before = next(iter(rules.values()))
                 raise SchemaChangeError(
                     f"Flow {flow.name}: column {name} is {before.sql_type} in some events of the microbatch and {found.sql_type} in others"
@@ -99,21 +99,26 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
     return {name: _common_rule(name, rules, flow.columns.get(name)) for name, rules in told.items()}
 
 
-def _widest(rules: Iterable[ColumnType]) -> ColumnType | None:
-    """Return the rule whose type holds the values of all the others; None where none does."""
-    found = list(rules)
-    for rule in found:
-        if all(holds(rule.sql_type, other.sql_type) and (other.sql_type != "BINARY" or rule.sql_type == "BINARY") for other in found):
-            return rule
-    return None
+def _common_type(rules: Iterable[ColumnType]) -> str | None:
+    """Return the type that holds the values of all rules; None where there is none."""
+    found = {rule.sql_type for rule in rules}
+    if "BINARY" in found and len(found) > 1:
+        return None
+    if "STRING" in found:
+        return "STRING"
+    common: str | None = next(iter(found))
+    for sql_type in sorted(found):
+        common = common and common_type(common, sql_type)
+    return common
 
 
 def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None) -> ColumnType:
     """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
-    widest = _widest(rules.values())
+    common = _common_type(rules.values())
+    widest = next((rule for rule in rules.values() if rule.sql_type == common), None)
     if widest and all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
         return widest
-    sql_type = widest.sql_type if widest else canonical(declared or "STRING")
+    sql_type = common or canonical(declared or "STRING")
 
     def read(value: str) -> str:
         # A decimal's bytes are digits whose point only the event's own schema tells.

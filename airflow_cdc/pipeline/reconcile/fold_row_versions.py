@@ -8,7 +8,7 @@ the last event tells the same at less cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -52,13 +52,7 @@ _STARTS = {"held": True, "absent": False}
 
 
 def fold_row_versions(
-    events: DataFrame,
-    keys: Sequence[str],
-    columns: Sequence[str],
-    *,
-    subject_of_last: bool = False,
-    keeps_deleted: bool = False,
-    held_is_told: bool = False,
+    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False, keeps_deleted: bool = False
 ) -> DataFrame:
     """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
 
@@ -68,28 +62,27 @@ def fold_row_versions(
 
     :param events: good row events of the keys to fold, with ``columns``, our own columns, :data:`~airflow_cdc.pipeline.order.ORDER`,
         :data:`BEFORE`, :data:`AFTER` and the old key.
-    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves;
-        ``held_is_told`` comes with it.
+    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
+        say in :data:`HELD` whether the target holds the key.
     :param keeps_deleted: whether a key under which nothing lives has the values of the row that was deleted last.
-    :param held_is_told: whether ``events`` say in :data:`HELD` if the target holds the key; both answers are then the one for that.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
         for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
         only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
-        from the key that ``__cdc_moved`` tells of). :data:`HAZARD` is 1 where the answers agree on the last event and not on
-        the row that it went on with, so that the values depend on whether the target holds the key: tell it, and fold again.
+        from the key that ``__cdc_moved`` tells of).
     """
-    gathered = _gather(events, keys, columns, more=[HELD] if held_is_told else [])
-    trails = {f"{name}_trail": F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
+    gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
+    folds = {f"{name}_fold": F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
+    trails = {f"{name}_trail": F.col(f"{name}_fold")["trail"] for name in _STARTS}
     # Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
-    in_last = {f"{name}_in_last": F.expr(_fold(held=held, numbered=_OF_LAST_TRANSACTION)) for name, held in _STARTS.items()}
-    folded = gathered.withColumns({**trails, **in_last})
-    if held_is_told:
+    in_last = {f"{name}_in_last": F.expr(f"{_fold(held=held, numbered=_OF_LAST_TRANSACTION)}.trail") for name, held in _STARTS.items()}
+    folded = gathered.withColumns({**folds, **in_last}).withColumns(trails)
+    if subject_of_last:
         folded = folded.withColumns(dict.fromkeys(trails, F.expr(f"if({HELD}, held_trail, absent_trail)")))
     folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _STARTS})
     trail, untold, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_UNTOLD, "false"
     if keeps_deleted:
-        deleted = {f"{name}_deleted_trail": F.expr(_fold(held=held, subject_of_last=True)) for name, held in _STARTS.items()}
+        deleted = {f"{name}_deleted_trail": F.expr(f"{_fold(held=held, subject_of_last=True)}.trail") for name, held in _STARTS.items()}
         folded = folded.withColumns(deleted)
         trail = f"if({_DIES}, {_TRAIL_OF_SURVIVOR.format('_deleted')}, {trail})"
         untold = f"if({_DIES}, {_NOTHING_TOLD}, {_LAST_UNTOLD})"
@@ -146,18 +139,17 @@ def _counts() -> list[Column]:
         (F.size("delivered") - F.size("events")).cast("bigint").alias(REDELIVERED),
         F.lit(0).alias(CONFLICTS),
         F.expr(_REACH).alias(REACH),
-        F.expr(f"CAST(coalesce(held = absent AND NOT ({_SAME_ROW}), false) AS INT)").alias(HAZARD),
+        F.lit(0).alias(HAZARD),
     ]
 
 
-# Of the two answers the one that the later event gave. Where one event gave both: whether the key was held, nothing here knows; an update
-# without before image then goes on with the row that was there before, or with the one that these events made. The longer tells more.
+# Of the two answers the one that the later event gave. Where one event gave both, an update without before image went on with the row that
+# was there before, or with one that these events made: the answer counts that is less odd, and of two alike the longer, which tells more.
 _OF_EVENTS = f"filter({{0}}, number -> number <> {_TARGETS_OWN})"
-_SAME_ROW = f"{_OF_EVENTS.format('held_trail')} <=> {_OF_EVENTS.format('absent_trail')}"
 _TRAIL_OF_SURVIVOR = f"""CASE
     WHEN absent{{0}}_trail IS NULL THEN held{{0}}_trail WHEN held{{0}}_trail IS NULL THEN absent{{0}}_trail
-    WHEN (element_at(absent{{0}}_trail, -1), size({_OF_EVENTS.format("absent{0}_trail")}))
-        > (element_at(held{{0}}_trail, -1), size({_OF_EVENTS.format("held{0}_trail")})) THEN absent{{0}}_trail
+    WHEN (element_at(absent{{0}}_trail, -1), -absent_fold.odd, size({_OF_EVENTS.format("absent{0}_trail")}))
+        > (element_at(held{{0}}_trail, -1), -held_fold.odd, size({_OF_EVENTS.format("held{0}_trail")})) THEN absent{{0}}_trail
     ELSE held{{0}}_trail END"""
 # The events that wrote the surviving row. What wrote another row version of the key between them tells nothing about this one.
 _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
@@ -227,6 +219,10 @@ _PREDECESSOR = f"""CASE
 END"""
 _WITHOUT_SUBJECT = sql.let("subject", SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
 
+# What no database does: it leaves two rows under a key, or changes one that is not there.
+_IS_ODD = (
+    "(NOT state.transaction <=> event.transaction AND size(state.versions) > 1) OR (event.op IN ('u', 'd') AND size(state.versions) = 0)"
+)
 # After a transaction at most one version lives: the newest.
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
 _MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL"
@@ -235,9 +231,9 @@ _OF_LAST_TRANSACTION = f"filter({_NUMBERED}, event -> event.transaction <=> elem
 
 
 def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERED) -> str:
-    """Return the SQL of the survivor's trail, NULL where nothing survives.
+    """Return the SQL of a struct: the survivor's trail, NULL where nothing survives, and how many times ``odd`` the events then are.
 
-    Its last number is that of the event whose row survives; 0 is the row before them all.
+    The trail's last number is that of the event whose row survives; 0 is the row before them all.
 
     :param held: whether the key is held before the first event.
     :param numbered: SQL of the events, each with its number.
@@ -254,13 +250,14 @@ def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERE
         WHEN 'r' THEN array({_written("array()")})
         WHEN 'u' THEN array_append({_WITHOUT_SUBJECT}, {_written(goes_on)})
         ELSE {_WITHOUT_SUBJECT} END"""
-    state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start})"
-    step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)})"
-    survivor = "try_element_at(state.versions, -1).trail"
+    state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start}, 'odd', 0)"
+    odd = f"state.odd + if({_IS_ODD}, 1, 0)"
+    step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)}, 'odd', {odd})"
+    survivor = "named_struct('trail', try_element_at(state.versions, -1).trail, 'odd', state.odd + if(size(state.versions) > 1, 1, 0))"
     if not subject_of_last:
         return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> {survivor})"
     subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({SUBJECT} AS INT)).trail")
-    last = sql.let("event", f"element_at({_NUMBERED}, -1)", subject)
+    last = f"named_struct('trail', {sql.let('event', f'element_at({_NUMBERED}, -1)', subject)}, 'odd', state.odd)"
     before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
     after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
     return f"if(element_at(events, -1).op = 'd', {before_last}, {after_all})"
@@ -279,31 +276,3 @@ def _last_of(trail: str) -> str:
 def _operation(answer: str) -> str:
     """Return the SQL of the operation for a fold's answer."""
     return f"CASE WHEN {answer} IS NULL THEN 'd' WHEN {answer} = {_TARGETS_OWN} THEN '{KEEP}' ELSE events[greatest({answer}, 1) - 1].op END"
-
-
-def fold_upon_rows(
-    events: DataFrame,
-    rows: DataFrame | None,
-    keys: Sequence[str],
-    columns: Sequence[str],
-    *,
-    write_down: Callable[[DataFrame, str], DataFrame],
-    name: str,
-    keeps_deleted: bool = False,
-) -> DataFrame:
-    """Return what :func:`fold_row_versions` does; the few keys whose values depend on the target's holding them are folded upon its rows.
-
-    :param rows: those that the target holds before the events, with the keys; None where there is no table.
-    :param write_down: writes rows down under a name and returns them from there.
-    """
-    folded = write_down(fold_row_versions(events, keys, columns, keeps_deleted=keeps_deleted), name)
-    asking = folded.filter(f"{HAZARD} = 1").select(*[F.col(sql.name(key)) for key in keys])
-    if asking.isEmpty():
-        return folded
-    if rows is None:
-        told = asking.withColumn(HELD, F.lit(False))  # noqa: FBT003
-    else:
-        held = rows.select(*[F.col(sql.name(key)) for key in keys], F.lit(True).alias(HELD))  # noqa: FBT003
-        told = asking.join(held, list(keys), "left").fillna({HELD: False})
-    again = fold_row_versions(events.join(told, list(keys)), keys, columns, keeps_deleted=keeps_deleted, held_is_told=True)
-    return folded.filter(f"{HAZARD} = 0").unionByName(write_down(again, f"{name}-upon-rows"))

@@ -94,7 +94,7 @@ def _rows_under_old_keys(
     # Up to the delete that the move is made of: the row that it is about, of the several that may have had the key, is the one that moved.
     until_move = F.expr(f"{place} < a.place OR ({place} = a.place AND e.{OP} = 'd')")
     earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
-    folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True, held_is_told=True)
+    folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
     folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
     lived = folded.select(
         *to,

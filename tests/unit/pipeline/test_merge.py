@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.position import Position
-from airflow_cdc.pipeline.merge import holds, position_literal
+from airflow_cdc.pipeline.column_types import holds
+from airflow_cdc.pipeline.merge import position_literal
 
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 TYPES = (

@@ -1,0 +1,107 @@
+"""Fit the target to a microbatch's columns: make it, add what it lacks, widen what became too narrow, refuse what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_types import holds, widened
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.append_once import read_appended
+
+DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
+"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
+_WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
+"""The others keep a log of all events too, and identify rows by it."""
+
+
+@dataclass(frozen=True)
+class ColumnsChanged:
+    """What became of a target's columns."""
+
+    added: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+
+
+def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
+    """Make the target or fit its columns; None stays None while nothing tells what the table looks like.
+
+    :raises SchemaChangeError: see :func:`wider_columns`.
+    """
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    if not types:
+        return target, ColumnsChanged()
+    wider = wider_columns(target, types, run.flow.name) if target else {}
+    if run.is_dry:
+        return target, ColumnsChanged()
+    if target is None:
+        mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode)
+    if wider:
+        # The markers first: a crash in between leaves the table to be widened.
+        _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
+        _widen(run.spark, target.uri, wider)
+    added = _add_columns(run.spark, target, types)
+    run.after_effect("target")
+    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider))
+
+
+def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) -> dict[str, str]:
+    """Return the types that columns of the target need in place of theirs to hold the events' values.
+
+    :param columns: the events' types.
+    :raises SchemaChangeError: when a column cannot take the events' values: no type holds them and its own, Delta cannot widen it to
+        that type, or the table's mode does not let its columns be widened.
+    """
+    known = {name.lower(): (name, kind) for name, kind in target.columns.items()}
+    narrow = {name: kind for name, kind in columns.items() if name.lower() in known and not holds(known[name.lower()][1], kind)}
+    wider = {}
+    for name, kind in narrow.items():
+        spelled, held = known[name.lower()]
+        new = widened(held, kind) if target.mode in _WIDENED_MODES else None
+        if new is None:
+            beside = "; ".join(f"{other}: {known[other.lower()][1]} | {columns[other]}" for other in narrow)
+            raise SchemaChangeError(
+                f"Flow {flow}: columns of table {target.uri} do not hold the events' values (column: table | events): {beside}.",
+                next_step="Nothing of these events was merged, and none is lost. Declare the columns' types under 'columns' in the flows"
+                " file, or rebuild the flow; the next run goes on with them.",
+            )
+        wider[spelled] = new
+    return wider
+
+
+def _widen(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
+    # Only tables that need it ask their readers for it.
+    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    for name, kind in columns.items():
+        spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
+
+
+def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
+    uri = run.state(delete_markers_uri)
+    if keys and read_appended(run.spark, uri) is not None:
+        held = columns_of(run.spark, uri)
+        _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
+
+
+def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Add the columns that the events have and the table has not; return their names."""
+    known = {name.lower() for name in target.columns}
+    if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
+        spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    added, left = [], None
+    for name, kind in columns.items():
+        if name.lower() not in known:
+            place = f"AFTER {sql.name(left)}" if left else "FIRST"
+            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({sql.name(name)} {kind} {place})")
+            added.append(name)
+        left = name
+    return tuple(added)
