@@ -190,6 +190,18 @@ def _declared(declared: str, told: ColumnType | None) -> ColumnType:
     return ColumnType(sql_type, lambda value: sql.let("told", told.read(value), there_and_back))
 
 
+def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> None:
+    spelled: dict[str, list[str]] = {}
+    for name in names:
+        spelled.setdefault(name.lower(), []).append(name)
+    alike = [found for found in spelled.values() if len(found) > 1]
+    if alike:
+        raise SchemaChangeError(
+            f"Flow {flow.name}: the events of the microbatch have columns that differ only in case, which a Delta table cannot: {alike}.",
+            next_step="Rename them in the connector (a ReplaceField transform) before they are archived.",
+        )
+
+
 def resolve_columns(
     *, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str], without_key: bool = False
 ) -> SourceColumns:
@@ -199,12 +211,14 @@ def resolve_columns(
     :param inferred: types by column that the JSON values suggest.
     :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
-    :raises SchemaChangeError: when a column's name is reserved, or its types cannot be brought together.
+    :raises SchemaChangeError: when a column's name is reserved, two differ only in case, or the types of one cannot be brought together.
     """
     from_schema = schema_types(shapes, flow)
     types: dict[str, ColumnType] = {}
     untyped: list[str] = []
-    for name in column_names(shapes):
+    names = column_names(shapes)
+    _refuse_names_that_differ_in_case(names, flow)
+    for name in names:
         if is_reserved(name):
             raise SchemaChangeError(
                 f"Flow {flow.name}: the source column {name} starts with the reserved prefix __cdc_.",

@@ -185,6 +185,11 @@ def test_columns_that_the_table_has_and_the_events_have_not_are_none_of_this_mic
     assert types(found) == {"id": "BIGINT"}
 
 
+def test_columns_that_differ_only_in_case_are_refused_by_name() -> None:
+    with pytest.raises(SchemaChangeError, match=r"differ only in case.*\[\['ID', 'id'\]\].*Next step: Rename them"):
+        resolve([shape(names("id")), shape(names("ID"))], inferred={"id": "BIGINT", "ID": "BIGINT"})
+
+
 @pytest.mark.parametrize("name", ["__cdc_op", "__CDC_anything", "__cdc_"])
 def test_a_source_column_of_our_own_prefix_is_refused(name: str) -> None:
     with pytest.raises(SchemaChangeError, match=rf"column {name} starts with the reserved prefix __cdc_.*Next step: Rename the column"):

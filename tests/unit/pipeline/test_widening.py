@@ -1,0 +1,161 @@
+"""Columns whose type grows: the table is widened where Delta can, and the flow stops with both schemas where it cannot."""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow, OnDelete
+from airflow_cdc.model.outcome import FlowOutcome
+from airflow_cdc.pipeline.column_types import common_type, widened
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.merge import columns_of
+from tests.conftest import Apply
+from tests.events import Record, sqlserver, write_records
+
+TOPIC = "server1.testDB.dbo.grown"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("INT", "BIGINT", "BIGINT"),
+        ("FLOAT", "DOUBLE", "DOUBLE"),
+        ("FLOAT", "INT", "DOUBLE"),
+        ("DATE", "TIMESTAMP_NTZ", "TIMESTAMP_NTZ"),
+        ("DECIMAL(10,2)", "DECIMAL(12,2)", "DECIMAL(12,2)"),
+        # as many digits before the point as the one, behind it as the other
+        ("DECIMAL(10,2)", "DECIMAL(8,4)", "DECIMAL(12,4)"),
+        ("INT", "DECIMAL(8,4)", "DECIMAL(14,4)"),
+        ("BIGINT", "DECIMAL(38,0)", "DECIMAL(38,0)"),
+        # nothing holds both
+        ("DECIMAL(38,0)", "DECIMAL(10,2)", None),
+        ("BIGINT", "DOUBLE", None),
+        ("DECIMAL(10,2)", "DOUBLE", None),
+        ("BOOLEAN", "INT", None),
+        ("TIMESTAMP", "TIMESTAMP_NTZ", None),
+        ("STRING", "INT", None),
+        ("BINARY", "STRING", None),
+    ],
+)
+def test_the_least_type_that_holds_both(one: str, other: str, expected: str | None) -> None:
+    assert common_type(one, other) == expected
+    assert common_type(other, one) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("TINYINT", "SMALLINT", "SMALLINT"),
+        # Delta leaves room for the digits of an INT, or of a BIGINT
+        ("TINYINT", "DECIMAL(5,2)", "DECIMAL(12,2)"),
+        ("INT", "DECIMAL(8,4)", "DECIMAL(14,4)"),
+        ("BIGINT", "DECIMAL(8,4)", "DECIMAL(24,4)"),
+        ("BIGINT", "DECIMAL(38,20)", None),
+        ("INT", "STRING", None),
+    ],
+)
+def test_what_a_column_is_widened_to(column: str, value: str, expected: str | None) -> None:
+    assert widened(column, value) == expected
+
+
+Field = dict[str, Any]
+
+
+def plain(name: str, kind: str) -> Field:
+    return {"field": name, "type": kind, "optional": True}
+
+
+def decimal(name: str, precision: int, scale: int) -> Field:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return {**plain(name, "bytes"), "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+
+
+def digits(unscaled: int) -> str:
+    return base64.b64encode(unscaled.to_bytes(8, "big", signed=True)).decode()
+
+
+def typed(made: Record, fields: list[Field]) -> Record:
+    """Return the record with the schemas of its row; the first field is its key."""
+    row = {"type": "struct", "optional": True, "fields": fields}
+    source = {"type": "struct", "field": "source", "fields": [plain(name, "string") for name in ("connector", "commit_lsn", "change_lsn")]}
+    envelope = {"type": "struct", "fields": [{**row, "field": "before"}, {**row, "field": "after"}, source]}
+    key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": made["key"]}
+    return {**made, "key": key, "value": {"schema": envelope, "payload": made["value"]}}
+
+
+OLD = [plain("id", "int32"), plain("n", "int16"), plain("f", "float"), decimal("d", 10, 2), plain("kept", "int64")]
+NEW = [plain("id", "int64"), plain("n", "int32"), plain("f", "double"), decimal("d", 8, 4), plain("kept", "int32")]
+HUGE = 2**40
+
+
+class Source:
+    """One table's events, each load with the schema that it then has."""
+
+    def __init__(self, apply: Apply, folder: Path, flow: CdcFlow) -> None:
+        self.lake, self._archive, self._apply, self._flow = folder / "lake", folder / "archive", apply, flow
+        self._change = self._loads = 0
+
+    def event(self, op: str, fields: list[Field], *values: Any) -> Record:
+        self._change += 1
+        image = dict(zip([field["field"] for field in fields], values, strict=False))
+        side = "before" if op == "d" else "after"
+        change = self._change
+        made = sqlserver(op, commit=change, change=change, offset=change, topic=TOPIC, key={"id": image["id"]}, **{side: image})
+        return typed(made, fields)
+
+    def load(self, *events: Record, may_fail: bool = False) -> FlowOutcome:
+        self._loads += 1
+        write_records(self._archive / f"{self._loads:03d}.jsonl", events)
+        outcome: FlowOutcome = self._apply(self._archive, self.lake, flows={TOPIC: self._flow}, may_fail=may_fail).flows[0]
+        return outcome
+
+
+@pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, OnDelete.FLAG])
+def test_a_table_takes_wider_types_its_key_s_too(on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(apply, tmp_path, CdcFlow(TOPIC, on_delete=on_delete))
+    rows = [source.event("c", OLD, number, 7, 0.5, digits(125), 1) for number in (1, 2, 3)]
+    # A delete marker has the key's type too.
+    source.load(*rows, source.event("d", OLD, 3))
+    created = source.event("c", NEW, HUGE, 70_000, 0.1, digits(12345), 2)
+    # The old schema's values, and the new one's, in one microbatch.
+    outcome = source.load(
+        created, source.event("u", OLD, 1, 8, 1.5, digits(150), 3), source.event("d", NEW, 2), source.event("d", NEW, HUGE)
+    )
+    assert outcome.error is None
+    assert outcome.batches[0].columns_widened == ("id", "n", "f", "d")
+    again = source.event("c", NEW, HUGE + 1, 70_000, 0.1, digits(12345), 2)
+    assert source.load(again).batches[0].columns_widened == ()
+    assert read_rows(spark, str(source.lake), TOPIC).rows == [
+        {"id": 1, "n": 8, "f": 1.5, "d": Decimal("1.5000"), "kept": 3},
+        {"id": HUGE + 1, "n": 70_000, "f": 0.1, "d": Decimal("1.2345"), "kept": 2},
+    ]
+    found = columns_of(spark, str(source.lake / TOPIC))
+    assert found == {"id": "BIGINT", "n": "INT", "f": "DOUBLE", "d": "DECIMAL(12,4)", "kept": "BIGINT"}
+    # What was deleted before stays deleted: its marker was widened with the table.
+    late = {**rows[2], "offset": 999}
+    assert source.load(late).batches[0].events.stale == 1
+
+
+def test_what_no_type_holds_stops_the_flow_with_both_schemas_and_goes_on_once_it_is_declared(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    source.load(source.event("c", OLD, 1, 7, 0.5, digits(125), 1))
+    changed = [*OLD[:1], plain("n", "string"), OLD[2], plain("d", "double"), OLD[4]]
+    error = source.load(source.event("c", changed, 2, "7", 0.5, 1.25, 1), may_fail=True).error
+    assert error is not None
+    assert error["type"] == "SchemaChangeError"
+    assert "n: SMALLINT | STRING; d: DECIMAL(10,2) | DOUBLE" in error["message"]
+    declared = CdcFlow(TOPIC, columns={"n": "SMALLINT", "d": "DECIMAL(10,2)"})
+    outcome = apply(tmp_path / "archive", source.lake, flows={TOPIC: declared}).flows[0]
+    assert outcome.error is None
+    assert [(row["id"], row["n"], row["d"]) for row in read_rows(spark, str(source.lake), TOPIC).rows] == [
+        (1, 7, Decimal("1.25")),
+        (2, 7, Decimal("1.25")),
+    ]
