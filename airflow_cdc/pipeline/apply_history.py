@@ -48,7 +48,7 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
     told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
-    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0
     if target and late:
@@ -79,7 +79,7 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     events = decoder.events(run.lines(), with_images=True)
     refuse_patches(run.flow.name, decoder, events)
     told = stage_events(run, decoder, events, keeps_truncates=True)
-    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    rejects, told = told.quarantine(run, decoder)
     snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
     cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
     log = known_events(
@@ -155,11 +155,10 @@ class Told:
     staged: Staged
     truncates: Truncates
 
-    @property
-    def unaccounted(self) -> int:
-        """How many records must be rejects."""
-        expected = self.surveyed.rows + self.surveyed.truncates + self.surveyed.broken
-        return expected - self.staged.events - self.truncates.ignored
+    def quarantine(self, run: MicrobatchRun, decoder: Decoder) -> tuple[dict[str, int], Told]:
+        """Write what was not taken in to the quarantine; how many rejects by reason, and what is told with the records counted anew."""
+        rejects, surveyed = quarantine(run, decoder, self.surveyed, taken=self.staged.events + self.truncates.ignored)
+        return rejects, replace(self, surveyed=surveyed)
 
     def report(self, run: MicrobatchRun, rejects: dict[str, int], *, stale: int, changed: ColumnsChanged) -> BatchReport:
         """Return the report: every event that is new counts as merged."""

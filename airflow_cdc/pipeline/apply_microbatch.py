@@ -22,7 +22,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, PARTITION, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, PARTITION, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError, TableModeError
 from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
@@ -30,7 +30,7 @@ from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.fit_table import fit_table
@@ -113,7 +113,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     voids = _voids(run.checkpoint, truncates, snapshot)
     row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target) if latest else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
-    rejects = quarantine(run, decoder, expected=surveyed.rows + surveyed.truncates + surveyed.broken - staged.events - truncates.good)
+    rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
     late = may_be_late(run, target, staged)
     target, changed = fit_table(run, decoder, target)
     report = BatchReport(
@@ -204,25 +204,33 @@ def resolve_hazards(
     return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 
-def quarantine(run: MicrobatchRun, decoder: Decoder, *, expected: int) -> dict[str, int]:
-    """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any."""
-    if not expected:
-        return {}
-    lines = run.lines(numbered=True)
-    rejects = decoder.events(lines).filter(F.col(REJECT).isNotNull())
-    rows = quarantined_rows(rejects, topic=run.flow.topic, microbatch=run.microbatch.number)
+def quarantine(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, taken: int) -> tuple[dict[str, int], Surveyed]:
+    """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any.
+
+    :param taken: how many events were taken in.
+    :return: how many rejects by reason, and the survey's count; of odd records decoding may know better what they are.
+    :raises CountMismatchError: when records are lost between the two.
+    """
+    if surveyed.to_account_for == taken:
+        return {}, surveyed
+    decoded = decoder.events(run.lines(numbered=True))
+    rows = quarantined_rows(decoded.filter(F.col(REJECT).isNotNull()), topic=run.flow.topic, microbatch=run.microbatch.number)
     by_reason = {row["reason"]: int(row["count"]) for row in rows.groupBy("reason").count().collect()}
-    if sum(by_reason.values()) != expected:
-        raise CountMismatchError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: {expected} records are neither merged nor accounted for,"
-            f" but {sum(by_reason.values())} are rejected ({by_reason}).",
-            next_step="Nothing was merged. Please report this with the microbatch's intent file.",
-        )
-    if run.is_dry:
-        return by_reason
-    append_once(run.spark, rows, run.state(quarantine_uri), application=f"quarantine:{run.application}", version=run.microbatch.number)
-    run.after_effect("quarantine")
-    return by_reason
+    rejected = sum(by_reason.values())
+    if surveyed.to_account_for != taken + rejected:
+        told = count_kinds({row[KIND]: int(row["count"]) for row in decoded.groupBy(KIND).count().collect()})
+        if told.read != surveyed.read or told.to_account_for != taken + rejected:
+            raise CountMismatchError(
+                f"Flow {run.flow.name}, microbatch {run.microbatch.number}: the archive was found to hold {surveyed.read} records, of which"
+                f" {told.read} were read; {taken} are taken in and {rejected} rejected ({by_reason}) of {told.to_account_for}.",
+                next_step="Nothing was merged. Please report this with the microbatch's intent file.",
+            )
+        surveyed = told
+    if rejected and not run.is_dry:
+        uri = run.state(quarantine_uri)
+        append_once(run.spark, rows, uri, application=f"quarantine:{run.application}", version=run.microbatch.number)
+        run.after_effect("quarantine")
+    return by_reason, surveyed
 
 
 def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: dict[str, int]) -> EventCounts:

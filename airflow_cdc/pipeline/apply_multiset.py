@@ -20,7 +20,7 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_history import known_events, stage_events
-from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
 from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
@@ -53,7 +53,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
     told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
-    rejects = quarantine(run, decoder, expected=told.unaccounted)
+    rejects, told = told.quarantine(run, decoder)
     log = known_events(
         run,
         target,

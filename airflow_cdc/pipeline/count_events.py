@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, Row
@@ -38,6 +38,11 @@ class Surveyed:
     """Lines that are no JSON or no change event."""
 
     @property
+    def to_account_for(self) -> int:
+        """Records that are events, or should be: taken in, or rejected."""
+        return self.rows + self.truncates + self.broken
+
+    @property
     def is_mixed(self) -> bool:
         """Whether snapshot reads and streamed events may meet."""
         return 0 < self.reads < self.rows
@@ -48,6 +53,11 @@ def count_surveyed(shapes: Iterable[TopicShape]) -> Surveyed:
     by_kind: dict[str, int] = {}
     for shape in shapes:
         by_kind[shape.kind] = by_kind.get(shape.kind, 0) + shape.records
+    return count_kinds(by_kind)
+
+
+def count_kinds(by_kind: Mapping[str, int]) -> Surveyed:
+    """Return the count of records by what they are."""
     control = [*(kind.value for kind in CONTROL_KINDS), Operation.MESSAGE.value]
     return Surveyed(
         read=sum(by_kind.values()),

@@ -19,6 +19,7 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
+from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, find_foreign, is_nearly_all
 from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
 from airflow_cdc.pipeline.file_parts import read_microbatch
@@ -41,12 +42,14 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
     )
     without_key = is_without_key(flow, microbatch, target)
+    foreign = NONE_FOREIGN if dialect.documents else _foreign(flow, microbatch, target)
     if not rows:
         columns = SourceColumns({}, target.keys if target else ())
     elif dialect.documents:
         columns = _of_documents(flow)
     else:
-        columns = _columns(spark, flow, microbatch, rows, target, without_key=without_key)
+        ours = [shape for shape in rows if not foreign.holds(shape)]
+        columns = _columns(spark, flow, microbatch, ours, target, without_key=without_key)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -54,9 +57,25 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         )
     keeps_deleted = flow.mode is TableMode.FLAGGED
     decoder = Decoder(
-        flow.topic, microbatch.files, microbatch.shapes, columns, dialect, keeps_deleted=keeps_deleted, without_key=without_key
+        flow.topic,
+        microbatch.files,
+        microbatch.shapes,
+        columns,
+        dialect,
+        keeps_deleted=keeps_deleted,
+        foreign=foreign,
+        without_key=without_key,
     )
     return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
+
+
+def _foreign(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> Foreign:
+    keys = flow.keys or (target.keys if target else None) or None
+    return find_foreign(_rows(microbatch), columns=target.columns if target else (), keys=keys)
+
+
+def _rows(microbatch: Microbatch) -> list[TopicShape]:
+    return [shape for shape in microbatch.shapes if shape.kind in {operation.value for operation in ROW_OPERATIONS}]
 
 
 def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> bool:
@@ -73,8 +92,10 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
         )
     if target or flow.keys:
         return target is not None and target.mode is TableMode.MULTISET
-    rows = [shape for shape in microbatch.shapes if shape.kind in {operation.value for operation in ROW_OPERATIONS}]
-    if not rows or not all(_tells_no_key(shape) for shape in rows):
+    foreign = _foreign(flow, microbatch, target)
+    rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
+    # A record that lost its offset tells nothing.
+    if not rows or not is_nearly_all([shape for shape in rows if _tells_no_key(shape)], rows):
         return False
     if flow.mode is not TableMode.CURRENT:
         raise KeysUnknownError(

@@ -19,7 +19,7 @@ from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, TOPIC, kind_of, parse_line
 from airflow_cdc.pipeline.decode.respell import MARKS
 
 _PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
@@ -117,7 +117,8 @@ def _values(lines: DataFrame) -> DataFrame:
         f"{sql.mentions(RAW, MARKS)} AS is_marked",
         f"{line}.topic IS NOT NULL AS is_record",
         f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
-        *[f"{line}.`{name}`" for name in _RECORD if name != "key"],
+        f"{TOPIC} AS topic",
+        *[f"{line}.`{name}`" for name in _RECORD if name not in ("key", "topic")],
         f"coalesce({line}.key, {RAW_KEY}) AS key",
         f"if({line}.topic IS NOT NULL, {line}.value, {bare_value}) AS value",
     )

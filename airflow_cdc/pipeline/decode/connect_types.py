@@ -7,6 +7,7 @@ Sources: Kafka Connect's schema types; Debezium's "data type mappings" (referenc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -164,6 +165,20 @@ _BY_CONNECTOR: Mapping[tuple[str, str], ColumnType] = {
 def _decimal(field: str, scale: int, precision: int | None) -> ColumnType:
     sql_type = decimal_type(scale, precision or MAX_PRECISION)
     return ColumnType(sql_type, lambda value: read_decimal(value, field, scale, sql_type))
+
+
+_NUMBER = re.compile(r"-?\d{1,4}")
+
+
+def is_field(field: Any) -> bool:
+    """Tell whether a JSON value describes a column as a Connect schema does, so that :func:`column_type` can read it."""
+    if not isinstance(field, dict) or not all(isinstance(field.get(name), str) for name in ("field", "type")):
+        return False
+    if field["type"] not in _LITERAL:
+        return False
+    parameters = field.get("parameters") or {}
+    numbers = ("scale", "connect.decimal.precision")
+    return isinstance(parameters, dict) and all(_NUMBER.fullmatch(str(parameters.get(name) or 0)) for name in numbers)
 
 
 def column_type(field: Mapping[str, Any], connector: str) -> ColumnType:

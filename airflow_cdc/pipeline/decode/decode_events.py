@@ -36,11 +36,13 @@ from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
-from airflow_cdc.pipeline.decode.dialects import Dialect
+from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
-from airflow_cdc.pipeline.decode.rejects import reject_of
+from airflow_cdc.pipeline.decode.rejects import IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
+from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
 from airflow_cdc.pipeline.document_functions import id_of
@@ -74,6 +76,8 @@ class Decoder:
     dialect: Dialect
     keeps_deleted: bool = False
     """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
+    foreign: Foreign = NONE_FOREIGN
+    """The shapes whose records are not taken in."""
     without_key: bool = False
     """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
 
@@ -83,7 +87,8 @@ class Decoder:
 
     @cached_property
     def _wrapped(self) -> set[bool]:
-        return {is_schema(shape.value_shape) for shape in self.shapes if shape.value_shape}
+        # Control events tell no shape: either way then.
+        return {is_schema(shape.value_shape) for shape in self.shapes if shape.value_shape} or {True, False}
 
     @cached_property
     def _has_keys(self) -> bool:
@@ -120,7 +125,7 @@ class Decoder:
         forms = []
         if True in self._wrapped:
             forms.append(f"payload STRUCT<{payload}>")
-        if False in self._wrapped or not self._wrapped:
+        if False in self._wrapped:
             forms.append(payload)
         return ", ".join(forms)
 
@@ -130,7 +135,8 @@ class Decoder:
         return located.filter(huawei_cdl.changes_key(self.columns.keys)).count() if self.dialect.huawei_cdl else 0
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
-        return self._located(self._unwrapped(self._of_topic(self._parsed(lines, with_images=with_images)), with_images=with_images))
+        parsed = of_topic(self._parsed(lines, with_images=with_images), self.topic, self.shapes)
+        return self._located(self._unwrapped(parsed, with_images=with_images))
 
     def _parsed(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         return lines.selectExpr(
@@ -140,7 +146,7 @@ class Decoder:
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = members_of(self._image_columns or [KIND], self._fractions)
-        source = ", ".join(f"{name} STRING" for name in ("ts_ms", "snapshot", *self.dialect.source_fields))
+        source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.source_fields))
         row = {
             "before": f"STRUCT<{image if self._has_before(with_images=with_images) else self._key_struct}>",
             "after": f"STRUCT<{image}>",
@@ -169,19 +175,6 @@ class Decoder:
     @cached_property
     def _key_struct(self) -> str:
         return members_of(self.columns.keys or [KIND], self._fractions)
-
-    def _of_topic(self, records: DataFrame) -> DataFrame:
-        """Keep the topic's own records of files that several topics share; a line without topic goes to the file's first."""
-        if RecordLayout.RECORD not in self._layouts:
-            return records
-        foreign = f"{LINE_STRUCT}.topic <> {sql.text(self.topic)}"
-        homeless_elsewhere = f"{LINE_STRUCT}.topic IS NULL AND {FILE} NOT IN ({self._files_with_homeless()})"
-        return records.filter(f"NOT coalesce({foreign}, {homeless_elsewhere})")
-
-    def _files_with_homeless(self) -> str:
-        # The survey counted each line without a topic for exactly one topic of its file.
-        owned = {shape.file for shape in self.shapes if not shape.has_topic}
-        return ", ".join(sql.text(file) for file in sorted(owned)) or "''"
 
     def _unwrapped(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Return file, ordinal, raw, raw key, partition, offset, key (text), and the envelope as ``payload``."""
@@ -231,7 +224,7 @@ class Decoder:
         return not self._fractions.isdisjoint(self.columns.keys)
 
     def _value_fields(self) -> list[str]:
-        bare = self._payload_fields if (False in self._wrapped or not self._wrapped) else []
+        bare = self._payload_fields if False in self._wrapped else []
         return (["payload"] if True in self._wrapped else []) + bare
 
     def _struct_of(self, parent: str, fields: Sequence[str]) -> str:
@@ -297,6 +290,7 @@ class Decoder:
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
             f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS has_image",
+            f"{self._is_ours()} AS {IS_OURS}",
             *(mongodb.ADDED if self.dialect.documents else ()),
             *(self._before() if self.without_key else []),
             KIND,
@@ -323,8 +317,17 @@ class Decoder:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
         return staged.selectExpr(
-            *values, *ours, *more, f"{untold} AS {UNAVAILABLE}", f"{reject_of(self.columns, without_key=self.without_key)} AS {REJECT}"
+            *values,
+            *ours,
+            *more,
+            f"{untold} AS {UNAVAILABLE}",
+            f"{reject_of(self.columns, without_key=self.without_key, foreign=self.foreign.condition())} AS {REJECT}",
         )
+
+    def _is_ours(self) -> str:
+        # What CDL says of the source's connector says nothing about its own spelling.
+        known = ", ".join(sql.text(name) for name, dialect in DIALECTS.items() if dialect is self.dialect)
+        return "true" if self.dialect.huawei_cdl else f"coalesce(payload.source.connector IN ({known}), true)"
 
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
@@ -348,7 +351,8 @@ class Decoder:
         """The columns that some of the events' schemas do not have."""
         if self.dialect.documents:
             return []
-        shapes = {shape.value_shape for shape in self.shapes if shape.value_shape and shape.kind in ("r", "c", "u")}
+        ours = [shape for shape in self.shapes if not self.foreign.holds(shape)]
+        shapes = {shape.value_shape for shape in ours if shape.value_shape and shape.kind in ("r", "c", "u")}
         shared = set.intersection(*[set(image_names(shape)) for shape in shapes]) if shapes else set(self.columns.types)
         return [name for name in self.columns.types if name not in shared and name not in self.columns.keys]
 

@@ -161,12 +161,15 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialect_of(connectors: set[str], flow: str) -> Dialect:
-    """Return the dialect of a topic's events.
+    """Return the dialect of a topic's events; what names no known connector beside some that do is for the quarantine.
 
-    :raises UnsupportedConnectorError: for a connector without dialect, or for several in one topic.
+    :raises UnsupportedConnectorError: for connectors without dialect, or for several in one topic.
     """
-    if len(connectors) == 1 and (connector := next(iter(connectors))) in DIALECTS:
-        return DIALECTS[connector]
+    known = connectors & DIALECTS.keys()
+    # Of a record whose CDL marks are lost only the source's connector is left.
+    known = known & set(huawei_cdl.CONNECTORS) or known
+    if len(known) == 1:
+        return DIALECTS[known.pop()]
     raise UnsupportedConnectorError(
         f"Flow {flow}: the events come from {sorted(connectors) or 'no connector that they name'}; known are {sorted(DIALECTS)}.",
         next_step="Leave the topic out with --table, or ask for the dialect.",

@@ -15,6 +15,9 @@ LINE_STRUCT = "__cdc_parsed"
 CORRUPT = "__cdc_corrupt"
 """Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
 
+TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
+"""SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
+
 KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING"), **huawei_cdl.KIND_MEMBERS}
 """Members of a value by which :func:`kind_of` tells what it is."""
 

@@ -8,25 +8,31 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
 
+IS_OURS = "is_ours"
+"""Staged: whether the record's connector is its topic's, or none is told."""
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 
 
-def reject_of(columns: SourceColumns, *, without_key: bool) -> str:
+def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None) -> str:
     """Return the SQL (:data:`REJECT_TYPE`) of the first reason why a staged record cannot be merged, NULL where there is none.
 
     :param columns: of the flow; staged under their names as text.
     :param without_key: whether the image before is staged too.
+    :param foreign: SQL that is true for a record that is spelled unlike its topic's others, None where there is none.
     """
     is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
     keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in columns.keys) or "false"
     position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
     not_told = reasons_not_told() if without_key else ()
     untold_rows = "".join(f" WHEN {condition} THEN {_reject(RejectReason.ROW_NOT_TOLD, words)}" for condition, words in not_told)
+    is_foreign = f"WHEN {foreign} THEN {_reject(RejectReason.FOREIGN_SHAPE)}" if foreign else ""
     misfits = _misfits(columns, without_key=without_key)
     return f"""CAST(CASE
         WHEN {KIND} = 'malformed' THEN {_reject(RejectReason.MALFORMED_JSON)}
         WHEN {KIND} = 'unknown' THEN {_reject(RejectReason.NOT_A_CHANGE_EVENT)}
         WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL
+        WHEN NOT {IS_OURS} THEN {_reject(RejectReason.OTHER_CONNECTOR)}
+        {is_foreign}
         WHEN {position_missing} THEN {_reject(RejectReason.MISSING_POSITION)}
         WHEN {KIND} = 't' THEN NULL
         WHEN {keys_missing} THEN {_reject(RejectReason.MISSING_KEY)}

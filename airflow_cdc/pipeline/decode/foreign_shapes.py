@@ -1,0 +1,165 @@
+"""Tell records whose spelling is not their topic's: set aside one by one, where they alone would stop the flow.
+
+The columns and the key of a topic are settled from the shapes of all its records. One record with a broken schema, another key or a name
+that no table can have would decide for the others. Where such shapes are few, their records are foreign and go to the quarantine; where
+they are not, it is the source that changed, and the flow stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.columns import KIND, RAW, RAW_KEY, is_reserved
+from airflow_cdc.model.operation import ROW_OPERATIONS
+from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.connect_types import is_field
+from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema, member_names
+
+_FEW = 20
+"""Of so many records one may be foreign: more of a kind are the source's own."""
+_ROWS = ", ".join(sql.text(operation.value) for operation in ROW_OPERATIONS)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Shapes whose records are not taken in."""
+
+    value_shapes: frozenset[str] = frozenset()
+    key_shapes: frozenset[str] = frozenset()
+
+    def holds(self, shape: TopicShape) -> bool:
+        """Tell whether records of the shape are foreign."""
+        return shape.value_shape in self.value_shapes or shape.key_shape in self.key_shapes
+
+    def condition(self) -> str | None:
+        """Return the SQL that is true for a foreign record (kind, raw line, raw key), None where none is.
+
+        The record's shapes are told as the survey tells them.
+        """
+        conditions = []
+        if self.value_shapes:
+            schema = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
+            paths = [f"$.{inside}{image}" for image in IMAGES for inside in ("value.payload.", "value.", "payload.", "")]
+            images = ", ".join(f"get_json_object({RAW}, {sql.text(path)})" for path in paths)
+            conditions.append(_is_one_of(f"coalesce({schema}, to_json(json_object_keys(coalesce({images}))))", self.value_shapes))
+        if self.key_shapes:
+            told = f"coalesce(get_json_object({RAW_KEY}, '$.schema'), to_json(json_object_keys({RAW_KEY})))"
+            conditions.append(_is_one_of(told, self.key_shapes))
+        return f"{KIND} IN ({_ROWS}) AND ({' OR '.join(conditions)})" if conditions else None
+
+
+NONE_FOREIGN = Foreign()
+
+
+def _is_one_of(shape: str, shapes: Iterable[str]) -> str:
+    # A schema is long, and there may be many.
+    hashes = ", ".join(sql.text(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()) for text in sorted(shapes))
+    return f"coalesce(md5({shape}) IN ({hashes}), false)"
+
+
+def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Sequence[str] | None) -> Foreign:
+    """Return the shapes that are not their topic's.
+
+    A schema that can be read is the source's word, whatever it says.
+
+    :param rows: shapes of row events.
+    :param columns: the names that the table's columns have.
+    :param keys: the columns by which the table or the flow identifies rows; None: those of most records' keys do.
+    """
+    unreadable = [shape for shape in rows if shape.value_shape is not None and not _is_readable(shape.value_shape)]
+    readable = [shape for shape in rows if shape not in unreadable]
+    broken = unreadable if _count(unreadable) < _count(readable) else []
+    odd = _if_few(_of_odd_names(readable, columns), rows)
+    good = [shape for shape in readable if shape not in odd]
+    wanted = _most_common_key(good) if keys is None else frozenset(keys)
+    others = [shape for shape in good if not _key_fits(shape, wanted)]
+    unreadable_keys = [shape for shape in others if _key_names(shape) is _UNREADABLE]
+    of_others = _if_few([shape for shape in others if _tells_names(shape.key_shape)], rows)
+    values = frozenset(shape.value_shape for shape in (*broken, *odd) if shape.value_shape is not None)
+    return Foreign(values, frozenset(shape.key_shape for shape in (*of_others, *unreadable_keys) if shape.key_shape is not None))
+
+
+def _count(shapes: Iterable[TopicShape]) -> int:
+    return sum(shape.records for shape in shapes)
+
+
+def is_nearly_all(shapes: Sequence[TopicShape], of: Sequence[TopicShape]) -> bool:
+    """Tell whether the records of other shapes are so few that they may be foreign."""
+    return (_count(of) - _count(shapes)) * _FEW <= _count(of)
+
+
+def _if_few(shapes: Sequence[TopicShape], of: Sequence[TopicShape]) -> Sequence[TopicShape]:
+    return shapes if _count(shapes) * _FEW <= _count(of) else []
+
+
+def _tells_names(shape: str | None) -> bool:
+    """Tell whether a shape is nothing but the names of members, which any record may have."""
+    return shape is not None and not is_schema(shape)
+
+
+def _of_odd_names(rows: Sequence[TopicShape], columns: Iterable[str]) -> list[TopicShape]:
+    """Return the shapes with names that no table can have: reserved ones, and such as differ from a more common one only in case."""
+    counts: Counter[str] = Counter()
+    names_of = {text: image_names(text) for shape in rows if (text := shape.value_shape) is not None}
+    for shape in rows:
+        counts.update(dict.fromkeys(names_of.get(shape.value_shape or "", ()), shape.records))
+    spelled = {name.lower(): name for name in columns}
+    for name, _ in counts.most_common():
+        spelled.setdefault(name.lower(), name)
+
+    def is_odd(text: str) -> bool:
+        return any(is_reserved(name) or spelled[name.lower()] != name for name in names_of[text])
+
+    return [shape for shape in rows if shape.value_shape is not None and _tells_names(shape.value_shape) and is_odd(shape.value_shape)]
+
+
+def _is_readable(shape: str) -> bool:
+    """Tell whether a shape is a list of names, or a schema that tells columns as a Connect schema does."""
+    schema = _json(shape)
+    if isinstance(schema, list):
+        return all(isinstance(name, str) for name in schema)
+    members = schema.get("fields") if isinstance(schema, dict) else None
+    if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
+        return False
+    images = [member.get("fields") for member in members if member.get("field") in IMAGES]
+    return bool(images) and all(isinstance(fields, list) and all(is_field(field) for field in fields) for fields in images)
+
+
+def _most_common_key(rows: Iterable[TopicShape]) -> frozenset[str] | None:
+    counts: Counter[frozenset[str] | None] = Counter()
+    for shape in rows:
+        if (names := _key_names(shape)) is not _UNREADABLE:
+            counts[names] += shape.records
+    return counts.most_common(1)[0][0] if counts else None
+
+
+_UNREADABLE: frozenset[str] = frozenset({"\0"})
+
+
+def _key_names(shape: TopicShape) -> frozenset[str] | None:
+    """Return the names of a key's members, None for a record without key."""
+    if shape.key_shape is None:
+        return None
+    key = _json(shape.key_shape)
+    fields = key.get("fields") if isinstance(key, dict) else None
+    is_struct = isinstance(fields, list) and all(isinstance(field, dict) and isinstance(field.get("field"), str) for field in fields)
+    return frozenset(member_names(shape.key_shape)) if is_struct or isinstance(key, list) else _UNREADABLE
+
+
+def _key_fits(shape: TopicShape, wanted: frozenset[str] | None) -> bool:
+    names = _key_names(shape)
+    # Where keys tell the row, a record without one is for the quarantine by its own reason.
+    return names == wanted or (names is None and wanted is not None)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
