@@ -40,7 +40,7 @@ from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
-from airflow_cdc.pipeline.decode.rejects import IS_OURS, reject_of
+from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
@@ -289,7 +289,7 @@ class Decoder:
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
-            f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS has_image",
+            f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
             *(mongodb.ADDED if self.dialect.documents else ()),
             *(self._before() if self.without_key else []),

@@ -8,7 +8,9 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
 
-IS_OURS = "is_ours"
+HAS_IMAGE = "__cdc_has_image"
+"""Staged: whether the event tells what the row is after it."""
+IS_OURS = "__cdc_is_ours"
 """Staged: whether the record's connector is its topic's, or none is told."""
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 
@@ -36,7 +38,7 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
         WHEN {position_missing} THEN {_reject(RejectReason.MISSING_POSITION)}
         WHEN {KIND} = 't' THEN NULL
         WHEN {keys_missing} THEN {_reject(RejectReason.MISSING_KEY)}
-        WHEN {KIND} <> 'd' AND NOT has_image THEN {_reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
+        WHEN {KIND} <> 'd' AND NOT {HAS_IMAGE} THEN {_reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
         END AS {REJECT_TYPE})"""
 
 
