@@ -44,6 +44,7 @@ MORE = {
     ("mongo_full_synth", "archive/schema"),
     ("pg_types_precise", "archive/schema"),
     ("pg_pk", "s3"),
+    ("sqlserver_synth", "s3"),
     ("pg_pk_v19", "archive/schema"),
     ("pg_pk_v19", "s3"),
     *((capture, "archive/schema") for capture in ("cdl1_pg_pk", "cdl2_pg_pk")),

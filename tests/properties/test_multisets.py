@@ -148,6 +148,7 @@ def check(sources: list[Source], apply: Apply, spark: SparkSession, folder: Path
 DIALECTS = ("postgresql", "sqlserver", "mariadb")
 
 
+@pytest.mark.deep
 def test_the_rows_are_the_sources(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check([Source("postgresql", "db.s.t", 1)], apply, spark, tmp_path, files=4, batches=2)
 

@@ -56,6 +56,7 @@ def check_history(history: History, shuffled: list[int], apply: Apply, spark: Sp
     assert table_of(spark, folder / "other") == rows_of(database)
 
 
+@pytest.mark.deep
 @settings(
     max_examples=2,
     deadline=None,

@@ -42,3 +42,8 @@ def test_a_reach_grows_to_both_sides() -> None:
     assert both.streamed_through == {"0": Position(20, 5, 1)}
     assert (both.offset_from, both.offset_through) == ({"0": 0}, {"0": 200})
     assert Reach.from_json(both.to_json()) == both
+
+
+@pytest.mark.parametrize(("commits", "may"), [([19], True), ([5, 19], True), ([5, 40], False), ([], False), ([5, 10, 40], True)])
+def test_a_reach_may_hold_a_transaction_that_lies_in_it(commits: list[int], may: bool) -> None:
+    assert (Reach({"0": Position(10)}, {"0": Position(20)}) | Reach({"1": Position(19)}, {"1": Position(30)})).may_hold(commits) is may

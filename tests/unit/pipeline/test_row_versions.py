@@ -99,7 +99,7 @@ NUMBER = {
 }
 
 
-@pytest.mark.parametrize("as_number", [False, True], ids=["base64", "number"])
+@pytest.mark.parametrize("as_number", [pytest.param(False, marks=pytest.mark.deep), True], ids=["base64", "number"])
 def test_a_moved_row_is_found_by_the_decimal_key_that_its_header_tells(
     as_number: bool, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -128,6 +128,7 @@ def test_a_moved_row_is_found_by_the_decimal_key_that_its_header_tells(
     assert [(int(row["id"]), row["v"]) for row in rows] == [(1, "long"), (2, "long")]
 
 
+@pytest.mark.deep
 def test_older_events_of_a_key_are_joined_with_its_own_microbatch_not_the_one_of_the_oldest_transaction(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

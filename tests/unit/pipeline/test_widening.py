@@ -116,7 +116,7 @@ class Source:
         return outcome
 
 
-@pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, OnDelete.FLAG])
+@pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)])
 def test_a_table_takes_wider_types_its_key_s_too(on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     source = Source(apply, tmp_path, CdcFlow(TOPIC, on_delete=on_delete))
     rows = [source.event("c", OLD, number, 7, 0.5, digits(125), 1) for number in (1, 2, 3)]
