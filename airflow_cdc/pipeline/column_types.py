@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from airflow_cdc.pipeline.decode.decimal_types import MAX_PRECISION
+
 _SYNONYMS = {
     "BYTE": "TINYINT",
     "SHORT": "SMALLINT",
@@ -25,7 +27,6 @@ def canonical(sql_type: str) -> str:
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _INTEGER_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
-_MAX_PRECISION = 38
 
 
 def holds(column: str, value: str) -> bool:
@@ -55,7 +56,7 @@ def common_type(one: str, other: str) -> str | None:
     (p1, s1), (p2, s2) = _decimal_parts(one), _decimal_parts(other)
     scale = max(s1, s2)
     precision = max(p1 - s1, p2 - s2) + scale
-    return f"DECIMAL({precision},{scale})" if precision <= _MAX_PRECISION else None
+    return f"DECIMAL({precision},{scale})" if precision <= MAX_PRECISION else None
 
 
 def widened(column: str, value: str) -> str | None:
@@ -71,7 +72,7 @@ def widened(column: str, value: str) -> str | None:
         precision, scale = _decimal_parts(wider)
         # Delta wants room for ten digits or twenty, whichever integer it is.
         before_point = max(precision - scale, 20 if column == "BIGINT" else 10)
-        return f"DECIMAL({before_point + scale},{scale})" if before_point + scale <= _MAX_PRECISION else None
+        return f"DECIMAL({before_point + scale},{scale})" if before_point + scale <= MAX_PRECISION else None
     return wider
 
 

@@ -19,7 +19,7 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
-from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, find_foreign, is_nearly_all
+from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
 from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
 from airflow_cdc.pipeline.file_parts import read_microbatch
@@ -95,7 +95,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
     foreign = _foreign(flow, microbatch, target)
     rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
     # A record that lost its offset tells nothing.
-    if not rows or not is_nearly_all([shape for shape in rows if _tells_no_key(shape)], rows):
+    if not rows or not are_few([shape for shape in rows if not _tells_no_key(shape)], rows):
         return False
     if flow.mode is not TableMode.CURRENT:
         raise KeysUnknownError(

@@ -37,7 +37,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, in_line, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
@@ -360,8 +360,7 @@ class Decoder:
         """Return the SQL of the names of the columns that the event's own schema does not have: not told, which is not NULL."""
         if not self._sometimes_absent:
             return "CAST(NULL AS ARRAY<STRING>)"
-        paths = [f"$.{inside}after" for inside in ("value.payload.", "value.", "payload.", "")]
-        told = f"json_object_keys(coalesce({', '.join(f'get_json_object({RAW}, {sql.text(path)})' for path in paths)}))"
+        told = f"json_object_keys({in_line('after')})"
         names = ", ".join(sql.text(name) for name in self._sometimes_absent)
         return f"if({KIND} = 'd', NULL, nullif(array_except(array({names}), coalesce({told}, array({names}))), array()))"
 

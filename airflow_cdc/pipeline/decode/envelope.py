@@ -18,6 +18,9 @@ CORRUPT = "__cdc_corrupt"
 TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
 """SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
 
+SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
+"""SQL of the schema of a raw line's value, NULL for a bare one."""
+
 KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING"), **huawei_cdl.KIND_MEMBERS}
 """Members of a value by which :func:`kind_of` tells what it is."""
 
@@ -45,3 +48,14 @@ def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
         WHEN {payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL THEN 'schema_change'
         WHEN {payload}.ts_ms IS NOT NULL THEN 'heartbeat'
         ELSE coalesce({huawei_cdl.kind(payload)}, 'unknown') END"""
+
+
+def key_shape_of(key: str) -> str:
+    """Return the SQL of a key's shape (text): its schema, or the names of its members as a JSON array."""
+    return f"coalesce(get_json_object({key}, '$.schema'), to_json(json_object_keys({key})))"
+
+
+def in_line(member: str) -> str:
+    """Return the SQL of a member of the envelope in a raw line (text), whatever it is wrapped in."""
+    paths = (f"$.{inside}{member}" for inside in ("value.payload.", "value.", "payload.", ""))
+    return f"coalesce({', '.join(f'get_json_object({RAW}, {sql.text(path)})' for path in paths)})"

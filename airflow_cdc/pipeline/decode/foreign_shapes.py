@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc.model.columns import KIND, RAW, RAW_KEY, is_reserved
+from airflow_cdc.model.columns import KIND, RAW_KEY, is_reserved
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import is_field
+from airflow_cdc.pipeline.decode.envelope import SCHEMA, in_line, key_shape_of
 from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema, member_names
 
 _FEW = 20
@@ -44,13 +45,10 @@ class Foreign:
         """
         conditions = []
         if self.value_shapes:
-            schema = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
-            paths = [f"$.{inside}{image}" for image in IMAGES for inside in ("value.payload.", "value.", "payload.", "")]
-            images = ", ".join(f"get_json_object({RAW}, {sql.text(path)})" for path in paths)
-            conditions.append(_is_one_of(f"coalesce({schema}, to_json(json_object_keys(coalesce({images}))))", self.value_shapes))
+            images = ", ".join(in_line(image) for image in IMAGES)
+            conditions.append(_is_one_of(f"coalesce({SCHEMA}, to_json(json_object_keys(coalesce({images}))))", self.value_shapes))
         if self.key_shapes:
-            told = f"coalesce(get_json_object({RAW_KEY}, '$.schema'), to_json(json_object_keys({RAW_KEY})))"
-            conditions.append(_is_one_of(told, self.key_shapes))
+            conditions.append(_is_one_of(key_shape_of(RAW_KEY), self.key_shapes))
         return f"{KIND} IN ({_ROWS}) AND ({' OR '.join(conditions)})" if conditions else None
 
 
@@ -72,30 +70,30 @@ def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Se
     :param columns: the names that the table's columns have.
     :param keys: the columns by which the table or the flow identifies rows; None: those of most records' keys do.
     """
-    unreadable = [shape for shape in rows if shape.value_shape is not None and not _is_readable(shape.value_shape)]
-    readable = [shape for shape in rows if shape not in unreadable]
-    broken = unreadable if _count(unreadable) < _count(readable) else []
-    odd = _if_few(_of_odd_names(readable, columns), rows)
-    good = [shape for shape in readable if shape not in odd]
-    wanted = _most_common_key(good) if keys is None else frozenset(keys)
-    others = [shape for shape in good if not _key_fits(shape, wanted)]
-    unreadable_keys = [shape for shape in others if _key_names(shape) is _UNREADABLE]
-    of_others = _if_few([shape for shape in others if _tells_names(shape.key_shape)], rows)
-    values = frozenset(shape.value_shape for shape in (*broken, *odd) if shape.value_shape is not None)
-    return Foreign(values, frozenset(shape.key_shape for shape in (*of_others, *unreadable_keys) if shape.key_shape is not None))
+    texts = {shape.value_shape for shape in rows if shape.value_shape is not None}
+    unreadable = frozenset(text for text in texts if not _is_readable(text))
+    readable = [shape for shape in rows if shape.value_shape not in unreadable]
+    broken = unreadable if _count(rows) < 2 * _count(readable) else frozenset()
+    odd = _of_odd_names(readable, columns)
+    values = broken | frozenset(shape.value_shape for shape in odd if shape.value_shape is not None and are_few(odd, rows))
+    good = [shape for shape in readable if shape.value_shape not in values]
+    names_of = {shape.key_shape: _key_names(shape.key_shape) for shape in good}
+    wanted = _most_common_key(good, names_of) if keys is None else frozenset(keys)
+    # Where keys tell the row, a record without one is for the quarantine by its own reason.
+    fitting = {wanted} if wanted is None else {wanted, None}
+    others = [shape for shape in good if names_of[shape.key_shape] not in fitting]
+    named = [shape for shape in others if _tells_names(shape.key_shape)]
+    foreign = [shape for shape in others if names_of[shape.key_shape] is _UNREADABLE] + (named if are_few(named, rows) else [])
+    return Foreign(values, frozenset(shape.key_shape for shape in foreign if shape.key_shape is not None))
 
 
 def _count(shapes: Iterable[TopicShape]) -> int:
     return sum(shape.records for shape in shapes)
 
 
-def is_nearly_all(shapes: Sequence[TopicShape], of: Sequence[TopicShape]) -> bool:
-    """Tell whether the records of other shapes are so few that they may be foreign."""
-    return (_count(of) - _count(shapes)) * _FEW <= _count(of)
-
-
-def _if_few(shapes: Sequence[TopicShape], of: Sequence[TopicShape]) -> Sequence[TopicShape]:
-    return shapes if _count(shapes) * _FEW <= _count(of) else []
+def are_few(shapes: Iterable[TopicShape], of: Iterable[TopicShape]) -> bool:
+    """Tell whether the records of shapes are so few of all that they may be foreign."""
+    return _count(shapes) * _FEW <= _count(of)
 
 
 def _tells_names(shape: str | None) -> bool:
@@ -131,31 +129,25 @@ def _is_readable(shape: str) -> bool:
     return bool(images) and all(isinstance(fields, list) and all(is_field(field) for field in fields) for fields in images)
 
 
-def _most_common_key(rows: Iterable[TopicShape]) -> frozenset[str] | None:
+def _most_common_key(rows: Iterable[TopicShape], names_of: Mapping[str | None, frozenset[str] | None]) -> frozenset[str] | None:
     counts: Counter[frozenset[str] | None] = Counter()
     for shape in rows:
-        if (names := _key_names(shape)) is not _UNREADABLE:
-            counts[names] += shape.records
+        counts[names_of[shape.key_shape]] += shape.records
+    del counts[_UNREADABLE]
     return counts.most_common(1)[0][0] if counts else None
 
 
 _UNREADABLE: frozenset[str] = frozenset({"\0"})
 
 
-def _key_names(shape: TopicShape) -> frozenset[str] | None:
+def _key_names(text: str | None) -> frozenset[str] | None:
     """Return the names of a key's members, None for a record without key."""
-    if shape.key_shape is None:
+    if text is None:
         return None
-    key = _json(shape.key_shape)
+    key = _json(text)
     fields = key.get("fields") if isinstance(key, dict) else None
     is_struct = isinstance(fields, list) and all(isinstance(field, dict) and isinstance(field.get("field"), str) for field in fields)
-    return frozenset(member_names(shape.key_shape)) if is_struct or isinstance(key, list) else _UNREADABLE
-
-
-def _key_fits(shape: TopicShape, wanted: frozenset[str] | None) -> bool:
-    names = _key_names(shape)
-    # Where keys tell the row, a record without one is for the quarantine by its own reason.
-    return names == wanted or (names is None and wanted is not None)
+    return frozenset(member_names(text)) if is_struct or isinstance(key, list) else _UNREADABLE
 
 
 def _json(text: str) -> Any:

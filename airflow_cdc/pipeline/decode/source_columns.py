@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc.model.columns import RAW, is_reserved
+from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import canonical, common_type, reads_alike
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
+from airflow_cdc.pipeline.decode.envelope import SCHEMA
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,7 @@ def _event_definition(name: str) -> str:
     """Return the SQL of a column's :func:`_definition` in the line's own schema."""
     field = "STRUCT<field STRING, type STRING, name STRING, parameters MAP<STRING, STRING>>"
     envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
-    schema = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
-    images = f"get(filter(from_json({schema}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
+    images = f"get(filter(from_json({SCHEMA}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
     # NULL where the event's schema has no such column yet: the value is NULL too.
     found = f"get(filter({images}, column -> column.field = {sql.text(name)}), 0)"
     parts = [
