@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, write_records
-from tests.hazards import HAZARDS, Row, last_event_per_key, table_of_hazards
+from tests.hazards import HAZARDS, Row
+from tests.last_event import last_event_per_key, table_of_hazards
 
 OF_THE_WHOLE_TABLE = ("snapshot", "column")
 """Hazards that concern a table as a whole have one of their own; all others share one, each with a value of ``db`` to itself."""
