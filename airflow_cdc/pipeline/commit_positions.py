@@ -49,7 +49,7 @@ def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> Data
     told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.source_fields if dialect else ())))
     payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
     line = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{payload}>, {payload}>, payload: STRUCT<{payload}>, {payload}>"
-    parsed = lines.withColumn(_LINE, F.expr(f"from_json({RAW}, {sql.text(line)})"))
+    parsed = lines.withColumn(_LINE, F.expr(sql.once(f"from_json({RAW}, {sql.text(line)})")))
     parsed = parsed.selectExpr("*", f"{_LINE}.topic", member("op"), member("source"))
     whole_table = "op = 'r' AND coalesce(source.snapshot, '') <> 'incremental'"
     commit = dialect.commit if dialect else "NULL"

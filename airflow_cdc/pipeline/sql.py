@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 _NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
@@ -53,10 +54,21 @@ def let(variable: str, value: str, body: str) -> str:
     return f"transform(array({value}), {variable} -> {body})[0]"
 
 
+def once(value: str) -> str:
+    """Return a value that is computed where it is selected, and nowhere else.
+
+    Spark moves filters below a projection with all that they ask for: each mention of a parsed line in them would parse it once more.
+    """
+    return f"if(monotonically_increasing_id() < 0, NULL, {value})"
+
+
 def mentions(json_text: str, members: Iterable[str]) -> str:
     """Return the condition that a JSON text may have one of the members: a cheap look, for no text inside of it has bare quotes."""
-    quoted = (text(f'"{member}"') for member in members)
-    return f"({' OR '.join(f'contains({json_text}, {member})' for member in quoted)})"
+    names = list(members)
+    found = " OR ".join(f"contains({json_text}, {text(chr(34) + name + chr(34))})" for name in names)
+    # As a value it is none: connectors name a header so. The pattern is asked only where the name is found.
+    a_member = text(rf'"({"|".join(map(re.escape, names))})"\s*:')
+    return f"(({found}) AND {json_text} RLIKE {a_member})"
 
 
 def delta(uri: str) -> str:

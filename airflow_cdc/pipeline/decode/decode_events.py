@@ -316,12 +316,13 @@ class Decoder:
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
+        reject = reject_of(self.columns, without_key=self.without_key, foreign=self.foreign.condition())
         return staged.selectExpr(
             *values,
             *ours,
             *more,
             f"{untold} AS {UNAVAILABLE}",
-            f"{reject_of(self.columns, without_key=self.without_key, foreign=self.foreign.condition())} AS {REJECT}",
+            f"{sql.once(reject)} AS {REJECT}",
         )
 
     def _is_ours(self) -> str:

@@ -28,7 +28,7 @@ KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges",
 def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
-    return f"from_json({RAW}, {sql.text(members + f', {CORRUPT} STRING')}, {options})"
+    return sql.once(f"from_json({RAW}, {sql.text(members + f', {CORRUPT} STRING')}, {options})")
 
 
 def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:

@@ -47,8 +47,8 @@ HELD = "__cdc_held"
 
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
-_STARTS = {"held": True, "absent": False}
-"""What may be before the events: the target holds the key, or does not."""
+_ANSWERS = ("held", "absent")
+"""To what may be before the events: the target holds the key, or does not."""
 
 
 def fold_row_versions(
@@ -72,26 +72,31 @@ def fold_row_versions(
         from the key that ``__cdc_moved`` tells of).
     """
     gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
-    folds = {f"{name}_fold": F.expr(_fold(held=held, subject_of_last=subject_of_last)) for name, held in _STARTS.items()}
-    trails = {f"{name}_trail": F.col(f"{name}_fold")["trail"] for name in _STARTS}
-    # Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
-    in_last = {f"{name}_in_last": F.expr(f"{_fold(held=held, numbered=_OF_LAST_TRANSACTION)}.trail") for name, held in _STARTS.items()}
-    folded = gathered.withColumns({**folds, **in_last}).withColumns(trails)
+    each = [F.expr(f"folds[{place}]").alias(name) for place, name in enumerate(_STARTS)]
+    folds = gathered.withColumn("folds", F.expr(_FOLDED)).select("*", *each)
     if subject_of_last:
-        folded = folded.withColumns(dict.fromkeys(trails, F.expr(f"if({HELD}, held_trail, absent_trail)")))
-    folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _STARTS})
+        trails = dict.fromkeys(_ANSWERS, f"if({HELD}, {_TRAIL_OF_LAST.format('held')}, {_TRAIL_OF_LAST.format('absent')})")
+    else:
+        trails = {name: f"{name}_fold.trail" for name in _ANSWERS}
+    folded = folds.withColumns({f"{name}_trail": F.expr(found) for name, found in trails.items()})
+    folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _ANSWERS})
     trail, untold, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_UNTOLD, "false"
     if keeps_deleted:
-        deleted = {f"{name}_deleted_trail": F.expr(f"{_fold(held=held, subject_of_last=True)}.trail") for name, held in _STARTS.items()}
-        folded = folded.withColumns(deleted)
+        folded = folded.withColumns({f"{name}_deleted_trail": F.expr(_TRAIL_OF_LAST.format(name)) for name in _ANSWERS})
         trail = f"if({_DIES}, {_TRAIL_OF_SURVIVOR.format('_deleted')}, {trail})"
         untold = f"if({_DIES}, {_NOTHING_TOLD}, {_LAST_UNTOLD})"
         of_target = f"coalesce({_last_of('trail')}, 0) = {_TARGETS_OWN}"
     lived = folded.withColumn("trail", F.expr(trail))
     traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
     traced = traced.withColumn("untold", F.expr(untold))
-    picked = [F.col(sql.name(name)) if name in keys else F.expr(_last_told(name)).alias(name) for name in columns]
+    ours = {key: _key_name(place) for place, key in enumerate(keys)}
+    picked = [(F.col(ours[name]) if name in keys else F.expr(_last_told(name))).alias(name) for name in columns]
     return traced.select(*picked, *_own_columns(of_target), *_counts())
+
+
+def _key_name(place: int) -> str:
+    # A source's own name could be that of a column here, such as "events".
+    return f"__cdc_key_{place}"
 
 
 def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
@@ -111,7 +116,8 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
         F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
     delivered = F.array_sort(F.collect_list(event)).alias("delivered")
-    by_key = events.groupBy(*[F.col(sql.name(key)) for key in keys]).agg(delivered, *[F.first(name).alias(name) for name in more])
+    own_keys = [F.col(sql.name(key)).alias(_key_name(place)) for place, key in enumerate(keys)]
+    by_key = events.groupBy(*own_keys).agg(delivered, *[F.first(name).alias(name) for name in more])
     return by_key.withColumn("events", F.expr(_FIRST_DELIVERIES))
 
 
@@ -161,7 +167,7 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', NOT ({_OF_EVENTS.format("held_in_last")} <=> {_OF_EVENTS.format("absent_in_last")}))"""
+    'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}))"""
 
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
@@ -214,10 +220,9 @@ END"""
 # The one whose values an update goes on with: not one that its before image contradicts.
 _CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_TELLS} AND b <> a), differs -> differs)"
 _PREDECESSOR = f"""CASE
-  WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN {SUBJECT}
+  WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN subject
   ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)
 END"""
-_WITHOUT_SUBJECT = sql.let("subject", SUBJECT, "filter(versions, (version, place) -> place <> subject - 1)")
 
 # What no database does: it leaves two rows under a key, or changes one that is not there.
 _IS_ODD = (
@@ -226,47 +231,50 @@ _IS_ODD = (
 # After a transaction at most one version lives: the newest.
 _SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
 _MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL"
-_NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}))"
-_OF_LAST_TRANSACTION = f"filter({_NUMBERED}, event -> event.transaction <=> element_at(events, -1).transaction)"
+_IN_LAST = "'in_last', e.transaction <=> element_at(events, -1).transaction"
+_NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}, {_IN_LAST}))"
 
-
-def _fold(*, held: bool, subject_of_last: bool = False, numbered: str = _NUMBERED) -> str:
-    """Return the SQL of a struct: the survivor's trail, NULL where nothing survives, and how many times ``odd`` the events then are.
-
-    The trail's last number is that of the event whose row survives; 0 is the row before them all.
-
-    :param held: whether the key is held before the first event.
-    :param numbered: SQL of the events, each with its number.
-    :param subject_of_last: return the trail of the row that the last event is about instead.
-    """
-    start = (
-        f"array(CAST(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})) AS {_VERSION}))"
-        if held
-        else f"CAST(array() AS array<{_VERSION}>)"
-    )
-    goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
-    changed = f"""CASE event.op
-        WHEN 'c' THEN array_append(versions, {_written("array()")})
-        WHEN 'r' THEN array({_written("array()")})
-        WHEN 'u' THEN array_append({_WITHOUT_SUBJECT}, {_written(goes_on)})
-        ELSE {_WITHOUT_SUBJECT} END"""
-    state = f"named_struct('transaction', CAST(NULL AS STRING), 'versions', {start}, 'odd', 0)"
-    odd = f"state.odd + if({_IS_ODD}, 1, 0)"
-    step = f"named_struct('transaction', event.transaction, 'versions', {sql.let('versions', _SETTLED, changed)}, 'odd', {odd})"
-    survivor = "named_struct('trail', try_element_at(state.versions, -1).trail, 'odd', state.odd + if(size(state.versions) > 1, 1, 0))"
-    if not subject_of_last:
-        return f"aggregate({numbered}, {state}, (state, event) -> {step}, state -> {survivor})"
-    subject = sql.let("versions", _SETTLED, f"try_element_at(versions, CAST({SUBJECT} AS INT)).trail")
-    last = f"named_struct('trail', {sql.let('event', f'element_at({_NUMBERED}, -1)', subject)}, 'odd', state.odd)"
-    before_last = f"aggregate(slice({_NUMBERED}, 1, size(events) - 1), {state}, (state, event) -> {step}, state -> {last})"
-    after_all = f"aggregate({_NUMBERED}, {state}, (state, event) -> {step}, state -> {survivor})"
-    return f"if(element_at(events, -1).op = 'd', {before_last}, {after_all})"
+# Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
+_STARTS = {f"{name}_{kind}": (name == "held", kind == "in_last") for kind in ("fold", "in_last") for name in _ANSWERS}
+"""The folds of a key, each with whether the key is held before them all, and whether only the last transaction is folded."""
 
 
 def _written(trail: str) -> str:
     """Return the SQL of the row version that an event writes; ``trail``: SQL of what wrote the row before."""
     written = f"'image', event.after, 'trail', array_append({trail}, event.number)"
     return f"CAST(named_struct({written}) AS {_VERSION})"
+
+
+def _start(*, held: bool, in_last: bool) -> str:
+    versions = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))" if held else "array()"
+    members = f"CAST({versions} AS array<{_VERSION}>), 'odd', 0, 'about', CAST(NULL AS array<int>)"
+    return f"named_struct('in_last', {str(in_last).lower()}, 'transaction', CAST(NULL AS STRING), 'versions', {members})"
+
+
+def _step() -> str:
+    """Return the SQL of a fold's state after an event."""
+    others = "filter(versions, (version, place) -> place <> subject - 1)"
+    goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
+    changed = f"""CASE event.op
+        WHEN 'c' THEN array_append(versions, {_written("array()")})
+        WHEN 'r' THEN array({_written("array()")})
+        WHEN 'u' THEN array_append({others}, {_written(goes_on)})
+        ELSE {others} END"""
+    about = "if(event.op = 'd', try_element_at(versions, subject).trail, NULL)"
+    members = f"'transaction', event.transaction, 'versions', {changed}, 'odd', state.odd + if({_IS_ODD}, 1, 0), 'about', {about}"
+    after = f"named_struct('in_last', state.in_last, {members})"
+    subject = f"if(event.op IN ('u', 'd'), CAST({SUBJECT} AS INT), 1)"
+    return sql.let("versions", _SETTLED, sql.let("subject", subject, after))
+
+
+# Array of struct<trail, odd, about>, by _STARTS: the survivor's trail, NULL where nothing survives; how many times odd the events then are;
+# the trail of the row that the last event is about, where it is a delete. A trail's last number is that of the event whose row it is; 0 is
+# the row before them all. All in one aggregate: each more would be planned, sent and interpreted by itself.
+_FOLDED = f"""aggregate({_NUMBERED}, array({", ".join(_start(held=held, in_last=last) for held, last in _STARTS.values())}),
+    (states, event) -> transform(states, state -> if(state.in_last AND NOT event.in_last, state, {_step()})),
+    states -> transform(states, state -> named_struct('trail', try_element_at(state.versions, -1).trail,
+        'odd', state.odd + if(size(state.versions) > 1, 1, 0), 'about', state.about)))"""
+_TRAIL_OF_LAST = "if(element_at(events, -1).op = 'd', {0}_fold.about, {0}_fold.trail)"
 
 
 def _last_of(trail: str) -> str:
