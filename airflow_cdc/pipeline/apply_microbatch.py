@@ -22,7 +22,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, PARTITION, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, PARTITION, RAW, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError, TableModeError
 from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
@@ -49,7 +49,7 @@ from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, LINE_HASH, LINES, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
@@ -173,7 +173,8 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
 
 def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
-    ordered = order_events(events.filter(IS_ROW_EVENT), decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
+    events = events.filter(IS_ROW_EVENT).withColumn(LINE_HASH, F.xxhash64(RAW))
+    ordered = order_events(events, decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
     return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
 
 
@@ -184,13 +185,19 @@ def resolve_hazards(
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if decoder.dialect.documents:
         return resolve_documents(run, decoder, latest, target), 0
-    latest = latest.drop(READS)
     hazardous = latest.filter(f"{HAZARD} = 1")
+    latest = latest.drop(READS, LINES)
     if hazardous.isEmpty():
         return latest, 0
-    events = decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
-    with_images = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
-    theirs = with_images.join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
+
+    def with_images(lines: DataFrame) -> DataFrame:
+        events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
+        return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+
+    # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
+    told = F.broadcast(hazardous.select(F.explode(LINES).alias(LINE_HASH)))
+    lines = run.lines().join(told, F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
+    theirs = with_images(lines).join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
@@ -198,7 +205,7 @@ def resolve_hazards(
         rows = run.rows_of(target) if target else None
         types = decoder.columns.types
         # Each step of the way back asks the events again.
-        everything = run.write_down(with_images, "events")
+        everything = run.write_down(with_images(run.lines()), "events")
         folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
         unpaired = count_unpaired(moved, everything)
     return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired

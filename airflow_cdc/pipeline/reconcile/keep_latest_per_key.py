@@ -34,6 +34,10 @@ key's events; first and last only of those that their position places; ``began``
 depends; ``depends``: whether what is left under the key depends on the target holding it."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
+LINE_HASH = "__cdc_line_hash"
+"""Of an event: the hash of its line's text."""
+LINES = "__cdc_lines"
+"""array<bigint>: the :data:`LINE_HASH` of every event of a key that may have a :data:`HAZARD`; empty for all others."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 
@@ -53,11 +57,16 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
         another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`,
-        :data:`READS` and :data:`HAZARD`.
+        :data:`READS`, :data:`HAZARD`, and where the events say their :data:`LINE_HASH`, :data:`LINES`.
     """
     key_columns = [F.col(sql.name(key)) for key in keys]
     by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
     flagged = _flag_hazards(flag_copies(events, by_key), by_key)
+    lines = []
+    if LINE_HASH in events.columns:
+        may_be_hazard = F.max(F.greatest(HAZARD, F.col(UNAVAILABLE).isNotNull().cast("int"))).over(Window.partitionBy(*key_columns)) > 0
+        flagged = flagged.withColumn(LINES, F.when(may_be_hazard, F.col(LINE_HASH)))
+        lines = [F.collect_list(LINES).alias(LINES)]
     others = [name for name in columns if name not in keys]
     image = F.struct(
         *[F.col(sql.name(name)) for name in others],
@@ -84,13 +93,14 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
             F.lit(False).alias("depends"),  # noqa: FBT003
         ).alias(REACH),
         F.struct(F.max(read).alias("newest"), F.min(read["position"]).alias("oldest")).alias(READS),
+        *lines,
     )
     # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
     elsewhere = F.col(_IMAGE)[UNAVAILABLE].isNotNull() & ((F.col(EVENTS) > F.col(REDELIVERED) + 1) | (F.col(_IMAGE)[OP] == "c"))
     hazard = F.greatest(F.col(HAZARD), elsewhere.cast("int"))
     picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
     ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
-    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, hazard.alias(HAZARD))
+    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, hazard.alias(HAZARD), *([LINES] if lines else []))
 
 
 def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.respell import respelled
+from airflow_cdc.pipeline.decode.respell import MARKS, respelled
+from airflow_cdc.pipeline.sql import mentions
 
 POSTGRESQL = {"__source_lsn": 7, "__source_sequence": '["6","7"]', "__source_ts_ms": 5}
 SOURCE = {"ts_ms": "5", "sequence": '["6","7"]', "lsn": "7", "connector": "postgresql"}
@@ -66,3 +67,14 @@ def test_any_other_line_keeps_its_text(spark: SparkSession) -> None:
     found = spark.createDataFrame([(line,) for line in UNTOUCHED], "line STRING").selectExpr(f"{respelled('line')} AS line").collect()
 
     assert [row["line"] for row in found] == UNTOUCHED
+
+
+def test_what_is_named_like_a_mark_but_no_member_marks_no_line(spark: SparkSession) -> None:
+    """Connectors name a header ``__op``: every file with such a record was read as if it held other shapes, at twice the cost."""
+    marked = ['{"__op": "c"}', '{"__op"\n : "c"}', '{"specversion":"1.0"}']
+    unmarked = ['{"headers": [{"key": "__op", "value": "d"}], "value": null}', '{"v": "specversion"}', "null"]
+    lines = spark.createDataFrame([(line,) for line in marked + unmarked], "line STRING")
+
+    found = lines.selectExpr(f"{mentions('line', MARKS)} AS marked").collect()
+
+    assert [row["marked"] for row in found] == [True] * len(marked) + [False] * len(unmarked)

@@ -67,6 +67,23 @@ def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{"id": 1, "price": 3, "note": "new row"}]
 
 
+def test_a_key_may_have_the_names_that_the_fold_uses(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """A key column named ``events`` was ambiguous with the fold's own."""
+
+    def named(value: str) -> dict[str, Any]:
+        return {"events": 1, "Trail": 1, "held": 1, "v": value, "folds": "x"}
+
+    key = {"events": 1, "Trail": 1, "held": 1}
+    taken_over = [
+        postgresql("c", commit=20, change=21, after=named("new"), key=key),
+        postgresql("d", commit=20, change=22, before=named("old"), key=key),
+    ]
+    first = postgresql("r", commit=None, change=10, after=named("old"), key=key)
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([first, *(_in_transaction(item, 20) for item in taken_over)]))
+    apply(tmp_path / "archive", tmp_path / "lake")
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [named("new")]
+
+
 def test_every_spelling_of_an_unavailable_value_keeps_what_the_row_had(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     # As PostgreSQL's connector writes the placeholder, by the column's type (archives, fact 7).
     encoded = list(UNTOLD.encode())
