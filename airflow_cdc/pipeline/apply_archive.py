@@ -83,8 +83,8 @@ class ArchiveRun:
     consistent: bool = False
     """Whether the tables of a connector shall end together: at its last whole transaction, or by position where nothing tells. Checks the
     transactions too."""
-    parallel: int = min(4, os.cpu_count() or 1)
-    """Tables merged at a time."""
+    parallel: int = min(4, 1 + (os.cpu_count() or 1))
+    """Tables merged at a time: one more than there are cores, for each waits now and then."""
     end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
     """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
     only_planned: bool = False
