@@ -27,7 +27,9 @@ def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
     fraction = "kind LIKE 'DECIMAL%' AND (kind NOT LIKE '%,0)' OR in_64_bits)"
     members = images.sparkSession.sql(
         "SELECT member.key AS name, schema_of_variant(member.value) AS kind,"
-        " try_variant_get(member.value, '$', 'BIGINT') IS NOT NULL AS in_64_bits"
+        # Asked of a text, it would raise and catch an exception.
+        " if(schema_of_variant(member.value) LIKE 'DECIMAL%', try_variant_get(member.value, '$', 'BIGINT') IS NOT NULL, false)"
+        " AS in_64_bits"
         " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",
         images=images,
     )
