@@ -173,7 +173,9 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
 
 def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
-    events = events.filter(IS_ROW_EVENT).withColumn(LINE_HASH, F.xxhash64(RAW))
+    events = events.filter(IS_ROW_EVENT)
+    if not decoder.dialect.documents:
+        events = events.withColumn(LINE_HASH, F.xxhash64(RAW))
     ordered = order_events(events, decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
     return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
 

@@ -62,8 +62,7 @@ class _Source:
 
     def read(self, paths: Sequence[str]) -> DataFrame:
         frames = [self._texts(paths)] if self.format in (FileFormat.LINES, FileFormat.ARRAY) else self._typed(paths)
-        raw = f"{respelled(RAW)} AS {RAW}" if self.other_shapes else RAW
-        # Beside a number that no filter moves past: else each look at the text would respell it once more.
+        raw = f"{sql.once(respelled(RAW))} AS {RAW}" if self.other_shapes else RAW
         return reduce(DataFrame.unionByName, frames).selectExpr(
             FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", raw
         )

@@ -20,13 +20,13 @@ from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import is_known_newer, order_events
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, LINES, REACH, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
 
 
 def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, target: TargetTable | None) -> DataFrame:
     """Return each key's last event with its document: folded onto the microbatch's own, else onto the target's."""
     keys = decoder.columns.keys
-    latest = latest.drop(READS, LINES)
+    latest = latest.drop(READS)
     asked = keys_to_fold(latest, keys, keeps_deleted=decoder.keeps_deleted)
     if asked.isEmpty():
         return latest

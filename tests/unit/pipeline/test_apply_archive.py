@@ -93,32 +93,6 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     assert report.flows[0].batches[0].merge_plan == "guarded merge: late events"
 
 
-def joining_plans(spark: SparkSession) -> dict[int, str]:
-    """Return the plans with a join that this session's Spark has run outside of a MERGE, by number."""
-    found = spark._jsparkSession.sharedState().statusStore().executionsList()
-    runs = {run.executionId(): run for run in (found.apply(place) for place in range(found.size()))}
-    merges = {number for number, run in runs.items() if "MergeIntoCommand" in run.physicalPlanDescription()}
-    joins = {number: run.physicalPlanDescription() for number, run in runs.items() if "Join" in run.physicalPlanDescription()}
-    return {number: plan for number, plan in joins.items() if not {number, runs[number].rootExecutionId()} & merges}
-
-
-def test_no_guard_costs_a_join_in_a_batch_after_everything_applied(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
-    created = [sqlserver("c", commit=10, after=ANN), sqlserver("c", commit=11, after=BEN), sqlserver("c", commit=12, after=CAT)]
-    write_records(archive / "1.jsonl", numbered(created))
-    apply(archive, lake)
-    joins = joining_plans(spark).keys()
-
-    after = [sqlserver("u", commit=20, serial=2, after=ANN), sqlserver("d", commit=21, before=BEN), sqlserver("c", commit=22, after=BEN)]
-    write_records(archive / "2.jsonl", numbered(after, first=3))
-    report = apply(archive, lake)
-    assert report.flows[0].batches[0].merge_plan == "merge"
-    assert not joining_plans(spark).keys() - joins
-
-    write_records(archive / "3.jsonl", numbered([sqlserver("u", commit=15, serial=2, after=ANN)], first=6))
-    assert apply(archive, lake).flows[0].events.stale == 1
-    assert joining_plans(spark).keys() - joins
-
-
 def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_events(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

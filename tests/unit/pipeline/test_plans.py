@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tests.conftest import Apply
 from tests.events import numbered, postgresql, sqlserver, write_records
 
+ANN, BEN, CAT = ({"id": number, "name": name} for number, name in enumerate(("ann", "ben", "cat"), start=1))
 
-def _filters(spark: SparkSession, *, since: int) -> list[str]:
-    """Return the filters in the plans of the queries that this session's Spark has run, each as text."""
+
+def _executions(spark: SparkSession) -> dict[int, Any]:
+    """Return the queries that this session's Spark has run, by number."""
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
-    runs = [found.apply(place) for place in range(found.size())]
-    plans = [run.physicalPlanDescription() for run in runs if run.executionId() > since]
-    return [condition for plan in plans for condition in re.findall(r"^Condition : (.*)$", plan, re.MULTILINE)]
+    return {run.executionId(): run for run in (found.apply(place) for place in range(found.size()))}
+
+
+def joining_plans(spark: SparkSession) -> dict[int, str]:
+    """Return the plans with a join that this session's Spark has run outside of a MERGE, by number."""
+    runs = _executions(spark)
+    merges = {number for number, run in runs.items() if "MergeIntoCommand" in run.physicalPlanDescription()}
+    joins = {number: run.physicalPlanDescription() for number, run in runs.items() if "Join" in run.physicalPlanDescription()}
+    return {number: plan for number, plan in joins.items() if not {number, runs[number].rootExecutionId()} & merges}
+
+
+def test_no_guard_costs_a_join_in_a_batch_after_everything_applied(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    created = [sqlserver("c", commit=10, after=ANN), sqlserver("c", commit=11, after=BEN), sqlserver("c", commit=12, after=CAT)]
+    write_records(archive / "1.jsonl", numbered(created))
+    apply(archive, lake)
+    joins = joining_plans(spark).keys()
+
+    after = [sqlserver("u", commit=20, serial=2, after=ANN), sqlserver("d", commit=21, before=BEN), sqlserver("c", commit=22, after=BEN)]
+    write_records(archive / "2.jsonl", numbered(after, first=3))
+    report = apply(archive, lake)
+    assert report.flows[0].batches[0].merge_plan == "merge"
+    assert not joining_plans(spark).keys() - joins
+
+    write_records(archive / "3.jsonl", numbered([sqlserver("u", commit=15, serial=2, after=ANN)], first=6))
+    assert apply(archive, lake).flows[0].events.stale == 1
+    assert joining_plans(spark).keys() - joins
 
 
 def test_a_line_is_not_parsed_once_more_by_what_asks_for_its_members(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Filters had moved below the parsing, and parsed a line anew wherever they mentioned a member of it: hundreds of times."""
-    store = spark._jsparkSession.sharedState().statusStore().executionsList()
-    since = max((store.apply(place).executionId() for place in range(store.size())), default=-1)
+    earlier = _executions(spark).keys()
     topic = "pg.public.taken"
     # One row takes another's key: its events are read once more, with images.
     taken_over = [
@@ -38,7 +63,8 @@ def test_a_line_is_not_parsed_once_more_by_what_asks_for_its_members(apply: Appl
     report = apply(tmp_path / "archive", tmp_path / "lake")
     assert [flow.rows.inserted for flow in report.flows] == [1, 1]
 
-    filters = _filters(spark, since=since)
+    plans = [run.physicalPlanDescription() for number, run in _executions(spark).items() if number not in earlier]
+    filters = [condition for plan in plans for condition in re.findall(r"^Condition : (.*)$", plan, re.MULTILINE)]
 
     assert any("__cdc_reject" in condition for condition in filters)
     assert not [condition for condition in filters if "from_json" in condition]
