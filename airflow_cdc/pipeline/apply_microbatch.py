@@ -49,7 +49,7 @@ from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, LINE_HASH, LINES, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, LINE_HASH, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
@@ -109,7 +109,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
-    snapshot = find_snapshot(latest, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
+    snapshot = find_snapshot(latest.changes, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
     row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target) if latest else (None, 0)
     staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
@@ -171,35 +171,47 @@ def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot 
     )
 
 
-def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> DataFrame:
+@dataclass(frozen=True)
+class Latest:
+    """Each key's last event, and of which keys it does not tell what is left."""
+
+    changes: DataFrame
+    """As :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key` returns them."""
+    hazardous: DataFrame | None = None
+    """Key and line hash of every event of the others; None for documents, which are told apart later."""
+
+
+def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surveyed: Surveyed) -> Latest:
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
+    keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
-    if not decoder.dialect.documents:
-        events = events.withColumn(LINE_HASH, F.xxhash64(RAW))
-    ordered = order_events(events, decoder.columns.keys, reads_among_changes=surveyed.is_mixed)
-    return run.write_down(keep_latest_per_key(ordered, decoder.columns.keys, list(decoder.columns.types)), "latest")
+    if decoder.dialect.documents:
+        ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+        return Latest(run.write_down(keep_latest_per_key(ordered, keys, columns), "latest"))
+    ordered = order_events(events.withColumn(LINE_HASH, F.xxhash64(RAW)), keys, reads_among_changes=surveyed.is_mixed)
+    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=True), "latest")
+    hazardous = written.filter(f"{HAZARD} = 1").select(*map(sql.name, keys), LINE_HASH)
+    return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
 
 
 def resolve_hazards(
-    run: MicrobatchRun, decoder: Decoder, latest: DataFrame, surveyed: Surveyed, target: TargetTable | None
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None
 ) -> tuple[DataFrame, int]:
     """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
-    if decoder.dialect.documents:
-        return resolve_documents(run, decoder, latest, target), 0
-    hazardous = latest.filter(f"{HAZARD} = 1")
-    latest = latest.drop(READS, LINES)
-    if hazardous.isEmpty():
-        return latest, 0
+    if latest.hazardous is None:
+        return resolve_documents(run, decoder, latest.changes, target), 0
+    changes = latest.changes.drop(READS)
+    if latest.hazardous.isEmpty():
+        return changes, 0
 
     def with_images(lines: DataFrame) -> DataFrame:
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
         return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
 
     # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
-    told = F.broadcast(hazardous.select(F.explode(LINES).alias(LINE_HASH)))
-    lines = run.lines().join(told, F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
-    theirs = with_images(lines).join(F.broadcast(hazardous.select(*[sql.name(key) for key in keys])), list(keys), "left_semi")
+    lines = run.lines().join(F.broadcast(latest.hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
+    theirs = with_images(lines).join(F.broadcast(latest.hazardous.drop(LINE_HASH)), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
@@ -210,7 +222,7 @@ def resolve_hazards(
         everything = run.write_down(with_images(run.lines()), "events")
         folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
         unpaired = count_unpaired(moved, everything)
-    return latest.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
+    return changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
 
 
 def quarantine(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, taken: int) -> tuple[dict[str, int], Surveyed]:

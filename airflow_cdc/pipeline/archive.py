@@ -47,7 +47,8 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
         if paired:
             frames.append(_read_with_keys(source, paired))
     lines = reduce(DataFrame.unionByName, frames)
-    return lines.filter(f"length(trim({RAW})) > 0").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)
+    # Spark would count the characters of every line to know its length.
+    return lines.filter(f"trim({RAW}) <> ''").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,10 @@ def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:
 def _place(archive: str) -> list[str]:
     """Return the SQL of a row's path below the archive's root and of its block in the file."""
     # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
-    decoded = r"url_decode(replace(_metadata.file_path, '+', '%2B'))"
-    below_root = len(_without_scheme(spark_uri(archive).rstrip("/"))) + 2
-    path = rf"substring(regexp_replace({decoded}, '^[A-Za-z0-9]+:/*', ''), {below_root})"
+    decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
+    root = f"/{_without_scheme(spark_uri(archive)).rstrip('/')}/"
+    # Only the scheme stands before the root, and contains none of it. A pattern would cost a tenth of the reading.
+    path = f"substring({decoded}, instr({decoded}, {sql.text(root)}) + {len(root)})"
     return [f"{path} AS {FILE}", "_metadata.file_block_start AS block"]
 
 

@@ -11,6 +11,10 @@ from airflow_cdc.runtime.layout import pyspark_folder
 DRIVER_OPTIONS = {
     # The driver keeps the plans of that many queries; ours are large, and a job over many tables would fill its heap with them.
     "spark.sql.ui.retainedExecutions": "50",
+    # Each call of PySpark would otherwise ask for the lines that made it, at a millisecond a column: twice the time to plan a batch.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # One batch asks for about as many generated classes as Spark keeps by default; the next would compile and warm up all of them anew.
+    "spark.sql.codegen.cache.maxEntries": "2000",
 }
 """Spark settings that a driver of ours is better off with, wherever it runs."""
 

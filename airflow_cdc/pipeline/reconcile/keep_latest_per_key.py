@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from airflow_cdc.model.columns import (
     OFFSET,
     OP,
     OP_IF_ABSENT,
+    ORDINAL,
     PARTITION,
     POSITION,
     SNAPSHOT,
@@ -36,17 +37,17 @@ READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
 LINE_HASH = "__cdc_line_hash"
 """Of an event: the hash of its line's text."""
-LINES = "__cdc_lines"
-"""array<bigint>: the :data:`LINE_HASH` of every event of a key that may have a :data:`HAZARD`; empty for all others."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
+IS_LAST = "__cdc_is_last"
+"""boolean: whether the event is its key's last."""
 
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, TOLD_AT, MOVED)
-_IMAGE = "__cdc_image"
-_TAKEN_OVER_IN = "__cdc_taken_over_in"
+_BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
+_REMOVES_ANOTHER = "__cdc_removes_another"
 
 
-def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, and_hazardous: bool = False) -> DataFrame:
     """Return one row a key: its last event.
 
     >>> #  key  position  op          key  position  op  events
@@ -54,53 +55,22 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     >>> #   1      12      d           2      11      c     1
     >>> #   2      11      c
 
+    One sort and two looks along it; an aggregation would sort once more (docs/performance.md).
+
     :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
+    :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have a
+        :data:`LINE_HASH`, the returned rows that and :data:`IS_LAST`.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
         another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`,
-        :data:`READS`, :data:`HAZARD`, and where the events say their :data:`LINE_HASH`, :data:`LINES`.
+        :data:`READS` and :data:`HAZARD`.
     """
-    key_columns = [F.col(sql.name(key)) for key in keys]
-    by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
-    flagged = _flag_hazards(flag_copies(events, by_key), by_key)
-    lines = []
-    if LINE_HASH in events.columns:
-        may_be_hazard = F.max(F.greatest(HAZARD, F.col(UNAVAILABLE).isNotNull().cast("int"))).over(Window.partitionBy(*key_columns)) > 0
-        flagged = flagged.withColumn(LINES, F.when(may_be_hazard, F.col(LINE_HASH)))
-        lines = [F.collect_list(LINES).alias(LINES)]
-    others = [name for name in columns if name not in keys]
-    image = F.struct(
-        *[F.col(sql.name(name)) for name in others],
-        *[_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS],
-    )
-    placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
-    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
-    of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
-    read = F.when(of_whole_table, F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")))
-    folded = flagged.groupBy(*key_columns).agg(
-        F.max_by(image, F.col(ORDER)).alias(_IMAGE),
-        F.count("*").alias(EVENTS),
-        F.sum(REDELIVERED).alias(REDELIVERED),
-        F.coalesce(F.max(CONFLICTS), F.lit(0)).alias(CONFLICTS),
-        F.coalesce(F.max(HAZARD), F.lit(0)).alias(HAZARD),
-        F.struct(
-            F.min(placed).alias("first"),
-            F.max(placed).alias("last"),
-            F.min(OFFSET).alias("first_offset"),
-            F.max(OFFSET).alias("last_offset"),
-            F.lit(None).cast(POSITION_TYPE).alias("began"),
-            F.max(F.col(OP) == "d").alias("deletes"),
-            F.max(F.col(OP).isin("c", "u")).alias("writes"),
-            F.lit(False).alias("depends"),  # noqa: FBT003
-        ).alias(REACH),
-        F.struct(F.max(read).alias("newest"), F.min(read["position"]).alias("oldest")).alias(READS),
-        *lines,
-    )
-    # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
-    elsewhere = F.col(_IMAGE)[UNAVAILABLE].isNotNull() & ((F.col(EVENTS) > F.col(REDELIVERED) + 1) | (F.col(_IMAGE)[OP] == "c"))
-    hazard = F.greatest(F.col(HAZARD), elsewhere.cast("int"))
-    picked = [F.col(sql.name(name)) if name in keys else F.col(_IMAGE)[name].alias(name) for name in columns]
-    ours = [F.col(_IMAGE)[name].alias(name) for name in RECONCILED_COLUMNS]
-    return folded.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, hazard.alias(HAZARD), *([LINES] if lines else []))
+    by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
+    told = _tell_of_key(_flag_removals(flag_copies(events, by_key)), by_key)
+    kept = told.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
+    picked = [F.col(sql.name(name)) for name in columns]
+    ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
+    more = [IS_LAST, LINE_HASH] if and_hazardous else []
+    return kept.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, HAZARD, *more)
 
 
 def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
@@ -109,14 +79,19 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
 
     :param by_key: the events of each key in their order.
     """
-    before = F.lag(F.struct(POSITION, ORDER, PARTITION)).over(by_key)
-    redelivered = events.withColumn(REDELIVERED, F.coalesce((before[POSITION] == F.col(POSITION)).cast("int"), F.lit(0)))
+    beside = F.struct(POSITION, OP, TRANSACTION, PARTITION, F.col(ORDINAL)["offset"].alias("offset"))
+    near = {_BEFORE: F.lag(beside, 1).over(by_key), _BEFORE_THAT: F.lag(beside, 2).over(by_key), IS_LAST: F.lead(OP).over(by_key).isNull()}
+    before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
+    redelivered = _or_false(before[POSITION] == F.col(POSITION))
     # A copy's own offset says nothing about order: only first deliveries are compared.
-    both_first = (F.col(REDELIVERED) == 0) & (F.lag(REDELIVERED).over(by_key) == 0)
-    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (
-        before[ORDER]["ordinal"]["offset"] > F.col(ORDER)["ordinal"]["offset"]
-    )
-    return redelivered.withColumn(CONFLICTS, (both_first & archived_earlier).cast("int"))
+    both_first = ~redelivered & ~_or_false(before_that[POSITION] == before[POSITION])
+    archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (before["offset"] > F.col(ORDINAL)["offset"])
+    flags = {REDELIVERED: redelivered.cast("int"), CONFLICTS: _or_false(both_first & archived_earlier).cast("int")}
+    return events.withColumns(near).withColumns(flags)
+
+
+def _or_false(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))  # noqa: FBT003
 
 
 def _of_single_event(name: str) -> Column:
@@ -125,15 +100,53 @@ def _of_single_event(name: str) -> Column:
     return F.col(OP if name == OP_IF_ABSENT else name)
 
 
-def _flag_hazards(events: DataFrame, by_key: WindowSpec) -> DataFrame:
+def _flag_removals(events: DataFrame) -> DataFrame:
     """Flag a delete that may be about another row version than the last one.
 
-    So it is behind a create of the same transaction that did not follow a delete: the key was taken over, perhaps, from a row
-    that lived (archives, fact 2).
+    So it may be behind a create of the same transaction that did not follow a delete: the key was taken over, perhaps, from a row
+    that lived (archives, fact 2). The two events before tell it, for the events of one transaction about one key stand together, with
+    nothing but snapshot reads between them; of a longer chain they flag some that need not be, and leave out none that must.
     """
-    takes_over = (F.col(OP) == "c") & (F.col(REDELIVERED) == 0) & ~F.lag(OP).over(by_key).eqNullSafe(F.lit("d"))
-    marked = events.withColumn(_TAKEN_OVER_IN, F.when(takes_over, F.col(TRANSACTION)))
-    earlier = by_key.rowsBetween(Window.unboundedPreceding, -1)
-    taken_over_in = F.last(_TAKEN_OVER_IN, ignorenulls=True).over(earlier)
-    removes_another = (F.col(OP) == "d") & (taken_over_in == F.col(TRANSACTION))
-    return marked.withColumn(HAZARD, removes_another.cast("int"))
+    before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
+    here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
+    created = here & (before[OP] == "c") & ~before_that[OP].eqNullSafe(F.lit("d"))
+    behind_more = ((here & (before[OP] == "u")) | (before[OP] == "r")) & (there | (before_that[OP] == "r"))
+    return events.withColumn(_REMOVES_ANOTHER, ((F.col(OP) == "d") & _or_false(created | behind_more)).cast("int"))
+
+
+def _tell_of_key(events: DataFrame, by_key: WindowSpec) -> DataFrame:
+    """Add what all events of a key tell together."""
+    of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
+    of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
+    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
+    read = F.when(of_whole_table, F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")))
+    reach = {
+        "first": F.first(placed, ignorenulls=True).over(of_key),
+        "last": F.last(placed, ignorenulls=True).over(of_key),
+        "first_offset": F.min(OFFSET).over(of_key),
+        "last_offset": F.max(OFFSET).over(of_key),
+        "began": F.lit(None).cast(POSITION_TYPE),
+        "deletes": F.max(F.col(OP) == "d").over(of_key),
+        "writes": F.max(F.col(OP).isin("c", "u")).over(of_key),
+        "depends": F.lit(False),  # noqa: FBT003
+    }
+    reads = {"newest": F.max(read).over(of_key), "oldest": F.min(read["position"]).over(of_key)}
+    count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
+    # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
+    is_untold, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
+    hazard = (F.max(_REMOVES_ANOTHER).over(of_key) == 1) | (is_untold & ((count > copies + 1) | (last == "c")))
+    return events.withColumns(
+        {
+            EVENTS: count,
+            REDELIVERED: copies,
+            CONFLICTS: F.max(CONFLICTS).over(of_key),
+            REACH: _struct(reach),
+            READS: _struct(reads),
+            HAZARD: hazard.cast("int"),
+        }
+    )
+
+
+def _struct(members: Mapping[str, Column]) -> Column:
+    return F.struct(*[value.alias(name) for name, value in members.items()])
