@@ -14,7 +14,7 @@ DRIVER_OPTIONS = {
     # Each call of PySpark would otherwise ask for the lines that made it, at a millisecond a column: twice the time to plan a batch.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # One batch asks for about as many generated classes as Spark keeps by default; the next would compile and warm up all of them anew.
-    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.codegen.cache.maxEntries": "500",
 }
 """Spark settings that a driver of ours is better off with, wherever it runs."""
 
