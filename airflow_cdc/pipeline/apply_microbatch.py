@@ -185,11 +185,13 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
     """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
-    if decoder.dialect.documents:
-        ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
-        return Latest(run.write_down(keep_latest_per_key(ordered, keys, columns), "latest"))
-    ordered = order_events(events.withColumn(LINE_HASH, F.xxhash64(RAW)), keys, reads_among_changes=surveyed.is_mixed)
-    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=True), "latest")
+    has_versions = not decoder.dialect.documents
+    if has_versions:
+        events = events.withColumn(LINE_HASH, F.xxhash64(RAW))
+    ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions), "latest")
+    if not has_versions:
+        return Latest(written)
     hazardous = written.filter(f"{HAZARD} = 1").select(*map(sql.name, keys), LINE_HASH)
     return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
 

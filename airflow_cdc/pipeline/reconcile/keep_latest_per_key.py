@@ -80,7 +80,7 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
     :param by_key: the events of each key in their order.
     """
     beside = F.struct(POSITION, OP, TRANSACTION, PARTITION, F.col(ORDINAL)["offset"].alias("offset"))
-    near = {_BEFORE: F.lag(beside, 1).over(by_key), _BEFORE_THAT: F.lag(beside, 2).over(by_key), IS_LAST: F.lead(OP).over(by_key).isNull()}
+    near = {_BEFORE: F.lag(beside, 1).over(by_key), _BEFORE_THAT: F.lag(beside, 2).over(by_key)}
     before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
     redelivered = _or_false(before[POSITION] == F.col(POSITION))
     # A copy's own offset says nothing about order: only first deliveries are compared.
@@ -101,7 +101,7 @@ def _of_single_event(name: str) -> Column:
 
 
 def _flag_removals(events: DataFrame) -> DataFrame:
-    """Flag a delete that may be about another row version than the last one.
+    """Flag a delete that may be about another row version than the last one; of events with what :func:`flag_copies` saw before them.
 
     So it may be behind a create of the same transaction that did not follow a delete: the key was taken over, perhaps, from a row
     that lived (archives, fact 2). The two events before tell it, for the events of one transaction about one key stand together, with
@@ -138,6 +138,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec) -> DataFrame:
     hazard = (F.max(_REMOVES_ANOTHER).over(of_key) == 1) | (is_untold & ((count > copies + 1) | (last == "c")))
     return events.withColumns(
         {
+            IS_LAST: F.lead(OP).over(by_key).isNull(),
             EVENTS: count,
             REDELIVERED: copies,
             CONFLICTS: F.max(CONFLICTS).over(of_key),
