@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,17 @@ from rich.console import Console
 from rich.text import Text
 
 from airflow_cdc import __version__
-from airflow_cdc.console import divert_stderr, print_errors, print_gaps, print_json, report_table, reprocessed_line, stdout_console, table
+from airflow_cdc.console import (
+    differing_columns,
+    divert_stderr,
+    print_errors,
+    print_gaps,
+    print_json,
+    report_table,
+    reprocessed_line,
+    stdout_console,
+    table,
+)
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.as_of import parse_as_of, parse_position
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
@@ -65,6 +76,14 @@ def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[
     except typer.Exit as ending:
         failed = ending.exit_code == EXIT_FAILED and command == "apply"
         raise
+    except Exception as error:
+        # Into the log, which is where stderr goes.
+        traceback.print_exc()
+        told = str(error).splitlines()[0] if str(error) else "no message"
+        console.print(
+            Text(f"{type(error).__name__}: {told}\n  Next step: the log's end says where; unless a setting is wrong, please report it.")
+        )
+        raise typer.Exit(EXIT_FAILED) from error
     finally:
         if failed:
             console.print(f"Spark's log: {log}", highlight=False)
@@ -273,7 +292,7 @@ def diff(
             print_json({"equal": found.equal, "tables": documents, "only_left": found.only_left, "only_right": found.only_right})
         else:
             rows = [
-                [item.flow, "equal" if item.equal else "DIFFERENT", item.only_left, item.only_right, "\n".join(item.schema)]
+                [item.flow, "equal" if item.equal else "DIFFERENT", item.only_left, item.only_right, differing_columns(item)]
                 for item in found.tables
             ]
             stdout_console().print(table("Compared", ("table", "result", "only in A", "only in B", "columns"), rows))

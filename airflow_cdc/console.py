@@ -10,14 +10,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.model.report import BatchReport
+
+if TYPE_CHECKING:
+    from airflow_cdc.pipeline.compare_tables import TableDifference
 
 _STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.WAITING: "yellow", FlowStatus.FAILED: "bold red"}
 _LONGEST_CELL = 60
@@ -56,15 +59,16 @@ def divert_stderr(path: Path) -> Console:
     return Console(file=terminal, width=None if os.isatty(terminal.fileno()) else 200)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = ()) -> Table:
-    """Return a table for people; long cells are cut."""
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = ()) -> RenderableType:
+    """Return a table for people; long cells are cut, but not those that are texts of Rich's."""
     flush_right = set(right)
-    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan", expand=False)
+    shown = Table(header_style="bold cyan", expand=False)
     for column in columns:
         shown.add_column(column, justify="right" if column in flush_right else "left", overflow="fold")
     for row in rows:
         shown.add_row(*[cell if isinstance(cell, Text) else _cell(cell) for cell in row])
-    return shown
+    # A title of the table's own would be folded to the table's width.
+    return Group(Text(title, style="bold"), shown)
 
 
 def _cell(value: Any) -> Text:
@@ -74,7 +78,7 @@ def _cell(value: Any) -> Text:
     return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…")
 
 
-def report_table(report: ApplyReport) -> Table:
+def report_table(report: ApplyReport) -> RenderableType:
     """Return what a run did, a line a flow; of the counts those that are not zero everywhere."""
     parts = ("superseded", "redelivered", "stale", "tombstones", "control", "rejected")
     counted = ("read", "merged", *(name for name in parts if any(getattr(flow.events, name) for flow in report.flows)))
@@ -95,6 +99,12 @@ def reprocessed_line(found: BatchReport) -> str:
     rows, events = found.rows, found.events
     changes = f"{rows.inserted:,} inserts, {rows.updated:,} updates, {rows.deleted:,} deletes, {events.stale:,} older than the row"
     return f"{changes} ({events.read:,} records in {found.files:,} files)"
+
+
+def differing_columns(found: TableDifference) -> Text:
+    """Return in which columns two tables differ, a line each: those of other types, and those with other values."""
+    values = (f"{name}: {count:,} values differ" for name, count in found.values.items())
+    return Text("\n".join((*found.schema, *values)))
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:

@@ -16,6 +16,12 @@ def row(key: int, value: str | None, **more: Any) -> Row:
     return {"id": key, "v": value, **more}
 
 
+def changed(change: int, before: Row, after: Row, *, commit: int, offset: int) -> Record:
+    """Return an update with its image before, as REPLICA IDENTITY FULL and USING INDEX have it."""
+    made = event("u", change, after, commit=commit, offset=offset)
+    return {**made, "value": {**made["value"], "before": before}}
+
+
 def event(op: str, change: int, image: Row, *, commit: int | None = None, offset: int, partition: int = 0, **source: Any) -> Record:
     """Return one PostgreSQL event; all of one ``commit`` are one transaction, a delete's image holds the key and fillers."""
     images = {"before": image} if op == "d" else {"after": image}
@@ -192,6 +198,15 @@ HAZARDS = {
         [row(1, "long"), row(9, None)],
         unresolved=1,
         pain="apache/hudi#19748",
+    ),
+    "a value that an update left out, told by its image before and by no other event": Hazard(
+        [[changed(31, row(1, "long", price=1), row(1, UNTOLD, price=2), commit=30, offset=0)]],
+        [row(1, "long", price=2)],
+    ),
+    "a value that an update left out, of whose image before only the key is told": Hazard(
+        [[changed(31, row(1, ""), row(1, UNTOLD, price=2), commit=30, offset=0)]],
+        [row(1, None, price=2)],
+        unresolved=1,
     ),
     "late events fill what the newest left out, the newer of them last or not": Hazard(
         [

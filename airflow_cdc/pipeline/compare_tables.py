@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import fsspec
@@ -27,13 +29,15 @@ class TableDifference:
 
     flow: str
     schema: tuple[str, ...]
-    """Columns that differ, in words."""
+    """Columns that one table lacks or that have another type there, in words; the rows are compared without them."""
     only_left: int = 0
     """Rows that only the first lake holds."""
     only_right: int = 0
     """Rows that only the second lake holds."""
     sample: tuple[dict[str, Any], ...] = ()
     """Keys of differing rows, each with ``side`` ``left`` or ``right``."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """How many rows differ in a column, by the column's name: of the rows whose key both tables hold."""
 
     @property
     def equal(self) -> bool:
@@ -84,11 +88,11 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
     left_rows, keys = source_rows(spark, left, flow)
     right_rows, _ = source_rows(spark, right, flow)
     schema = _schema_differences(left_rows, right_rows)
-    if schema:
+    names = [name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes]
+    if not set(keys) <= set(names):
         return TableDifference(flow, schema)
     # Side by side as JSON of all columns would print NaN and NULL alike; structs keep every value apart.
-    columns = [sql.name(name) for name in left_rows.columns]
-    whole = F.struct(*columns).alias(_ROW)
+    whole = F.struct(*map(sql.name, names)).alias(_ROW)
     lefts, rights = left_rows.select(whole), right_rows.select(whole)
     only_left = lefts.exceptAll(rights).withColumn(_SIDE, F.lit("left"))
     only_right = rights.exceptAll(lefts).withColumn(_SIDE, F.lit("right"))
@@ -97,10 +101,23 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
         counts = {row[_SIDE]: int(row["count"]) for row in differing.groupBy(_SIDE).count().collect()}
         picked = [F.col(f"{_ROW}.{sql.name(key)}").alias(key) for key in keys] or [F.to_json(_ROW).alias("row")]
         order = [sql.name(key) for key in keys or ("row",)]
-        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*order).limit(sample).collect()
+        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*order, "side").limit(sample).collect()
+        values = _value_differences(differing, keys, names) if keys and len(counts) == 2 else {}
     finally:
         differing.unpersist()
-    return TableDifference(flow, (), counts.get("left", 0), counts.get("right", 0), tuple(row.asDict() for row in shown))
+    return TableDifference(flow, schema, counts.get("left", 0), counts.get("right", 0), tuple(row.asDict() for row in shown), values)
+
+
+def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Return by column how many keys have another value in it on either side."""
+    left, right = (differing.filter(F.col(_SIDE) == side).alias(side) for side in ("left", "right"))
+    same = [F.col(f"left.{_ROW}.{sql.name(key)}").eqNullSafe(F.col(f"right.{_ROW}.{sql.name(key)}")) for key in keys]
+    pairs = left.join(right, reduce(and_, same))
+    others = [name for name in names if name not in keys]
+    if not others:
+        return {}
+    found = pairs.selectExpr(*[f"count_if(NOT left.{_ROW}.{sql.name(name)} <=> right.{_ROW}.{sql.name(name)})" for name in others]).first()
+    return {name: count for name, count in zip(others, found or (), strict=True) if count}
 
 
 def _schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import fsspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
 from airflow_cdc.model.errors import ConfigurationError
@@ -71,7 +72,7 @@ def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: 
 
 @dataclass(frozen=True)
 class FlowRows:
-    """The rows of a flow's table: the source's columns only, ordered by key."""
+    """The rows of a flow's table: the source's columns only, ordered by key; instants as they are in UTC, without a zone."""
 
     flow: str
     columns: Mapping[str, str]
@@ -91,7 +92,10 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     # Rows without a key have no other order than that of all they hold.
     by = keys or [name for name in frame.columns if not is_reserved(name)]
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
-    rows = (ordered if limit is None else ordered.limit(limit)).collect()
+    # Python's local time of an instant depends on the machine's zone, and has no first day of the year 1; the session's zone is UTC.
+    instants = [name for name, kind in frame.dtypes if kind == "timestamp"]
+    shown = ordered.withColumns({name: F.col(sql.name(name)).cast("timestamp_ntz") for name in instants})
+    rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])
 

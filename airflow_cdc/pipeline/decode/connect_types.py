@@ -47,11 +47,28 @@ def cast_to(sql_type: str) -> ColumnType:
         return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
     if sql_type == "DATE":
         # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
-        return ColumnType(sql_type, lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}\s*$' THEN {cast(value)} END")
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs.
-        return ColumnType(sql_type, lambda value: f"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}' THEN {cast(value)} END")
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{_CALENDAR_DATE}'"))
     return ColumnType(sql_type, cast)
+
+
+def _within_years(sql_type: str, value: str, condition: str) -> str:
+    """Return the SQL of a date or timestamp, NULL outside of the years 1 to 9999: readers of the table crash on others."""
+    last = "9999-12-31" if sql_type == "DATE" else "9999-12-31 23:59:59.999999"
+    return f"CASE WHEN {condition} AND {value} BETWEEN {sql_type} '0001-01-01' AND {sql_type} '{last}' THEN {value} END"
+
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31 in days since 1970."""
+
+
+def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
+    """The same of a number of units since 1970; beyond them are PostgreSQL's infinities too, which no number of units means."""
+    count = f"try_cast({value} AS BIGINT)"
+    first, last = _FIRST_DAY * units_per_day, (_LAST_DAY + 1) * units_per_day - 1
+    return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
 
 
 def _scale_of(sql_type: str) -> int:
@@ -78,15 +95,18 @@ _LITERAL: Mapping[str, ColumnType] = {
 
 
 def _days(value: str) -> str:
-    return f"date_from_unix_date(try_cast({value} AS INT))"
+    return _count_within_years(value, 1, lambda count: f"date_from_unix_date(CAST({count} AS INT))")
+
+
+def instant(value: str, units_per_second: int) -> str:
+    """Return the SQL of a timestamp from the text of how many units passed since 1970, NULL outside of the years 1 to 9999."""
+    factor = 1_000_000 // units_per_second
+    return _count_within_years(value, 86_400 * units_per_second, lambda count: f"timestamp_micros({count} * {factor}L)")
 
 
 def _local_timestamp(units_per_second: int) -> ColumnType:
-    factor = 1_000_000 // units_per_second
     # The session's zone is UTC, so the instant and the local time have the same fields.
-    return ColumnType(
-        "TIMESTAMP_NTZ", lambda value: f"CAST(timestamp_micros(try_multiply(try_cast({value} AS BIGINT), {factor}L)) AS TIMESTAMP_NTZ)"
-    )
+    return ColumnType("TIMESTAMP_NTZ", lambda value: f"CAST({instant(value, units_per_second)} AS TIMESTAMP_NTZ)")
 
 
 def _nano_timestamp(value: str) -> str:
@@ -136,8 +156,8 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "date": ColumnType("DATE", _days),
     "time-millis": _time_of_day(1_000),
     "time-micros": _time_of_day(1_000_000),
-    "timestamp-millis": ColumnType("TIMESTAMP", lambda value: f"timestamp_millis(try_cast({value} AS BIGINT))"),
-    "timestamp-micros": ColumnType("TIMESTAMP", lambda value: f"timestamp_micros(try_cast({value} AS BIGINT))"),
+    "timestamp-millis": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000)),
+    "timestamp-micros": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000_000)),
     "timestamp-nanos": ColumnType("STRING", _nano_timestamp),
     "local-timestamp-millis": _local_timestamp(1_000),
     "local-timestamp-micros": _local_timestamp(1_000_000),

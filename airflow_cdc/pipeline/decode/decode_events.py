@@ -36,6 +36,7 @@ from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
+from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, in_line, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
@@ -43,7 +44,13 @@ from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of,
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 from airflow_cdc.pipeline.decode.topic_records import of_topic
-from airflow_cdc.pipeline.decode.unavailable_values import MAY_BE_UNAVAILABLE, PLACEHOLDERS, hashes_of, unless_unavailable
+from airflow_cdc.pipeline.decode.unavailable_values import (
+    MAY_BE_UNAVAILABLE,
+    fill_from_before,
+    hashes_of,
+    names_of_unavailable,
+    unless_unavailable,
+)
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
 from airflow_cdc.pipeline.document_functions import id_of
 
@@ -277,6 +284,9 @@ class Decoder:
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
+        if self.dialect.tells_before or self.without_key:
+            named = [name for name in self.hashed_columns if self._may_be_unavailable(name)]
+            records = fill_from_before(records, named, lobs=self.dialect.huawei_cdl)
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
@@ -287,7 +297,7 @@ class Decoder:
             *(self._images() if with_images else []),
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
-            f"timestamp_millis(try_cast(payload.source.ts_ms AS BIGINT)) AS {COMMITTED_AT}",
+            f"{instant('payload.source.ts_ms', 1_000)} AS {COMMITTED_AT}",
             f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
             f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
@@ -367,22 +377,14 @@ class Decoder:
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
-        found = {
-            name: f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if self.dialect.huawei_cdl else 'false'})"
-            for name, text in texts.items()
-            if name in self.columns.types and self.columns.types[name].sql_type in MAY_BE_UNAVAILABLE
-        }
-        if not found:
-            return "CAST(NULL AS ARRAY<STRING>)"
-        listed = ", ".join(f"if({is_unavailable}, {sql.text(name)}, NULL)" for name, is_unavailable in found.items())
-        return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
+        named = {name: text for name, text in texts.items() if self._may_be_unavailable(name)}
+        return names_of_unavailable(named, lobs=self.dialect.huawei_cdl)
+
+    def _may_be_unavailable(self, name: str) -> bool:
+        return name in self.columns.types and self.columns.types[name].sql_type in MAY_BE_UNAVAILABLE
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)
-        if self.without_key:
-            # What an update leaves out is what the image before it says.
-            before, after = f"payload.before.{quoted}", f"payload.after.{quoted}"
-            return f"if({KIND} = 'd', NULL, if({after} IN ({PLACEHOLDERS}), coalesce({before}, {after}), {after}))"
         if name not in self.columns.keys:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"

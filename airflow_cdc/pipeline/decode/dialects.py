@@ -32,6 +32,8 @@ class Dialect:
     """Whether the values are spelled as Huawei CDL spells them."""
     documents: bool = False
     """Whether the rows are documents as JSON text, of which an update may tell only what changed (MongoDB)."""
+    tells_before: bool = False
+    """Whether an update's image before may hold a large value that its image after leaves out."""
 
 
 def _lsn(field: str) -> str:
@@ -67,6 +69,8 @@ POSTGRESQL = Dialect(
     change=_sequence(1),
     serial="0",
     transaction="source.txId",
+    # REPLICA IDENTITY FULL writes the old row whole.
+    tells_before=True,
 )
 
 # The number behind the last dot of mariadb-bin.000003: as text .1000000 stands before .999999. gtid is no order: it tells domain and
@@ -136,6 +140,7 @@ HUAWEI_CDL = Dialect(
     serial="source.serial",
     transaction="source.txId",
     huawei_cdl=True,
+    tells_before=True,
 )
 
 MONGODB = Dialect(

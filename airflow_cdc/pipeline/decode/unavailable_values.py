@@ -6,9 +6,15 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode import huawei_cdl
+from airflow_cdc.pipeline.decode.envelope import in_line
 
 MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
 """Types of columns that may hold a placeholder."""
@@ -27,10 +33,56 @@ PLACEHOLDERS = ", ".join(
     )
 )
 
+# Beside an image's key, columns that may not be NULL show these (archives, fact 6). No connector leaves out a value so short.
+_TELL_NOTHING = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
+_BEFORE = "__cdc_values_before"
+
 
 def unless_unavailable(text: str) -> str:
     """Return the SQL of a text, NULL where it is a placeholder."""
     return f"if({text} IN ({PLACEHOLDERS}), NULL, {text})"
+
+
+def is_unavailable(name: str, text: str, *, lobs: bool) -> str:
+    """Return the SQL that is true where a column's text is a placeholder, or a large object that the event leaves out.
+
+    :param lobs: whether ``payload`` names its large objects, as Huawei CDL's does.
+    """
+    return f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if lobs else 'false'})"
+
+
+def names_of_unavailable(texts: Mapping[str, str], *, lobs: bool) -> str:
+    """Return the SQL of the names of the columns that an event does not tell (array<string>), NULL for none.
+
+    :param texts: the SQL of each column's text by the column's name.
+    """
+    found = {name: is_unavailable(name, text, lobs=lobs) for name, text in texts.items()}
+    if not found:
+        return "CAST(NULL AS ARRAY<STRING>)"
+    listed = ", ".join(f"if({untold}, {sql.text(name)}, NULL)" for name, untold in found.items())
+    return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
+
+
+def fill_from_before(records: DataFrame, columns: Sequence[str], *, lobs: bool) -> DataFrame:
+    """Return the records with the values in ``payload.after`` that it leaves out, where the event's own image before tells them.
+
+    The image before is parsed only of records that leave a value out.
+
+    :param records: with our kind, raw text and ``payload``.
+    :param columns: the names of the columns that may be left out.
+    """
+    if not columns:
+        return records
+    texts = {name: f"payload.after.{sql.name(name)}" for name in columns}
+    asked = " OR ".join(is_unavailable(name, text, lobs=lobs) for name, text in texts.items())
+    members = ", ".join(f"{sql.name(name)} STRING" for name in columns)
+    before = f"if({KIND} IN ('u', 'c') AND ({asked}), from_json({in_line('before')}, {sql.text(members)}), NULL)"
+    after = F.col("payload.after")
+    for name, text in texts.items():
+        told = f"{_BEFORE}.{sql.name(name)}"
+        filled = f"if({is_unavailable(name, text, lobs=lobs)} AND {told} NOT IN ({_TELL_NOTHING}), {told}, {text})"
+        after = after.withField(sql.name(name), F.expr(filled))
+    return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)
 
 
 def hashes_of(image: str, columns: Iterable[str]) -> str:

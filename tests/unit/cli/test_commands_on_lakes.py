@@ -120,7 +120,7 @@ def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scen
         "flow": ORDERS,
         "columns": columns,
         "keys": ["nr"],
-        "rows": [{"nr": 7, "amount": "12.50", "day": "2026-11-20", "at": "2026-11-20T05:00:00.500000", "photo": "AAE=", "rate": "nan"}],
+        "rows": [{"nr": 7, "amount": "12.50", "day": "2026-11-20", "at": "0001-01-01T00:00:00.500000", "photo": "AAE=", "rate": "nan"}],
     }
     customers = {"flow": TOPIC, "columns": {"id": "BIGINT", "name": "STRING"}, "keys": ["id"], "rows": [ANN, BEN]}
 
@@ -151,7 +151,7 @@ def test_show_of_a_flow_that_the_lake_has_not_names_those_it_has(scene: Scene, r
 def test_diff_of_equal_lakes_ends_with_0(scene: Scene, run: Run) -> None:
     ended = run("diff", scene.lake, scene.lake, "--json")
     assert ended.code == 0
-    same = {"schema": [], "only_left": 0, "only_right": 0, "sample": [], "equal": True}
+    same = {"schema": [], "only_left": 0, "only_right": 0, "sample": [], "values": {}, "equal": True}
     assert ended.document == {
         "equal": True,
         "tables": [{"flow": TOPIC, **same}, {"flow": ORDERS, **same}],
@@ -168,7 +168,7 @@ def test_diff_of_lakes_that_differ_ends_with_1_and_shows_the_keys(scene: Scene, 
     assert sample == [{"side": side, "id": number} for number, side in ((1, "left"), (1, "right"), (2, "left"), (3, "right"))]
     assert document == {
         "equal": False,
-        "tables": [{"flow": TOPIC, "schema": [], "only_left": 2, "only_right": 2, "equal": False}],
+        "tables": [{"flow": TOPIC, "schema": [], "only_left": 2, "only_right": 2, "values": {"name": 1}, "equal": False}],
         "only_left": [ORDERS],
         "only_right": ["server1.testDB.dbo.alone"],
     }

@@ -111,6 +111,15 @@ def test_a_spark_setting_that_is_none_is_told_on_the_terminal(tmp_path: Path) ->
     assert logs(tmp_path) == []
 
 
+def test_what_nobody_foresaw_is_told_on_the_terminal_too(tmp_path: Path) -> None:
+    ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory=much", cwd=tmp_path)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "PySparkRuntimeError: " in ended.stderr
+    (log,) = logs(tmp_path)
+    assert f"Spark's log: {log}" in ended.stderr.replace("\n", "")
+    assert "much" in log.read_text()
+
+
 # looking at lakes
 
 

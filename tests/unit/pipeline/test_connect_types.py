@@ -27,7 +27,9 @@ def test_bytes_come_back_as_they_were(session: SparkSession) -> None:
 def test_a_date_is_a_count_of_days(session: SparkSession) -> None:
     days = [0, 1, -1, 59, 60, 11_016, -25_567, 18_000, 7_000, -141_427, -719_162, 2_932_896]
     rules = {name: semantic(name, "int32") for name in ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")}
-    found = read(session, rules, [*map(str, days), *GARBAGE, None, "2147483648", "1.5", "2020-01-01"])
+    # The year before the first, the one behind the last, and what PostgreSQL's connector makes of infinity.
+    beyond = ["-719163", "2932897", "35804721", "-2147472692", "-622191234"]
+    found = read(session, rules, [*map(str, days), *beyond, *GARBAGE, None, "2147483648", "1.5", "2020-01-01"])
     epoch = date(1970, 1, 1).toordinal()
     for name in rules:
         assert {text: value for text, value in found[name].items() if value} == {str(n): date.fromordinal(epoch + n) for n in days}
@@ -52,11 +54,10 @@ def test_a_timestamp_is_a_local_time_before_and_after_1970(names: tuple[str, ...
     counts = [first, first + 1, -86_400_000, -1001, -1000, -999, -1, 0, 1, 999, 1000, 1_559_729_468_470, last - 1, last]
     rules = {name: semantic(name) for name in names}
     assert {rule.sql_type for rule in rules.values()} == {"TIMESTAMP_NTZ"}
-    beyond = ["9223372036854775808", "-9223372036854775809"] + (
-        ["9223372036854775807", "-9223372036854775808"] if micros_per_unit > 1 else []
-    )
+    beyond = ["9223372036854775808", "-9223372036854775809", "9223372036854775807", "-9223372036854775808", str(first - 1), str(last + 1)]
+    infinities = ["9223372036825200000", "-9223372036832400000"]
 
-    found = read(session, rules, [*map(str, counts), *beyond, *GARBAGE, "1.5", "2019-06-05T10:11:08Z", None])
+    found = read(session, rules, [*map(str, counts), *beyond, *infinities, *GARBAGE, "1.5", "2019-06-05T10:11:08Z", None])
 
     for name in names:
         values = {text: value for text, value in found[name].items() if value is not None}
@@ -149,6 +150,7 @@ def test_a_zoned_timestamp_is_an_instant_for_postgresql(session: SparkSession) -
     }
     # A bare year and a bare time of day are no instants, though a cast would make some of them.
     misfits = [*GARBAGE, None, "2020", "18000", "12:34:56", "T12:34:56Z", "1559729468470", "infinity", "-infinity", "2019-13-01T00:00:00Z"]
+    misfits += ["+99999-12-31T00:00:00.000000Z", "10000-01-01T00:00:00Z", "0000-12-30T00:00:00.000000Z", "-0043-03-15T00:00:00.000000Z"]
     found = read(session, {"z": rule}, [*instants, *misfits], "unix_micros({})")["z"]
     assert {text: value for text, value in found.items() if value is not None} == instants
 
