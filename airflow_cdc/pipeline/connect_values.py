@@ -45,7 +45,6 @@ _LITERAL: Mapping[type[DataType], str] = {
     BooleanType: "boolean",
     StringType: "string",
     BinaryType: "bytes",
-    ArrayType: "array",
     MapType: "map",
 }
 _LOCAL_TIMES = ("org.apache.kafka.connect.data.Timestamp", "io.debezium.time.Timestamp", "io.debezium.time.MicroTimestamp")
@@ -104,6 +103,9 @@ def spell(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) 
     node = names.resolve(avro)
     if isinstance(kind, StructType):
         return _spell_struct(kind, node, names, value)
+    if isinstance(kind, ArrayType):
+        element, items = spell(kind.elementType, node.get("items"), names, "element")
+        return f"transform({value}, element -> {element})", {"type": "array", "items": {**items, "optional": True}}
     told, told_schema = _of_spark(kind, str(node.get("connect.name")), value)
     schema: ConnectSchema = {**told_schema, **(_of_avro(node) if type(kind) in _LITERAL else {})}
     return told, schema

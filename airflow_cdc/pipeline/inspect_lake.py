@@ -93,8 +93,8 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     by = keys or [name for name in frame.columns if not is_reserved(name)]
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
     # Python's local time of an instant depends on the machine's zone, and has no first day of the year 1; the session's zone is UTC.
-    instants = [name for name, kind in frame.dtypes if kind == "timestamp"]
-    shown = ordered.withColumns({name: F.col(sql.name(name)).cast("timestamp_ntz") for name in instants})
+    local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
+    shown = ordered.withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
     rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decimal_types import MAX_PRECISION, decimal_type, digits_behind_point, read_decimal, read_variable_scale
 
 
@@ -38,11 +39,12 @@ def cast_to(sql_type: str) -> ColumnType:
     def cast(value: str) -> str:
         return f"try_cast({value} AS {sql_type})"
 
-    if sql_type == "STRING":
-        return STRING
-    if sql_type == "BINARY":
+    if sql_type in ("STRING", "BINARY"):
         # JSON has no bytes: they come as base64, and a cast would keep its letters.
-        return _BINARY
+        return STRING if sql_type == "STRING" else _BINARY
+    if sql_type.startswith("ARRAY<"):
+        rule = cast_to(sql_type[len("ARRAY<") : -1])
+        return _array_of(lambda _: rule)
     if sql_type.startswith("DECIMAL("):
         return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
     if sql_type == "DATE":
@@ -52,6 +54,21 @@ def cast_to(sql_type: str) -> ColumnType:
         # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs.
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{_CALENDAR_DATE}'"))
     return ColumnType(sql_type, cast)
+
+
+def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
+    """Return the rule for a JSON array; an array of which an element does not fit does not fit either.
+
+    :param rule_in: from the SQL of the array's text to the rule for its elements.
+    """
+
+    def read(value: str) -> str:
+        element = rule_in(value).read("element")
+        fit = f"forall(elements, element -> element IS NULL OR {element} IS NOT NULL)"
+        values = f"CASE WHEN {fit} THEN transform(elements, element -> {element}) END"
+        return sql.let("elements", f"from_json({value}, 'ARRAY<STRING>')", values)
+
+    return ColumnType(f"ARRAY<{rule_in('').sql_type}>", read)
 
 
 def _within_years(sql_type: str, value: str, condition: str) -> str:
@@ -87,7 +104,7 @@ _LITERAL: Mapping[str, ColumnType] = {
     "boolean": cast_to("BOOLEAN"),
     "string": STRING,
     "bytes": _BINARY,
-    # Nested values keep their JSON text.
+    # Nested values keep their JSON text; so does an array of which nothing says what it holds.
     "array": STRING,
     "map": STRING,
     "struct": STRING,
@@ -182,9 +199,11 @@ _BY_CONNECTOR: Mapping[tuple[str, str], ColumnType] = {
 }
 
 
-def _decimal(field: str, scale: int, precision: int | None) -> ColumnType:
-    sql_type = decimal_type(scale, precision or MAX_PRECISION)
-    return ColumnType(sql_type, lambda value: read_decimal(value, field, scale, sql_type))
+def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
+    parameters = field.get("parameters") or {}
+    scale, precision = int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision") or MAX_PRECISION)
+    sql_type = decimal_type(scale, precision)
+    return ColumnType(sql_type, lambda value: read_decimal(value, str(field.get("field")), scale, sql_type, array))
 
 
 _NUMBER = re.compile(r"-?\d{1,4}")
@@ -196,22 +215,26 @@ def is_field(field: Any) -> bool:
         return False
     if field["type"] not in _LITERAL:
         return False
+    if isinstance(field.get("items"), dict) and not is_field({"field": "", **field["items"]}):
+        return False
     parameters = field.get("parameters") or {}
     numbers = ("scale", "connect.decimal.precision")
     return isinstance(parameters, dict) and all(_NUMBER.fullmatch(str(parameters.get(name) or 0)) for name in numbers)
 
 
-def column_type(field: Mapping[str, Any], connector: str) -> ColumnType:
+def column_type(field: Mapping[str, Any], connector: str, array: str | None = None) -> ColumnType:
     """Return the rule for one field of a Connect schema.
 
-    :param field: ``{type, name, parameters, …}`` as the JSON converter writes it.
+    :param field: ``{type, name, parameters, items, …}`` as the JSON converter writes it.
     :param connector: ``source.connector``; some connectors use one semantic type for values that differ.
+    :param array: SQL of the JSON text of the array whose elements the field describes.
     """
     semantic = field.get("name")
     if semantic == "org.apache.kafka.connect.data.Decimal":
-        parameters = field.get("parameters") or {}
-        precision = parameters.get("connect.decimal.precision")
-        return _decimal(str(field.get("field")), int(parameters.get("scale", 0)), int(precision) if precision else None)
+        return _decimal(field, array)
+    items = field.get("items")
+    if field["type"] == "array" and semantic is None and isinstance(items, dict):
+        return _array_of(lambda text: column_type(items, connector, text))
     by_connector = _BY_CONNECTOR.get((connector, str(semantic)))
     by_name = _SEMANTIC.get(str(semantic)) or _HUAWEI_CDL.get(".".join(str(semantic).rsplit(".", 3)[1:]))
     return by_connector or by_name or _LITERAL[field["type"]]

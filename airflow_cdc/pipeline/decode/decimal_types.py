@@ -23,12 +23,13 @@ def decimal_type(scale: int, precision: int) -> str:
     return "STRING" if digits > MAX_PRECISION else f"DECIMAL({digits},{max(scale, 0)})"
 
 
-def read_decimal(value: str, field: str, scale: int, sql_type: str) -> str:
+def read_decimal(value: str, field: str, scale: int, sql_type: str, array: str | None = None) -> str:
     """Return the SQL of a Connect ``Decimal`` as a value of ``sql_type``, NULL where it does not fit.
 
     :param value: SQL of the JSON leaf's text.
     :param field: the column's name; it tells in the raw line a number from a text of digits.
     :param sql_type: as :func:`decimal_type` gives it.
+    :param array: SQL of the JSON text of the array whose element the value is.
     """
     digits = f"hex(try_to_binary({value}, 'base64'))"
     if sql_type == "STRING":
@@ -36,7 +37,7 @@ def read_decimal(value: str, field: str, scale: int, sql_type: str) -> str:
     else:
         number = f"CASE WHEN {digits_behind_point(value)} <= {max(scale, 0)} THEN try_cast({value} AS {sql_type}) END"
         encoded = f"CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN {_scaled(_unscaled(digits), scale, sql_type)} END"
-    return f"CASE WHEN {_is_number(value, field)} THEN {number} ELSE {encoded} END"
+    return f"CASE WHEN {_is_number(value, field, array)} THEN {number} ELSE {encoded} END"
 
 
 def read_variable_scale(value: str) -> str:
@@ -52,11 +53,17 @@ def digits_behind_point(value: str) -> str:
     return rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
 
 
-def _is_number(value: str, field: str) -> str:
+def _is_number(value: str, field: str, array: str | None) -> str:
     """SQL that tells a JSON number from base64, whose letters a number may consist of: ``1234`` is both, but for its quotes."""
     name = json.dumps(field, ensure_ascii=False)
-    unquoted = " OR ".join(
-        f"coalesce(instr({line}, concat({sql.text(name + colon)}, {value})) > 0, false)" for line in (RAW, RAW_KEY) for colon in (":", ": ")
+    unquoted = (
+        f"NOT contains({array}, '{chr(34)}')"
+        if array
+        else " OR ".join(
+            f"coalesce(instr({line}, concat({sql.text(name + colon)}, {value})) > 0, false)"
+            for line in (RAW, RAW_KEY)
+            for colon in (":", ": ")
+        )
     )
     no_base64 = f"{value} RLIKE '[.-]' OR length({value}) % 4 <> 0"
     return rf"{value} RLIKE r'^-?\d+(\.\d+)?([eE][+-]?\d+)?$' AND ({no_base64} OR {unquoted})"

@@ -45,9 +45,9 @@ from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import (
-    MAY_BE_UNAVAILABLE,
     fill_from_before,
     hashes_of,
+    may_be_unavailable,
     names_of_unavailable,
     unless_unavailable,
 )
@@ -381,7 +381,7 @@ class Decoder:
         return names_of_unavailable(named, lobs=self.dialect.huawei_cdl)
 
     def _may_be_unavailable(self, name: str) -> bool:
-        return name in self.columns.types and self.columns.types[name].sql_type in MAY_BE_UNAVAILABLE
+        return name in self.columns.types and may_be_unavailable(self.columns.types[name].sql_type)
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)

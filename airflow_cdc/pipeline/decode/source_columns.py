@@ -17,7 +17,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import canonical, common_type, reads_alike
-from airflow_cdc.pipeline.decode.connect_types import ColumnType, cast_to, column_type
+from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType, cast_to, column_type
 from airflow_cdc.pipeline.decode.envelope import SCHEMA
 
 
@@ -103,7 +103,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
 def _common_type(rules: Iterable[ColumnType]) -> str | None:
     """Return the type that holds the values of all rules; None where there is none."""
     found = {rule.sql_type for rule in rules}
-    if "BINARY" in found and len(found) > 1:
+    if len(found) > 1 and any(kind == "BINARY" or kind.startswith("ARRAY<") for kind in found):
         return None
     if "STRING" in found:
         return "STRING"
@@ -135,20 +135,24 @@ _DEFINITION = ("type", "name", "scale", "connect.decimal.precision")
 
 
 def _definition(field: Mapping[str, Any]) -> str:
-    """Return what a field's type and rule depend on, as one text."""
-    parameters = field.get("parameters") or {}
-    return "|".join(str(value) for value in (field.get(part) or parameters.get(part) for part in _DEFINITION) if value is not None)
+    """Return what a field's type and rule depend on, as one text; of an array what its elements are too."""
+    described = [of for of in (field, field.get("items")) if isinstance(of, dict)]
+    told = [of.get(part) or (of.get("parameters") or {}).get(part) for of in described for part in _DEFINITION]
+    return "|".join(str(value) for value in told if value is not None)
 
 
 def _event_definition(name: str) -> str:
     """Return the SQL of a column's :func:`_definition` in the line's own schema."""
-    field = "STRUCT<field STRING, type STRING, name STRING, parameters MAP<STRING, STRING>>"
+    described = "type STRING, name STRING, parameters MAP<STRING, STRING>"
+    field = f"STRUCT<field STRING, {described}, items STRUCT<{described}>>"
     envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
     images = f"get(filter(from_json({SCHEMA}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
     # NULL where the event's schema has no such column yet: the value is NULL too.
     found = f"get(filter({images}, column -> column.field = {sql.text(name)}), 0)"
     parts = [
-        f"column.{part}" if part in ("type", "name") else f"try_element_at(column.parameters, {sql.text(part)})" for part in _DEFINITION
+        f"{of}.{part}" if part in ("type", "name") else f"try_element_at({of}.parameters, {sql.text(part)})"
+        for of in ("column", "column.items")
+        for part in _DEFINITION
     ]
     return sql.let("column", found, f"concat_ws('|', {', '.join(parts)})")
 
@@ -182,6 +186,8 @@ def _declared(declared: str, told: ColumnType | None) -> ColumnType:
     sql_type = canonical(declared)
     if told is None or told.sql_type == sql_type:
         return told or cast_to(sql_type)
+    if sql_type == "STRING" and told.sql_type.startswith("ARRAY<"):
+        return STRING
     if sql_type == "STRING":
         return ColumnType(sql_type, lambda value: f"CAST({told.read(value)} AS STRING)")
     if told.sql_type == "STRING":

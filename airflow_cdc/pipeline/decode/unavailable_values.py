@@ -16,8 +16,6 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.envelope import in_line
 
-MAY_BE_UNAVAILABLE = ("STRING", "BINARY")
-"""Types of columns that may hold a placeholder."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = _PLACEHOLDER.encode()
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
@@ -36,6 +34,11 @@ PLACEHOLDERS = ", ".join(
 # Beside an image's key, columns that may not be NULL show these (archives, fact 6). No connector leaves out a value so short.
 _TELL_NOTHING = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
 _BEFORE = "__cdc_values_before"
+
+
+def may_be_unavailable(sql_type: str) -> bool:
+    """Tell whether a column of a Spark SQL type may hold a placeholder: only what can be large."""
+    return sql_type in ("STRING", "BINARY") or sql_type.startswith("ARRAY<")
 
 
 def unless_unavailable(text: str) -> str:

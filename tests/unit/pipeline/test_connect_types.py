@@ -7,11 +7,12 @@ import math
 import random
 import struct
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.connect_types import STRING, cast_to, column_type
+from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType, cast_to, column_type
 from tests.unit.pipeline.column_values import GARBAGE, read, semantic
 
 
@@ -210,6 +211,54 @@ def test_texts_and_nested_values_are_kept_letter_by_letter(session: SparkSession
     for name, rule in rules.items():
         assert rule.checked is False, name
         assert found[name] == {None: None, **{text: text for text in texts}}
+
+
+def test_an_array_s_elements_are_read_each_by_the_rule_of_their_type(session: SparkSession) -> None:
+    def array(literal: str, name: str | None = None, **parameters: str) -> ColumnType:
+        items = {"type": literal, "name": name, "optional": True, "parameters": parameters}
+        return column_type({"type": "array", "field": "f", "items": items}, "postgresql")
+
+    decimal = "org.apache.kafka.connect.data.Decimal"
+    numbers = array("bytes", decimal, **{"scale": "2", "connect.decimal.precision": "10"})
+    rules = {
+        "int": array("int32"),
+        "letters": array("string"),
+        "number": numbers,
+        "whole": array("bytes", decimal, **{"scale": "0", "connect.decimal.precision": "10"}),
+        "day": array("int32", "io.debezium.time.Date"),
+        "bytes": array("bytes"),
+        "nested": column_type({"type": "array", "items": {"type": "array", "items": {"type": "int64"}}}, "postgresql"),
+        "declared": cast_to("ARRAY<DECIMAL(4,1)>"),
+    }
+    texts = [
+        "[1,null,-2]",
+        "[]",
+        '["99FE",null]',
+        "[1234]",
+        '["1234"]',
+        "[12.5]",
+        "[12.55]",
+        "[2147483648]",
+        '["a\\"b",""]',
+        "[[1],[],null]",
+        "x",
+    ]
+    found = read(session, rules, [*texts, None])
+    assert {name: values["[]"] for name, values in found.items()} == {name: [] for name in rules}
+    assert {(name, text) for name, values in found.items() for text in ("x", None) if values[text] is not None} == set()
+    assert [found["int"][text] for text in texts[:1] + texts[5:8]] == [[1, None, -2], None, None, None]
+    assert found["letters"]['["a\\"b",""]'] == ['a"b', ""]
+    assert found["letters"]["[1,null,-2]"] == ["1", None, "-2"]
+    # A number of four digits is base64 too: whether the array has quotes tells.
+    unscaled = int.from_bytes(base64.b64decode("1234"), "big", signed=True)
+    assert [found["number"][text] for text in texts[2:7]] == [
+        [Decimal("-5362.52"), None], [Decimal("1234.00")], [Decimal(unscaled).scaleb(-2)], [Decimal("12.50")], [Decimal("12.55")]
+    ]  # fmt: skip
+    assert [found["whole"][text] for text in ("[1234]", '["1234"]', "[12.5]")] == [[Decimal(1234)], [Decimal(unscaled)], None]
+    assert found["day"]["[1,null,-2]"] == [date(1970, 1, 2), None, date(1969, 12, 30)]
+    assert found["bytes"]['["99FE",null]'] == [base64.b64decode("99FE"), None]
+    assert found["nested"]["[[1],[],null]"] == [[1], [], None]
+    assert [found["declared"][text] for text in ("[12.5]", "[12.55]", "[1234]")] == [[Decimal("12.5")], None, None]
 
 
 def test_a_semantic_type_without_rule_is_read_by_its_literal_type() -> None:
