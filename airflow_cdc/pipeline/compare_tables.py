@@ -16,7 +16,7 @@ from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import FlowState, flows_in
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.inspect_lake import source_rows
+from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
 from airflow_cdc.pipeline.merge import read_target
 
 _SIDE = "__cdc_side"
@@ -93,7 +93,7 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
         return TableDifference(flow, schema)
     # Side by side as JSON of all columns would print NaN and NULL alike; structs keep every value apart.
     whole = F.struct(*map(sql.name, names)).alias(_ROW)
-    lefts, rights = left_rows.select(whole), right_rows.select(whole)
+    lefts, rights = with_json(left_rows).select(whole), with_json(right_rows).select(whole)
     only_left = lefts.exceptAll(rights).withColumn(_SIDE, F.lit("left"))
     only_right = rights.exceptAll(lefts).withColumn(_SIDE, F.lit("right"))
     differing = only_left.unionAll(only_right).cache()

@@ -90,14 +90,19 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     """
     frame, keys = source_rows(spark, lake, flow, history=history)
     # Rows without a key have no other order than that of all they hold.
-    by = keys or [name for name in frame.columns if not is_reserved(name)]
+    by = keys or [name for name, kind in frame.dtypes if not is_reserved(name) and kind != "variant"]
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
     # Python's local time of an instant depends on the machine's zone, and has no first day of the year 1; the session's zone is UTC.
     local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
-    shown = ordered.withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
+    shown = with_json(ordered).withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
     rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])
+
+
+def with_json(frame: DataFrame) -> DataFrame:
+    """Return the rows with each VARIANT as its JSON text: Spark neither orders nor compares them otherwise."""
+    return frame.withColumns({name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
 
 
 def source_rows(spark: SparkSession, lake: str, flow: str, *, history: bool = False) -> tuple[DataFrame, tuple[str, ...]]:

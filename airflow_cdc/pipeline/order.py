@@ -63,3 +63,14 @@ def is_known_newer(known: str, change: str) -> Column:
         f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET} OR {is_copy}"
         f" ELSE {known}.{POSITION} >= {change}.{POSITION} END"
     )
+
+
+def gathered_in_order(events: DataFrame, event: Column) -> Column:
+    """Return the aggregate that gathers events (structs that begin with :data:`ORDER` as ``order``) as an array in their order."""
+    gathered = F.collect_list(event)
+    if not any(kind == "variant" for _, kind in events.dtypes):
+        return F.array_sort(gathered)
+    # Spark puts no VARIANT in an order, so not the structs either.
+    return F.array_sort(
+        gathered, lambda one, other: F.when(one["order"] < other["order"], -1).when(one["order"] > other["order"], 1).otherwise(0)
+    )

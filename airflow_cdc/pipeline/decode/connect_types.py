@@ -30,6 +30,9 @@ class ColumnType:
 STRING = ColumnType("STRING", lambda value: value, checked=False)
 _BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')")
 
+# What a cast would keep the letters of: bytes, which JSON has as base64; JSON.
+_NOT_CAST = {"STRING": STRING, "BINARY": _BINARY, "VARIANT": ColumnType("VARIANT", lambda value: f"try_parse_json({value})")}
+
 _CALENDAR_DATE = r"^\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}"
 
 
@@ -39,9 +42,8 @@ def cast_to(sql_type: str) -> ColumnType:
     def cast(value: str) -> str:
         return f"try_cast({value} AS {sql_type})"
 
-    if sql_type in ("STRING", "BINARY"):
-        # JSON has no bytes: they come as base64, and a cast would keep its letters.
-        return STRING if sql_type == "STRING" else _BINARY
+    if sql_type in _NOT_CAST:
+        return _NOT_CAST[sql_type]
     if sql_type.startswith("ARRAY<"):
         rule = cast_to(sql_type[len("ARRAY<") : -1])
         return _array_of(lambda _: rule)

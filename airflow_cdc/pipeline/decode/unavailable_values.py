@@ -38,7 +38,7 @@ _BEFORE = "__cdc_values_before"
 
 def may_be_unavailable(sql_type: str) -> bool:
     """Tell whether a column of a Spark SQL type may hold a placeholder: only what can be large."""
-    return sql_type in ("STRING", "BINARY") or sql_type.startswith("ARRAY<")
+    return sql_type in ("STRING", "BINARY", "VARIANT") or sql_type.startswith("ARRAY<")
 
 
 def unless_unavailable(text: str) -> str:

@@ -25,7 +25,7 @@ from airflow_cdc.model.columns import (
 )
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, POSITION_TYPE
-from airflow_cdc.pipeline.order import ORDER
+from airflow_cdc.pipeline.order import ORDER, gathered_in_order
 from airflow_cdc.pipeline.reconcile.fold_row_versions import SUBJECT
 
 PLACE_TYPE = "struct<commit: decimal(38,0), change: decimal(38,0)>"
@@ -134,7 +134,7 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
         F.col(OFFSET).alias("offset"),
         F.struct(*[F.col(sql.name(name)) for name in others]).alias("row") if others else F.lit(None).alias("row"),
     )
-    by_key = events.groupBy(*[F.col(sql.name(key)) for key in keys]).agg(F.array_sort(F.collect_list(event)).alias("events"))
+    by_key = events.groupBy(*[F.col(sql.name(key)) for key in keys]).agg(gathered_in_order(events, event).alias("events"))
     ordered = by_key.withColumns({"places": F.expr(_PLACED), "times": F.expr(_TIMES)})
     folded = ordered.withColumn("folded", F.expr(_fold()))
     return folded.select(*[sql.name(key) for key in keys], "events", "places", "times", "folded.history", "folded.deaths")

@@ -30,7 +30,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
-from airflow_cdc.pipeline.order import ORDER
+from airflow_cdc.pipeline.order import ORDER, gathered_in_order
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     CONFLICTS,
     EVENTS,
@@ -115,7 +115,7 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
         F.col(OLD_KEY).alias("old_key"),
         F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
-    delivered = F.array_sort(F.collect_list(event)).alias("delivered")
+    delivered = gathered_in_order(events, event).alias("delivered")
     own_keys = [F.col(sql.name(key)).alias(_key_name(place)) for place, key in enumerate(keys)]
     by_key = events.groupBy(*own_keys).agg(delivered, *[F.first(name).alias(name) for name in more])
     return by_key.withColumn("events", F.expr(_FIRST_DELIVERIES))
