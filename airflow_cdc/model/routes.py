@@ -123,6 +123,10 @@ class RoutedFlows(Mapping[str, CdcFlow]):
     def __len__(self) -> int:
         return len(self._flows)
 
+    def __bool__(self) -> bool:
+        # Routes alone are settings too: `flows or {}` must keep them.
+        return bool(self._flows or self._routes)
+
 
 def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str) -> None:
     """Stop where two topics would be merged into one table, or into tables of which one lies in the other.

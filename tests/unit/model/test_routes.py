@@ -48,6 +48,7 @@ def test_a_flows_own_tables_go_first_one_by_one() -> None:
     assert flows["pg.public.b"] == CdcFlow("pg.public.b", table="gold/public/b", catalog_table=("mine", "b"), keys=("id",))
     assert flows["other"] is own["other"]
     assert list(flows) == list(own)
+    assert [bool(each) for each in (flows, RoutedFlows({}, [SHOP]), RoutedFlows(own), RoutedFlows({}))] == [True, True, True, False]
     with pytest.raises(KeyError):
         flows["another"]
 

@@ -21,7 +21,8 @@ from tests.conftest import Apply
 from tests.events import sqlserver, write_records
 
 ORDERS, CARTS = "server1.testDB.dbo.orders", "server1.testDB.dbo.carts"
-ROUTED = RoutedFlows({}, [Route(r"server1\.testDB\.(\w+)\.(\w+)", r"gold/\1/\2", (r"routing_\1", r"\2"))])
+ROUTE = Route(r"server1\.testDB\.(\w+)\.(\w+)", r"gold/\1/\2", (r"routing_\1", r"\2"))
+ROUTED = RoutedFlows({}, [ROUTE])
 
 
 def archive_one(archive: Path, number: int, *topics: str) -> None:
@@ -49,7 +50,7 @@ def schemas(spark: SparkSession) -> Iterator[None]:
 
 
 def test_topics_are_routed_with_and_without_a_flow_and_have_names(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
-    flows = RoutedFlows({CARTS: CdcFlow(CARTS, table="mine", keys=("id",))}, ROUTED._routes)
+    flows = RoutedFlows({CARTS: CdcFlow(CARTS, table="mine", keys=("id",))}, [ROUTE])
     archive_one(archive, 1, ORDERS, CARTS)
     tables = {flow.flow: flow.table for flow in apply(archive, lake, flows=flows).flows}
     assert tables == {ORDERS: f"{lake}/gold/dbo/orders", CARTS: f"{lake}/mine"}
