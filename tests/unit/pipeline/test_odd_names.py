@@ -22,36 +22,20 @@ LARGE = "large `text`.part"
 COLUMNS = (
     "a b",
     "c.d",
-    "e`f",
-    "`quoted`",
-    "it's",
-    'say "x"',
+    "`quoted` e`f",
+    """it's "x" --y /* z""",
     "comma, semi; {brace} (paren) =",
     "1st",
-    "2",
-    "naïve 日本語",
-    "select",
-    "FROM",
+    "naïve 日本語 per%cent %s %20",
+    "SELECT",
+    "back\\slash\\n and tab\tline\nend ",
+    "${spark.app.name} $.path[0] :named ?",
+    "*",
+    # Names that our own statements use.
     "s",
     "t",
     "event",
-    "key",
-    "value",
     "offset",
-    "per%cent %s %20",
-    "back\\slash\\n",
-    "tab\tline\nend",
-    "${spark.app.name}",
-    "$.path[0]",
-    "a/b:c",
-    "--comment",
-    "/* comment",
-    " lead and trail ",
-    "{}",
-    "*",
-    ":named",
-    "?",
-    "a.b.c",
 )
 TOPICS = (
     "pg.public.a table",
@@ -150,8 +134,8 @@ def rows(spark: SparkSession, lake: Path, topic: str) -> list[dict[str, Any]]:
     return sorted(read_rows(spark, str(lake), topic).rows, key=lambda row: row[KEYS[0]])
 
 
-@pytest.mark.parametrize("topic", TOPICS[:2])
-def test_a_row_with_odd_names_lives_as_any_other(topic: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_with_odd_names_lives_as_any_other(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    topic = TOPICS[1]
     late = life(Story(apply, tmp_path, CdcFlow(topic)))
     assert rows(spark, tmp_path / "lake", topic) == LIVING
     assert (late.events.read, late.events.stale, late.rows.updated, late.rows.deleted) == (3, 1, 1, 1)
@@ -162,10 +146,11 @@ def test_a_row_with_odd_names_lives_as_any_other(topic: str, apply: Apply, spark
 HISTORIES = {
     "flagged": CdcFlow("t", on_delete=OnDelete.FLAG),
     "scd2": CdcFlow("t", stored_as_scd_type=2),
-    "declared": CdcFlow("t", keys=KEYS, columns={LARGE: "STRING", "e`f": "STRING", "comma, semi; {brace} (paren) =": "STRING"}),
+    "declared": CdcFlow("t", keys=KEYS, columns=dict.fromkeys((LARGE, *COLUMNS), "STRING")),
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("settings", HISTORIES)
 def test_so_it_does_under_every_setting(settings: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     flow = replace(HISTORIES[settings], topic=TOPICS[1])
@@ -173,6 +158,7 @@ def test_so_it_does_under_every_setting(settings: str, apply: Apply, spark: Spar
     assert rows(spark, tmp_path / "lake", flow.topic) == LIVING
 
 
+@pytest.mark.deep
 def test_events_that_carry_their_schemas_have_odd_names_too(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     life(Story(apply, tmp_path, CdcFlow(TOPICS[1]), with_schema))
     assert rows(spark, tmp_path / "lake", TOPICS[1]) == LIVING
@@ -203,6 +189,7 @@ def test_a_name_that_parquet_refuses_may_come_later(apply: Apply, spark: SparkSe
     assert read_rows(spark, str(lake), topic).rows == [{**late, "id": 1}, late]
 
 
+@pytest.mark.deep
 def test_a_change_log_names_what_an_event_left_out(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     flow = CdcFlow(TOPICS[1], write_disposition=WriteDisposition.APPEND)
     life(Story(apply, tmp_path, flow))
@@ -223,6 +210,7 @@ def test_topics_of_any_name_have_tables_and_quarantines_of_their_own(apply: Appl
     assert {flow.flow for flow in summarize_flows(spark, lake)} == set(TOPICS)
 
 
+@pytest.mark.deep
 def test_two_hundred_columns_are_merged_by_a_key_of_ten(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     names = [f"{place} `column`, no. {place}%" for place in range(200)]
     row = dict.fromkeys(names, "x")
