@@ -36,6 +36,11 @@ COLUMNS = (
     "t",
     "event",
     "offset",
+    "names",
+    "place",
+    "known",
+    "further",
+    "Unknown",
 )
 TOPICS = (
     "pg.public.a table",
