@@ -170,16 +170,19 @@ def test_events_that_carry_their_schemas_have_odd_names_too(apply: Apply, spark:
 
 
 def test_rows_without_a_key_have_odd_names_too(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    topic = TOPICS[1]
+    keyless: dict[str, Any] = {"key": {}, "topic": topic}
+
     def load(number: int, *events: Record) -> None:
         write_records(archive / f"{number}.jsonl", [{**item, "key": None, "offset": 10 * number + at} for at, item in enumerate(events)])
         apply(archive, lake)
 
     one, two, three = (image(number, text, "large") for number, text in ((1, "one"), (1, "two"), (2, "three")))
-    created = [postgresql("c", commit=9 + at, change=10 + at, after=row, topic=TOPICS[1]) for at, row in enumerate([one, one, three])]
-    load(0, *created, postgresql("u", commit=19, change=20, before=one, after=two, topic=TOPICS[1]))
-    assert rows(spark, lake, TOPICS[1]) == [one, two, three]
-    load(1, postgresql("d", commit=29, change=30, before=two, topic=TOPICS[1]))
-    assert rows(spark, lake, TOPICS[1]) == [one, three]
+    created = [postgresql("c", commit=9 + at, change=10 + at, after=row, **keyless) for at, row in enumerate([one, one, three])]
+    load(0, *created, postgresql("u", commit=19, change=20, before=one, after=two, **keyless))
+    assert rows(spark, lake, topic) == [one, two, three]
+    load(1, postgresql("d", commit=29, change=30, before=two, **keyless))
+    assert rows(spark, lake, topic) == [one, three]
 
 
 def test_a_name_that_parquet_refuses_may_come_later(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
