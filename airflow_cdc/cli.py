@@ -18,6 +18,7 @@ from airflow_cdc import __version__
 from airflow_cdc.console import (
     differing_columns,
     divert_stderr,
+    error_text,
     print_errors,
     print_gaps,
     print_json,
@@ -70,7 +71,7 @@ def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[
         yield session, console
         failed = False
     except CdcError as error:
-        console.print(f"[red]{type(error).__name__}:[/red] {error.message}\n  Next step: {error.next_step}", highlight=False)
+        console.print(error_text(error))
         failed = not isinstance(error, ConfigurationError | ArchiveNotFoundError)
         raise typer.Exit(EXIT_FAILED if failed else EXIT_USAGE) from error
     except typer.Exit as ending:
@@ -107,7 +108,7 @@ def _usage() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}:[/red] {error.message}\n  Next step: {error.next_step}", highlight=False)
+        Console(stderr=True).print(error_text(error))
         raise typer.Exit(EXIT_USAGE) from error
 
 

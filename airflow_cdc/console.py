@@ -16,6 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.model.report import BatchReport
 
@@ -105,6 +106,11 @@ def differing_columns(found: TableDifference) -> Text:
     """Return in which columns two tables differ, a line each: those of other types, and those with other values."""
     values = (f"{name}: {count:,} values differ" for name, count in found.values.items())
     return Text("\n".join((*found.schema, *values)))
+
+
+def error_text(error: CdcError) -> Text:
+    """Return an error as people read it; brackets in it are no markup."""
+    return Text.assemble((f"{type(error).__name__}:", "red"), f" {error.message}\n  Next step: {error.next_step}")
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:

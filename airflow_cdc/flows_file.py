@@ -1,18 +1,20 @@
-"""The flows file: settings of flows, in YAML or JSON (docs/reference/flows-file.md)."""
+"""The flows file: settings of flows and routes, in YAML or JSON (docs/reference/flows-file.md)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import fsspec
 import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow, flows_from_document
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.routes import flows_from_document
 
 
-def read_flows(path: Path | str | None) -> dict[str, CdcFlow]:
-    """Return the flows of a flows file (YAML or JSON; a path or a URI), none where no file is given.
+def read_flows(path: Path | str | None) -> Mapping[str, CdcFlow]:
+    """Return the settings that a flows file (YAML or JSON; a path or a URI) holds, by topic; none where no file is given.
 
     :raises ConfigurationError: when the file cannot be read as flows.
     """

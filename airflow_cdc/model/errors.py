@@ -73,6 +73,10 @@ class TableModeError(TerminalError):
     """Raised when a flow's table was made to keep another history than the flow's settings ask for."""
 
 
+class CatalogTableError(TerminalError):
+    """Raised when a flow's table cannot have its name in Spark's catalog: something else has it, or the catalog refuses it."""
+
+
 class ConcurrentRunError(TransientError):
     """Raised when another run of the same flow committed first; nothing was lost."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -10,10 +11,13 @@ from typing import Any
 
 from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.table_mode import TableMode
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
+_PART = r"`(?:[^`]|``)+`|[^`.\s]+"
+"""One part of a name in a catalog, as SQL spells it."""
 
 
 class OnTruncate(str, Enum):
@@ -80,6 +84,8 @@ class CdcFlow:
     """What a DELETE in the source does to the target's row."""
     write_disposition: WriteDisposition = WriteDisposition.MERGE
     """Whether events are merged by key, or appended as they are."""
+    catalog_table: tuple[str, ...] = ()
+    """Name of the table in Spark's catalog, by part: schema and table, before them a catalog where it is not the session's; empty: none."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -88,6 +94,11 @@ class CdcFlow:
             raise ConfigurationError(
                 f"Flow {self.topic}: max_microbatch_bytes is {self.max_microbatch_bytes}, expected a positive number.",
                 next_step="Set it to the archived bytes that one microbatch may take.",
+            )
+        if self.table and not _is_place(self.table):
+            raise ConfigurationError(
+                f"Flow {self.topic}: table {self.table!r} is no place below the lake that a table may have.",
+                next_step="Name a folder below the lake, outside of its _cdc, or give a whole path or URL.",
             )
         reserved = [name for name in (*self.keys, *self.columns) if is_reserved(name)]
         if reserved:
@@ -130,7 +141,7 @@ class CdcFlow:
     def table_path(self, lake: str) -> str:
         """Return the URI of the target table."""
         table = self.table or self.topic
-        return table if "://" in table or table.startswith("/") else f"{lake.rstrip('/')}/{table}"
+        return table if _is_whole(table) else f"{lake.rstrip('/')}/{table}"
 
     @classmethod
     def from_mapping(cls, entry: Mapping[str, Any]) -> CdcFlow:
@@ -149,6 +160,25 @@ class CdcFlow:
         if "topic" not in values:
             raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
         return cls(**values)
+
+
+def _is_place(table: str) -> bool:
+    folders = table.rstrip("/").split("/")
+    return _is_whole(table) or (folders[0] != STATE_FOLDER and not {"", ".", ".."} & set(folders))
+
+
+def _is_whole(table: str) -> bool:
+    return "://" in table or table.startswith("/")
+
+
+def catalog_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a table's name as SQL spells it: ``[catalog.]schema.table``, odd parts between backticks.
+
+    :raises ValueError: for any other text, with what was expected.
+    """
+    if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART})){{1,2}}", text):
+        raise ValueError("[catalog.]schema.table, a part with a dot or backtick between backticks")
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in re.findall(_PART, text))
 
 
 def _read(entry: Mapping[str, Any], setting: str) -> Any:
@@ -215,24 +245,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),
     "write_disposition": _one_of(WriteDisposition),
+    "catalog_table": lambda value: catalog_name(_text(value)),
 }
-
-
-def flows_from_document(document: Any) -> dict[str, CdcFlow]:
-    """Return the flows of a parsed flows file (``flows:`` a list of settings) by topic.
-
-    :raises ConfigurationError: when the document has another shape or names a topic twice.
-    """
-    entries = document.get("flows") if isinstance(document, Mapping) else document
-    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise ConfigurationError("The flows file must hold a list of flows under 'flows:'.", next_step="See docs/reference/flows-file.md.")
-    flows: dict[str, CdcFlow] = {}
-    for entry in entries:
-        flow = CdcFlow.from_mapping(entry)
-        if flow.topic in flows:
-            raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
-        flows[flow.topic] = flow
-    return flows
 
 
 def matches_any(name: str, globs: Iterable[str]) -> bool:

@@ -38,6 +38,7 @@ from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import staging_uri
 from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.routes import refuse_shared_tables
 from airflow_cdc.model.survey import Survey, may_skip_offsets
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
@@ -49,6 +50,7 @@ from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
@@ -94,6 +96,7 @@ class ArchiveRun:
 def apply_archive(run: ArchiveRun) -> ApplyReport:
     """Apply every pending microbatch of every flow; a flow that fails does not stop the others.
 
+    :raises ConfigurationError: when two topics would share a table.
     :raises CdcError: when the archive or the lake's state cannot be read at all.
     """
     run = replace(run, archive=absolute_uri(run.archive), lake=absolute_uri(run.lake))
@@ -102,6 +105,7 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     listing = list_archive(archive_fs, archive_root)
     state = ArchiveState(lake_fs, lake_root, run.archive)
     ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, listing)
+    refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
     cuts = _find_cuts(run, state, ledger, listing, states) if run.consistent else {}
@@ -203,6 +207,8 @@ class _FlowRun:
                 self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
                 reports.append(self._apply(microbatch, is_retry=is_retry))
                 self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
+            if self.flow.catalog_table:
+                register_table(self.run.spark, self.flow, self.table)
         except CdcError as problem:
             return self._failed(reports, problem)
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.

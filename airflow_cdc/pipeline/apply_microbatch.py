@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, PARTITION, RAW, REJECT, UNAVAILABLE
-from airflow_cdc.model.errors import ConcurrentRunError, CountMismatchError, TableModeError
+from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, CountMismatchError, TableModeError
 from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
@@ -68,11 +68,14 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
 def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
     """Apply a microbatch that the table does not hold yet by ``apply``, which is given the table, None where there is none.
 
+    :raises ConfigurationError: when the flow's rows so far lie in another table.
     :raises TableModeError: when the table keeps another history than the flow asks for.
     :raises ConcurrentRunError: when another run committed first.
     """
     started = time.monotonic()
     target = read_target(run.spark, run.table)
+    if target is None:
+        _refuse_another_place(run)
     # Whether a table of rows as they are has a key the events tell, not the settings.
     if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
         raise TableModeError(
@@ -90,6 +93,17 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
         ) from error
     return replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def _refuse_another_place(run: MicrobatchRun) -> None:
+    """Stop where the settings name a new place that holds no table: it would lack all rows that were merged so far."""
+    before, now = run.checkpoint.table, run.flow.table_path(run.lake)
+    if run.checkpoint.table_version is not None and before != now:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: its rows up to microbatch {run.checkpoint.number} are in {before}; the settings name {now}, where no"
+            " table is.",
+            next_step="Set the flow's table or its route back; or move the table's folder there, and run again; or rebuild the flow.",
+        )
 
 
 def report_of_commit(run: MicrobatchRun) -> BatchReport | None:

@@ -11,6 +11,7 @@ from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_mapping import map_columns
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target
@@ -97,6 +98,8 @@ def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str,
     known = {name.lower() for name in target.columns}
     if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
         spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    if sql.needs_column_mapping(name for name in columns if name.lower() not in known):
+        map_columns(spark, target.uri)
     added, left = [], None
     for name, kind in columns.items():
         if name.lower() not in known:

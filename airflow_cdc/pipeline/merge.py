@@ -42,6 +42,7 @@ from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
@@ -149,7 +150,7 @@ def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], key
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(keys)), MODE_PROPERTY: mode.value, "delta.enableDeletionVectors": "false"}
     if sql.needs_column_mapping(columns):
-        properties["delta.columnMapping.mode"] = "name"
+        properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
     return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode)

@@ -40,7 +40,7 @@ class Rebuild:
     into: str | None = None
     """URI of the new lake's root; None: a folder named after the current time below the live lake's state."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flow's runs have them; where the flow's table lies does not count."""
+    """Settings by topic, as the flow's runs have them; where the flow's table lies and what it is called does not count."""
     progress: Callable[[str], None] = lambda line: None
     """Told what happens, a line at a time."""
 
@@ -61,8 +61,8 @@ def rebuild(order: Rebuild) -> ApplyReport:
             order.spark,
             archive,
             into,
-            # A table of its own place is the live one.
-            {order.flow: replace(order.flows.get(order.flow, CdcFlow(order.flow)), table=None)},
+            # A table of its own place or name is the live one.
+            {order.flow: replace(order.flows.get(order.flow, CdcFlow(order.flow)), table=None, catalog_table=())},
             (glob.escape(order.flow),),
             order.progress,
             end_of=_end_as_of(order.spark, order.as_of) if order.as_of else None,

@@ -38,6 +38,8 @@ SESSION_OPTIONS = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.json.enablePartialResults": "true",
+    # Names and texts stand in our statements as they are: one that holds ${…} must not become the value of a setting.
+    "spark.sql.variable.substitute": "false",
 }
 
 

@@ -19,6 +19,11 @@ def names(identifiers: Iterable[str], prefix: str = "") -> str:
     return ", ".join(prefix + name(identifier) for identifier in identifiers)
 
 
+def path(parts: Iterable[str]) -> str:
+    """Quote the parts of a table's or schema's name and join them by dots."""
+    return ".".join(map(name, parts))
+
+
 def text(value: str) -> str:
     """Quote a string literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

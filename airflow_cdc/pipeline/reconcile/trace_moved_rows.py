@@ -27,6 +27,19 @@ TO = "__cdc_to_"
 """Prefix of the keys of the row that asks, while the frame is about the row that it came from."""
 FROM = "__cdc_from_"
 """Prefix of the keys of the row that it came from."""
+# Beside the source's columns, which may have any name.
+_NAMES = "__cdc_names"
+"""array<string>: the columns that are asked for."""
+_PLACE = "__cdc_place"
+"""struct<commit, change>: where the row moved."""
+_OF_TARGET = "__cdc_of_target"
+"""array<string>: the columns that only the target's row can tell."""
+_HIDDEN = "__cdc_hidden"
+"""array<string>: those that an earlier move hides."""
+_FURTHER = "__cdc_further"
+"""That earlier move, like ``__cdc_moved``."""
+_KNOWN = "__cdc_known"
+"""array<string>: the columns that are known now."""
 _NO_NAMES = "CAST(array() AS array<string>)"
 
 
@@ -51,7 +64,7 @@ def trace_moved_rows(
         rows = events.filter("false").withColumn(TOLD_AT, F.lit(None).cast(TOLD_AT_TYPE))
     to = numbered(TO, keys)
     renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
-    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias("names"), MOVED)
+    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias(_NAMES), MOVED)
     for move in range(MAX_MOVES):
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
@@ -59,9 +72,9 @@ def trace_moved_rows(
         lived = _rows_under_old_keys(asking, events, rows, keys, columns)
         answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
         row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
-        still_open = F.array_except("names", "known")
-        further = answers.select(*to, still_open.alias("names"), F.col("further").alias(MOVED))
-        asking = further.filter(f"{MOVED} IS NOT NULL AND size(names) > 0")
+        still_open = F.array_except(_NAMES, _KNOWN)
+        further = answers.select(*to, still_open.alias(_NAMES), F.col(_FURTHER).alias(MOVED))
+        asking = further.filter(f"{MOVED} IS NOT NULL AND size({_NAMES}) > 0")
     return row_changes
 
 
@@ -83,8 +96,7 @@ def _rows_under_old_keys(
 ) -> DataFrame:
     """Return for each asker the row under its old key as the batch's events before the move left it.
 
-    :return: the asker's key and names, the old key, the columns, ``unavailable`` (what only the target can tell), ``unknown`` (what an
-        earlier move hides) and ``further`` (that move).
+    :return: the asker's key and names, the old key, the columns, :data:`_OF_TARGET`, :data:`_HIDDEN` and :data:`_FURTHER`.
     """
     to, old = numbered(TO, keys), numbered(FROM, keys)
     held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
@@ -92,19 +104,19 @@ def _rows_under_old_keys(
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
     # Up to the delete that the move is made of: the row that it is about, of the several that may have had the key, is the one that moved.
-    until_move = F.expr(f"{place} < a.place OR ({place} = a.place AND e.{OP} = 'd')")
+    until_move = F.expr(f"{place} < a.{_PLACE} OR ({place} = a.{_PLACE} AND e.{OP} = 'd')")
     earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
     folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
     folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
     lived = folded.select(
         *to,
         *[F.col(sql.name(name)) for name in columns],
-        F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias("unavailable"),
-        F.coalesce(F.expr(UNKNOWN_NAMES), F.expr(_NO_NAMES)).alias("unknown"),
-        F.col(MOVED).alias("further"),
+        F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias(_OF_TARGET),
+        F.coalesce(F.expr(UNKNOWN_NAMES), F.expr(_NO_NAMES)).alias(_HIDDEN),
+        F.col(MOVED).alias(_FURTHER),
     )
     return located.join(lived, to, "left").withColumns(
-        {"unavailable": F.coalesce("unavailable", "names"), "unknown": F.coalesce("unknown", F.expr(_NO_NAMES))}
+        {_OF_TARGET: F.coalesce(_OF_TARGET, _NAMES), _HIDDEN: F.coalesce(_HIDDEN, F.expr(_NO_NAMES))}
     )
 
 
@@ -112,51 +124,51 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
     """Return the askers with the key that they had (``__cdc_from_…``): the header's, else that of the delete at the same position."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
     deletes = events.filter(f"{OP} = 'd'").select(
-        F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias("place"),
+        F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias(_PLACE),
         F.struct(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)]).alias("deleted"),
     )
-    placed = asking.withColumn("place", F.expr(f"struct({MOVED}.position.commit, {MOVED}.position.change)"))
+    placed = asking.withColumn(_PLACE, F.expr(f"struct({MOVED}.position.commit, {MOVED}.position.change)"))
     header = F.from_json(F.col(MOVED)["old_key"], ", ".join(f"{sql.name(key)} STRING" for key in keys))
     # A decimal's rule looks into the record's text for how it is spelled; here that is the header's.
     text = dict.fromkeys((RAW, RAW_KEY), F.col(MOVED)["old_key"])
-    paired = placed.join(deletes, "place", "left").withColumns({"header": header, **text})
+    paired = placed.join(deletes, _PLACE, "left").withColumns({"header": header, **text})
     told = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
     old_key = F.when(F.col("header").isNotNull(), told).otherwise(F.col("deleted"))
     # Were there several deletes at one position, any choice would be a guess: the least is at least the same each time.
-    one = paired.groupBy(*to, "place").agg(F.first("names").alias("names"), F.min(old_key).alias("old"))
-    return one.filter("old IS NOT NULL").select(*to, "place", "names", "old.*")
+    one = paired.groupBy(*to, _PLACE).agg(F.first(_NAMES).alias(_NAMES), F.min(old_key).alias("old"))
+    return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*")
 
 
 def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return the askers with the columns' values, the names of those that are ``known`` now, and ``further``."""
+    """Return the askers with the columns' values, :data:`_KNOWN` and :data:`_FURTHER`."""
     old = numbered(FROM, keys)
     on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     joined = lived.alias("a").join(rows.alias("t"), on, "left")
     held = {name.lower() for name in rows.columns}
     of_target = f"t.{POSITION} IS NOT NULL AND NOT exists(t.{TOLD_AT}, told -> told.column = name AND NOT told.known)"
     known = F.expr(
-        "filter(a.names, name -> NOT array_contains(a.unknown, name)"
-        f" AND (NOT array_contains(a.unavailable, name) OR coalesce({of_target}, t.{POSITION} IS NOT NULL)))"
+        f"filter(a.{_NAMES}, name -> NOT array_contains(a.{_HIDDEN}, name)"
+        f" AND (NOT array_contains(a.{_OF_TARGET}, name) OR coalesce({of_target}, t.{POSITION} IS NOT NULL)))"
     )
     values = [
-        F.when(F.array_contains("a.unavailable", name), F.col(f"t.{sql.name(name)}") if name.lower() in held else F.lit(None))
+        F.when(F.array_contains(f"a.{_OF_TARGET}", name), F.col(f"t.{sql.name(name)}") if name.lower() in held else F.lit(None))
         .otherwise(F.col(f"a.{sql.name(name)}"))
         .alias(name)
         for name in columns
     ]
-    return joined.select(*[f"a.{name}" for name in numbered(TO, keys)], "a.names", *values, known.alias("known"), "a.further")
+    return joined.select(*[f"a.{name}" for name in numbered(TO, keys)], f"a.{_NAMES}", *values, known.alias(_KNOWN), f"a.{_FURTHER}")
 
 
 def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Return the row changes with what the answers know put in; its position stays that of the move."""
     on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(numbered(TO, keys), keys, strict=True)]
     joined = row_changes.alias("s").join(answers.alias("a"), on, "left")
-    is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.known, {{name}}))"
+    is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.{_KNOWN}, {{name}}))"
     values = {
         name: F.when(F.expr(is_open.format(name=sql.text(name))), F.col(f"a.{sql.name(name)}")).otherwise(F.col(f"s.{sql.name(name)}"))
         for name in columns
     }
-    now_known = "told.known OR coalesce(array_contains(a.known, told.column), false)"
+    now_known = f"told.known OR coalesce(array_contains(a.{_KNOWN}, told.column), false)"
     told_at = F.expr(
         f"transform(s.{TOLD_AT}, told -> named_struct('column', told.column, 'position', told.position, 'known', {now_known}))"
     )

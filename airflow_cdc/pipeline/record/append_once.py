@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.column_mapping import MAPPED_BY_NAME, map_columns
 from airflow_cdc.pipeline.session import transaction
 
 
@@ -13,6 +15,11 @@ def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: 
 
     :param application: who appends; the version must rise with every append of the same application.
     """
+    if sql.needs_column_mapping(rows.columns):
+        # The append would make a table that refuses such names.
+        declared = ", ".join(f"{sql.name(field.name)} {field.dataType.simpleString()}" for field in rows.schema.fields)
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({MAPPED_BY_NAME})")
+        map_columns(spark, uri)
     with transaction(spark, application=application, version=version):
         rows.write.format("delta").mode("append").option("mergeSchema", "true").save(uri)
 

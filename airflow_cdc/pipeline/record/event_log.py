@@ -116,10 +116,4 @@ def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
 
 def append_to_log(spark: SparkSession, uri: str, rows: DataFrame, *, application: str, microbatch: int) -> None:
     """Append a microbatch's rows to the log, once."""
-    if sql.needs_column_mapping(rows.columns):
-        # Only a table that is made with it takes such names.
-        declared = ", ".join(f"{sql.name(field.name)} {field.dataType.simpleString()}" for field in rows.schema.fields)
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
-        )
     append_once(spark, rows, uri, application=f"events:{application}", version=microbatch)

@@ -68,6 +68,8 @@ def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
         ("flows: [", "cannot be read"),
         ("flow: []", "list of flows"),
         ("[{topic: t, primary_key: id}]", "primary_key"),
+        # Brackets are no markup of the terminal's.
+        ("routes: [{topic: '[/a-z](', table: t}]", "Route '[/a-z](': topic is no regular expression"),
     ],
 )
 def test_a_bad_flows_file_is_a_usage_error(content: str | None, told: str, scene: Scene, run: Run, tmp_path: Path) -> None:

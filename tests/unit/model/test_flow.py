@@ -9,7 +9,8 @@ import pytest
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnGap, OnTruncate, flows_from_document, matches_any
+from airflow_cdc.model.flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnGap, OnTruncate, matches_any
+from airflow_cdc.model.routes import flows_from_document
 from airflow_cdc.model.table_mode import TableMode
 
 
@@ -128,7 +129,9 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['columns', 'keys', .*'on_delete', 'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
+    known = (
+        r"known are \['catalog_table', 'columns', 'keys', .*'on_delete', 'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
+    )
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 
