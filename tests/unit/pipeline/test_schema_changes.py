@@ -70,7 +70,7 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
         "day": "DATE",
         "note": "STRING",
     }
-    at = datetime(2018, 7, 13, 11, 30, 30, 123456)
+    at = datetime(2018, 7, 13, 11, 30, 30, 123456)  # noqa: DTZ001 - a TIMESTAMP_NTZ has none.
     assert rows_in(spark, tmp_path / "lake", topic) == [
         {"id": 1, "amount": Decimal("12.50"), "at": at, "day": date(2020, 1, 1), "note": "b"}
     ]

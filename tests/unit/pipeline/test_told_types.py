@@ -190,5 +190,5 @@ def test_values_are_seen_as_what_their_json_is(spark: SparkSession, tmp_path: Pa
         "z": {"text"},
     }
     assert found["n"] == SeenValues(WHOLE, 2**63 - 1, some_part_of_1000=True, some_part_of_1000000=True, some_part_of_1000000000=True)
-    assert found["t"] == SeenValues(TEXT, some_no_numeral=True, some_no_point=True, some_no_hex=True)
+    assert found["t"] == SeenValues(TEXT, some_no_numeral=True, some_no_point=True, some_no_hex=True, some_no_instant=True)
     assert not found["z"].some_no_instant
