@@ -31,7 +31,7 @@ def rows_in(spark: SparkSession, lake: Path, topic: str) -> list[dict[str, Any]]
 
 
 def order(op: str, position: int, **after: Any) -> Record:
-    return mariadb(op, position=position, after=after, topic=ORDERS, key={"id": after["id"]})
+    return mariadb(op, position=position, after=after, topic=ORDERS, partition=0, key={"id": after["id"]})
 
 
 def created(**altered: tuple[str, int | None, int | None]) -> Record:
