@@ -51,17 +51,15 @@ def find_told(
     :param names: the columns whose types nothing that goes before tells.
     :raises SchemaChangeError: when the topic made a column of the table and tells no longer how to read it.
     """
-    connectors = {shape.connector for shape in rows if shape.connector}
-    has_bare = any(shape.value_shape is not None and not is_schema(shape.value_shape) for shape in rows)
-    if not has_bare or len(connectors) != 1 or not connectors <= set(CONNECTORS):
+    if all(shape.value_shape is None or is_schema(shape.value_shape) for shape in rows):
         return Told()
-    (connector,) = connectors
-    changes = changes_of(flow.topic)
-    natives = _natives(changes, str(connector))
+    connector = _connector(rows)
+    changes = changes_of(flow.topic) if connector else ()
+    natives = _natives(changes, connector)
     there = target.columns if target else {}
     made = target.told if target else frozenset()
     _refuse_untold(flow, [name for name in names if name in made and name not in natives], there)
-    rules = {name: column_type(native.connect_field(name), str(connector)) for name, native in natives.items()}
+    rules = {name: column_type(native.connect_field(name), connector) for name, native in natives.items()}
     kept = {
         name: rules[name]
         for name in names
@@ -69,9 +67,17 @@ def find_told(
     }
     new = [name for name in names if name in natives and name not in there]
     seen = look_at_values(images(), new) if new else {}
-    types = {**kept, **told_types(natives, seen, str(connector), proven=made)}
+    types = {**kept, **told_types(natives, seen, connector, proven=made)}
     encoded = frozenset(name for name in types if natives[name].is_encoded)
     return Told(types, encoded, _keys(changes, rows))
+
+
+def _connector(rows: Sequence[TopicShape]) -> str:
+    """Return the connector whose column types are known; an odd record of another does not count. Empty where there is none."""
+    found = {shape.connector for shape in rows} & set(CONNECTORS)
+    # MySQL's and MariaDB's are the same.
+    alike = {"mysql" if connector == "mariadb" else connector for connector in found}
+    return str(alike.pop()) if len(alike) == 1 else ""
 
 
 def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, NativeType]:

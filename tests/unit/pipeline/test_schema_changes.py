@@ -6,14 +6,18 @@ import base64
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.lake import ArchiveState, Ledger
 from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.pipeline import schema_changes
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.merge import columns_of
-from airflow_cdc.pipeline.schema_changes import topics_of
+from airflow_cdc.pipeline.schema_changes import SchemaChanges, TableChange, topics_of
 from tests.conftest import Apply
 from tests.events import Record, mariadb, numbered, schema_change, sqlserver, write_records, write_sink_file
 
@@ -127,3 +131,41 @@ def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark:
     apply(tmp_path / "archive", tmp_path / "lake")
 
     assert rows_in(spark, tmp_path / "lake", ORDERS) == [{"id": 1, "day": 18262}]
+
+
+def changes_by(*kinds_and_ids: tuple[str, str]) -> SchemaChanges:
+    changes = [TableChange(kind, identifier, ("id",), ()) for kind, identifier in kinds_and_ids]
+    archive, ledger = ArchiveState(LocalFileSystem(), "lake", "archive"), Ledger()
+    return SchemaChanges(cast("SparkSession", None), archive, ledger, {ORDERS: changes})
+
+
+def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
+    whole = changes_by(("CREATE", '"shop"."orders"'), ("ALTER", '"shop"."orders"'))
+
+    assert [change.kind for change in whole.of(ORDERS)] == ["CREATE", "ALTER"]
+    assert whole.of("mdb.shop.others") == ()
+    assert changes_by(("ALTER", '"shop"."orders"'), ("CREATE", '"shop"."orders"')).of(ORDERS) == ()
+    assert changes_by(("CREATE", '"shop"."orders"'), ("CREATE", '"shop"."or ders"')).of(ORDERS) == ()
+
+
+def test_where_there_are_more_changes_than_are_read_nothing_is_told(
+    apply: Apply, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_changes, "MOST_CHANGES", 1)
+    write_records(tmp_path / "archive/1.jsonl", [created(), created(), order("r", 100, id=1, day=18262)])
+
+    apply(tmp_path / "archive", tmp_path / "lake")
+
+    assert rows_in(spark, tmp_path / "lake", ORDERS) == [{"id": 1, "day": 18262}]
+
+
+def test_an_odd_record_of_another_connector_does_not_take_the_topics_word(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    good = [order("c", 100 + number, id=number, day=18262) for number in range(3)]
+    odd = order("c", 200, id=9, day=1)
+    odd["value"]["source"]["connector"] = "sqlserver-like"
+    write_records(tmp_path / "archive/1.jsonl", [created(), *good, odd])
+
+    report = apply(tmp_path / "archive", tmp_path / "lake")
+
+    assert report.flows[0].events.rejected == 1
+    assert [row["day"] for row in rows_in(spark, tmp_path / "lake", ORDERS)] == [date(2020, 1, 1)] * 3
