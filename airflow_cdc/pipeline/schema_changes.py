@@ -24,7 +24,7 @@ MOST_CHANGES = 20_000
 
 _CHANGES = (
     "ARRAY<STRUCT<type: STRING, id: STRING, table: STRUCT<primaryKeyColumnNames: ARRAY<STRING>,"
-    " columns: ARRAY<STRUCT<name: STRING, typeName: STRING, length: INT, scale: INT>>>>>"
+    " columns: ARRAY<STRUCT<name: STRING, typeName: STRING, length: BIGINT, scale: BIGINT>>>>>"
 )
 
 
@@ -125,7 +125,9 @@ class SchemaChanges:
 def _table_change(row: Mapping[str, Any]) -> TableChange:
     table = row["table"]
     columns = tuple(
-        ChangedColumn(column["name"], column["typeName"] or "", column["length"], column["scale"]) for column in table["columns"]
+        ChangedColumn(column["name"], column["typeName"] or "", column["length"], column["scale"])
+        for column in table["columns"]
+        if column and column["name"]
     )
     return TableChange(row["type"] or "", row["id"] or "", tuple(table["primaryKeyColumnNames"] or ()), columns)
 

@@ -71,12 +71,12 @@ def told_types(
 
     :param columns: by name: how the connector spells the values in its default modes.
     :param seen: what is seen of the values.
-    :param proven: columns whose types were told so before: the modes they have, the others have too.
+    :param proven: columns whose types were told so before: a mode in which they would be spelled otherwise is ruled out.
     """
     there = {name: native for name, native in columns.items() if name in seen}
     by_name = [(name, native, seen[name]) for name, native in there.items()]
-    times_are_proven = any(columns[name].units for name in proven if name in columns)
-    modes = ("adaptive",) if times_are_proven else _time_modes([(native, values) for _, native, values in by_name if native.units])
+    known = [columns[name] for name in proven if name in columns and columns[name].units]
+    modes = _time_modes([(native, values) for _, native, values in by_name if native.units], known)
     is_precise = _decimals_are_precise([(native, values) for _, native, values in by_name if native.name == DECIMAL])
     bytes_are_base64 = any(native.type == "bytes" and not native.name and values.some_no_hex for _, native, values in by_name)
 
@@ -93,10 +93,14 @@ def told_types(
     return {name: _rule(native, name, connector) for name, native, values in by_name if fits(native, values)}
 
 
-def _time_modes(times: Sequence[tuple[NativeType, SeenValues]]) -> tuple[str, ...]:
-    """Return the modes in which a connector could have written all the values."""
+def _time_modes(times: Sequence[tuple[NativeType, SeenValues]], known: Sequence[NativeType]) -> tuple[str, ...]:
+    """Return the modes in which a connector could have written all the values.
+
+    :param known: types of columns whose units were proven before: in the other modes these would have other units.
+    """
     numbers = [(native, values) for native, values in times if values.kinds == {"whole"}]
-    found = [mode for mode in _UNITS_BY_MODE if all(_could_be(native, values, mode) for native, values in numbers)]
+    modes = [mode for mode, units in _UNITS_BY_MODE.items() if all(units(native, native.units or 0) == native.units for native in known)]
+    found = [mode for mode in modes if all(_could_be(native, values, mode) for native, values in numbers)]
     # By a mode that is not the default the table is not read, though its values should prove it.
     return tuple(found) if "adaptive" in found else ()
 

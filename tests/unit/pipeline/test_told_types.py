@@ -153,6 +153,16 @@ def test_a_time_is_told_by_what_another_column_or_an_earlier_microbatch_proved()
     assert types(columns, unclear, proven=("changed",)) == {"created": "TIMESTAMP_NTZ"}
 
 
+def test_what_was_proven_of_a_column_proves_nothing_of_modes_in_which_it_would_be_the_same() -> None:
+    columns = {"old": maria("DATETIME"), "new": maria("DATETIME", 6)}
+    of_sqlserver = {"old": sqlserver("datetime2", 27, 7), "new": sqlserver("time", 16, 7)}
+
+    # In time.precision.mode=connect both are milliseconds.
+    assert types(columns, {"new": whole(MILLIS)}, proven=("old",)) == {}
+    assert types(columns, {"new": whole(MICROS)}, proven=("old",)) == {"new": "TIMESTAMP_NTZ"}
+    assert types(of_sqlserver, {"new": whole(3_600_000_000)}, "sqlserver", proven=("old",)) == {}
+
+
 def test_a_time_of_sql_server_needs_proof_against_adaptive_time_microseconds() -> None:
     columns = {"at": sqlserver("datetime2", 27, 7), "of_day": sqlserver("time", 16, 7)}
 
