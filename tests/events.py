@@ -223,6 +223,31 @@ def _enveloped(op: str, source: dict[str, Any], before: Row | None, after: Row |
     return record(topic, key, value, None, partition)
 
 
+def schema_change(
+    connector: str,
+    identifier: str,
+    columns: Mapping[str, tuple[str, int | None, int | None]],
+    *,
+    prefix: str,
+    keys: Iterable[str] = (),
+    kind: str = "CREATE",
+    offset: int | None = None,
+) -> Record:
+    """Return a whole Kafka record of a schema-change topic; ``columns``: type name, length and scale by name."""
+    table = {
+        "defaultCharsetName": None,
+        "primaryKeyColumnNames": list(keys),
+        "columns": [
+            {"name": name, "jdbcType": 0, "typeName": told, "typeExpression": told, "length": length, "scale": scale, "position": place}
+            for place, (name, (told, length, scale)) in enumerate(columns.items(), 1)
+        ],
+    }
+    source = {"version": "3.5.0.Final", "connector": connector, "name": prefix, "ts_ms": 1_700_000_000_000}
+    changes = [{"type": kind, "id": identifier, "table": table}]
+    value = {"source": source, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": None, "tableChanges": changes}
+    return record(prefix, {"databaseName": "shop"}, value, offset)
+
+
 def tombstone(key: Row, *, topic: str = TOPIC, offset: int | None = None, partition: int = 0) -> Record:
     """Return the null-value record that follows a delete."""
     return record(topic, key, None, offset, partition)

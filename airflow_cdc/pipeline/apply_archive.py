@@ -51,6 +51,7 @@ from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.register_table import register_table
+from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_files
 
@@ -109,7 +110,8 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
     cuts = _find_cuts(run, state, ledger, listing, states) if run.consistent else {}
-    flows = [_FlowRun(run, state, ledger, flow, lake_fs, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
+    changes = SchemaChanges(run.spark, state, ledger)
+    flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(_FlowRun.apply, flows))
     _write_waiting(state, ledger, flows, outcomes)
@@ -187,6 +189,7 @@ class _FlowRun:
     ledger: Ledger
     state: FlowState
     lake_fs: FileSystem
+    changes: SchemaChanges
     cut: Cut | None = None
 
     @cached_property
@@ -320,7 +323,16 @@ class _FlowRun:
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(
-            session, self.run.lake, self.flow, application, checkpoint, microbatch, self.state, self.run.after_effect, is_retry
+            session,
+            self.run.lake,
+            self.flow,
+            application,
+            checkpoint,
+            microbatch,
+            self.state,
+            self.run.after_effect,
+            is_retry,
+            self.changes.of,
         )
         try:
             report = _APPLY[self.flow.mode](attempt)

@@ -46,7 +46,7 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 
 
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
     told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
     rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
@@ -75,7 +75,7 @@ def apply_to_versions(run: MicrobatchRun) -> BatchReport:
 
 
 def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
     events = decoder.events(run.lines(), with_images=True)
     refuse_patches(run.flow.name, decoder, events)
     told = stage_events(run, decoder, events, keeps_truncates=True)

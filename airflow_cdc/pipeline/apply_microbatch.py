@@ -118,7 +118,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
 
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     """Merge a microbatch's row changes by key."""
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -14,7 +14,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import map_columns
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target
+from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target, declare
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 
@@ -45,12 +45,12 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         return target, ColumnsChanged()
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode)
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode, told=decoder.columns.told)
     if wider:
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         _widen(run.spark, target.uri, wider)
-    added = _add_columns(run.spark, target, types)
+    added = _add_columns(run.spark, target, types, decoder.columns.told)
     run.after_effect("target")
     return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider))
 
@@ -93,7 +93,7 @@ def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
         _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
 
 
-def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str]) -> tuple[str, ...]:
+def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], told: Collection[str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table has not; return their names."""
     known = {name.lower() for name in target.columns}
     if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
@@ -104,7 +104,7 @@ def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str,
     for name, kind in columns.items():
         if name.lower() not in known:
             place = f"AFTER {sql.name(left)}" if left else "FIRST"
-            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({sql.name(name)} {kind} {place})")
+            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, told=name in told)} {place})")
             added.append(name)
         left = name
     return tuple(added)

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
@@ -52,6 +53,8 @@ KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
+TOLD_COMMENT = "Read as the connector's schema-change topic tells"
+"""Comment of a column whose values only the topic tells how to read. It stands in the commit that adds the column."""
 
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
@@ -93,6 +96,8 @@ class TargetTable:
     """Bytes of the live files."""
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
+    told: frozenset[str] = frozenset()
+    """Columns that are read as a schema-change topic tells (:data:`TOLD_COMMENT`)."""
 
     @property
     def flags_deletes(self) -> bool:
@@ -121,20 +126,38 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     if detail is None or detail["format"] != "delta":
         return None
     properties = detail["properties"] or {}
+    fields = _source_fields(spark, uri)
     return TargetTable(
         uri=uri,
-        columns=columns_of(spark, uri),
+        columns=_types(fields),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
         size=int(detail["sizeInBytes"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
+        told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
     )
 
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
+    return _types(_source_fields(spark, uri))
+
+
+def _source_fields(spark: SparkSession, uri: str) -> list[StructField]:
     fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
-    return {field.name: field.dataType.simpleString().upper() for field in fields if not is_reserved(field.name)}
+    return [field for field in fields if not is_reserved(field.name)]
+
+
+def _types(fields: Sequence[StructField]) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString().upper() for field in fields}
+
+
+def declare(name: str, kind: str, *, told: bool) -> str:
+    """Return the definition of a column.
+
+    :param told: whether only a schema-change topic tells how to read its values.
+    """
+    return f"{sql.name(name)} {kind}" + (f" COMMENT {sql.text(TOLD_COMMENT)}" if told else "")
 
 
 def latest_version(spark: SparkSession, uri: str) -> int:
@@ -142,18 +165,23 @@ def latest_version(spark: SparkSession, uri: str) -> int:
     return int(spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").collect()[0]["version"])
 
 
-def create_target(spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str], mode: TableMode) -> TargetTable:
-    """Make an empty target table with the source's columns and, behind them, ours."""
+def create_target(
+    spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str], mode: TableMode, *, told: Collection[str] = ()
+) -> TargetTable:
+    """Make an empty target table with the source's columns and, behind them, ours.
+
+    :param told: columns that are read as a schema-change topic tells.
+    """
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in keys)}>"
     own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[mode]}
-    declared = ", ".join(f"{sql.name(name)} {kind}" for name, kind in {**columns, **own}.items())
+    declared = ", ".join(declare(name, kind, told=name in told) for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(keys)), MODE_PROPERTY: mode.value, "delta.enableDeletionVectors": "false"}
     if sql.needs_column_mapping(columns):
         properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode)
+    return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode, told=frozenset(told))
 
 
 def merge_row_changes(

@@ -21,6 +21,7 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
 from airflow_cdc.pipeline.session import transaction
 
 
@@ -43,6 +44,8 @@ class MicrobatchRun:
     """Told the name of each effect when it is done; tests crash there."""
     is_retry: bool = True
     """Whether an earlier run planned it, and so may have merged it."""
+    changes_of: ChangesOf = no_changes
+    """Tells what the schema-change topics say of a table, by its topic."""
     is_dry: bool = False
     """Whether nothing may be written: the report then says what would become of the rows."""
 

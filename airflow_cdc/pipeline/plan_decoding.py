@@ -24,14 +24,17 @@ from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.schema_changes import ChangesOf
+from airflow_cdc.pipeline.told_columns import find_told
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 
 
-def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> Decoder:
+def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None, changes_of: ChangesOf) -> Decoder:
     """Return the decoder of a microbatch.
 
     :param target: the target table, None where it does not exist yet.
+    :param changes_of: tells what the schema-change topics say of a table.
     :raises UnsupportedConnectorError: for a connector without dialect.
     :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
     :raises SchemaChangeError: when the columns cannot be settled.
@@ -49,7 +52,7 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         columns = _of_documents(flow)
     else:
         ours = [shape for shape in rows if not foreign.holds(shape)]
-        columns = _columns(spark, flow, microbatch, ours, target, without_key=without_key)
+        columns = _columns(spark, flow, microbatch, ours, target, changes_of=changes_of, without_key=without_key)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -121,17 +124,29 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
 
 
 def _columns(
-    spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, rows: list[TopicShape], target: TargetTable | None, *, without_key: bool
+    spark: SparkSession,
+    flow: CdcFlow,
+    microbatch: Microbatch,
+    rows: list[TopicShape],
+    target: TargetTable | None,
+    *,
+    changes_of: ChangesOf,
+    without_key: bool,
 ) -> SourceColumns:
     table = dict(target.columns) if target else {}
-    known = {*flow.columns, *schema_types(rows, flow), *table}
-    unknown = [name for name in column_names(rows) if name not in known]
-    inferred = infer_types(_images(spark, flow, microbatch, without_key=without_key), unknown) if unknown else {}
-    if target and not flow.keys and not any(shape.key_shape for shape in rows):
-        flow = CdcFlow(flow.topic, keys=target.keys, columns=flow.columns)
-    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, without_key=without_key)
+    settled = {*flow.columns, *schema_types(rows, flow)}
+
+    def images() -> DataFrame:
+        return _images(spark, flow, microbatch, without_key=without_key)
+
+    told = find_told(flow, rows, target, changes_of, images, names=[name for name in column_names(rows) if name not in settled])
+    unknown = [name for name in column_names(rows) if name not in {*settled, *told.types, *table}]
+    inferred = infer_types(images(), unknown) if unknown else {}
+    if not flow.keys and not any(shape.key_shape for shape in rows):
+        flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)
+    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, told=told.types, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
-    return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped)
+    return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped, told.encoded)
 
 
 def _of_documents(flow: CdcFlow) -> SourceColumns:

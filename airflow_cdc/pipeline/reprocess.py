@@ -25,6 +25,7 @@ from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import CommitRange, find_applied
 from airflow_cdc.pipeline.find_end import connector_of, connectors_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
 
 
@@ -108,7 +109,9 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
         session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
         application = f"{order.flow}:{flow.incarnation()}"
-        found = apply_rows(MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, is_dry=True))
+        changes_of = SchemaChanges(order.spark, state, state.ledger()).of
+        attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, changes_of=changes_of, is_dry=True)
+        found = apply_rows(attempt)
     except PySparkException as problem:
         raise explain_failure(flow, number, problem) from problem
     if order.dry_run or found.rows == RowCounts():

@@ -1,7 +1,9 @@
 """Which columns a topic's rows have, and of what types: from the events' own schemas, the flow, the table, or the values.
 
-What is known goes first: a type that the flow declares, then the schema inside the events, then the type that the target
-table already has, and only then what the JSON values look like.
+What is known goes first: a type that the flow declares, then the schema inside the events, then what the connector's
+schema-change topic tells of the values, then the type that the target table already has, and only then what the JSON values
+look like. The topic goes before the table because a type alone does not say how a value is spelled; where the table has a
+column that was not made by the topic, :func:`airflow_cdc.pipeline.told_columns.find_told` leaves it to the table.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ class SourceColumns:
     keys: tuple[str, ...]
     untyped: tuple[str, ...] = ()
     """Columns of which no value was seen yet."""
+    told: frozenset[str] = frozenset()
+    """Columns whose values only a schema-change topic tells how to read."""
 
 
 IMAGES = ("after", "before", "data")
@@ -209,12 +213,19 @@ def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> No
 
 
 def resolve_columns(
-    *, flow: CdcFlow, shapes: Sequence[TopicShape], table: Mapping[str, str], inferred: Mapping[str, str], without_key: bool = False
+    *,
+    flow: CdcFlow,
+    shapes: Sequence[TopicShape],
+    table: Mapping[str, str],
+    inferred: Mapping[str, str],
+    told: Mapping[str, ColumnType] | None = None,
+    without_key: bool = False,
 ) -> SourceColumns:
     """Settle the columns of a microbatch.
 
     :param table: types by column of the target table; empty where it does not exist.
     :param inferred: types by column that the JSON values suggest.
+    :param told: types by column that the schema-change topic tells.
     :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
     :raises SchemaChangeError: when a column's name is reserved, two differ only in case, or the types of one cannot be brought together.
@@ -235,6 +246,8 @@ def resolve_columns(
             types[name] = _declared(declared, from_schema.get(name))
         elif name in from_schema:
             types[name] = from_schema[name]
+        elif told and name in told:
+            types[name] = told[name]
         elif name in table or name in inferred:
             types[name] = cast_to(table.get(name) or inferred[name])
         else:

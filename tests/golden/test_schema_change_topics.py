@@ -1,0 +1,52 @@
+"""A capture whose events carry no schema, typed by its schema-change topic, against the same events with their schemas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.pipeline.schema_changes import SchemaChanges
+from tests.conftest import Apply
+
+CAPTURE = Path(__file__).parent / "captures/maria_types_precise"
+
+UNTOLD = {"mdb.shop.evolve": ("c: string / decimal(20,4)",)}
+"""``ALTER TABLE evolve MODIFY c decimal(20,4)``: of base64 digits nothing in the event tells which scale they have."""
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param(("*.typ", "*.pair"), id="every type"),
+        pytest.param(("*.acct", "*.dflt", "*.evolve", "*.gen", "*.nn", "*.nopk", "*.odd_table", "*.trunc1"), marks=pytest.mark.deep),
+    ],
+)
+def test_bare_events_beside_their_schema_change_topic_give_the_tables_that_events_with_schemas_give(
+    tables: tuple[str, ...], apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    for form in ("bare", "schema"):
+        report = apply(CAPTURE / "archive" / form, tmp_path / form, tables=tables)
+        assert sum(flow.events.rejected for flow in report.flows) == 0
+
+    found = compare_lakes(spark, str(tmp_path / "bare"), str(tmp_path / "schema"))
+
+    assert len(found.tables) == len(tables)
+    assert {table.flow: table.schema for table in found.tables if table.schema} == {
+        flow: schema for flow, schema in UNTOLD.items() if f"*.{flow.rsplit('.', 1)[-1]}" in tables
+    }
+    assert [table for table in found.tables if table.only_left or table.only_right] == []
+
+
+def test_events_with_schemas_do_not_ask_for_the_topic(apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_changes: SchemaChanges) -> dict[str, object]:
+        raise AssertionError("read")
+
+    monkeypatch.setattr(SchemaChanges, "_read", refuse)
+
+    report = apply(CAPTURE / "archive/schema", tmp_path / "lake", tables=("*.pair",))
+
+    assert "mdb" in report.control_topics
+    assert report.flows[0].events.rejected == 0
