@@ -9,11 +9,13 @@ from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.document_columns import DocumentColumn, document_columns
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.table_mode import TableMode
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
+_COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
 class OnTruncate(str, Enum):
@@ -80,6 +82,8 @@ class CdcFlow:
     """What a DELETE in the source does to the target's row."""
     write_disposition: WriteDisposition = WriteDisposition.MERGE
     """Whether events are merged by key, or appended as they are."""
+    document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
+    """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -89,13 +93,24 @@ class CdcFlow:
                 f"Flow {self.topic}: max_microbatch_bytes is {self.max_microbatch_bytes}, expected a positive number.",
                 next_step="Set it to the archived bytes that one microbatch may take.",
             )
-        reserved = [name for name in (*self.keys, *self.columns) if is_reserved(name)]
+        reserved = [name for name in (*self.keys, *self.columns, *self.document_columns) if is_reserved(name)]
         if reserved:
             raise ConfigurationError(
                 f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
                 next_step="Rename them in the flows file.",
             )
+        self._refuse_columns_of_one_name()
         self._refuse_modes_that_exclude_each_other()
+
+    def _refuse_columns_of_one_name(self) -> None:
+        # Delta compares names without case.
+        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
+                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+            )
 
     def _refuse_modes_that_exclude_each_other(self) -> None:
         if self.stored_as_scd_type not in SCD_TYPES:
@@ -209,6 +224,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "table": lambda value: None if value is None else _text(value),
     "keys": _texts,
     "columns": _types,
+    "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
     "max_microbatch_bytes": _positive,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.document_columns import definition_of, names_defined
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target
+from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
+from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of, create_target
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 
@@ -29,6 +31,10 @@ class ColumnsChanged:
 
     added: tuple[str, ...] = ()
     widened: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    """Taken out of the documents of all rows."""
+    misfits: dict[str, int] = field(default_factory=dict)
+    """By column that was filled: rows of which the document tells a value that does not fit."""
 
 
 def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
@@ -39,19 +45,37 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ColumnsChanged()
+    types |= {name: column.sql_type for name, column in run.flow.document_columns.items()}
     wider = wider_columns(target, types, run.flow.name) if target else {}
     if run.is_dry:
         return target, ColumnsChanged()
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode)
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode, document_columns=run.flow.document_columns)
     if wider:
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         _widen(run.spark, target.uri, wider)
     added = _add_columns(run.spark, target, types)
+    filled = _fill_document_columns(run, target)
     run.after_effect("target")
-    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider))
+    misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
+    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, misfits)
+
+
+def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str, ...]:
+    """Take the document columns of the rows that are there out of their documents, where the flow defines them otherwise than the table.
+
+    The definition is written down last: a crash before it leaves the columns to be filled again.
+    """
+    defined = definition_of(run.flow.document_columns)
+    if defined == target.document_columns:
+        return ()
+    fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
+    run.after_effect("fill")
+    assigned = f"{sql.text(DOCUMENT_COLUMNS_PROPERTY)} = {sql.text(defined)}"
+    run.spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ({assigned})")
+    return tuple(sorted({*run.flow.document_columns, *names_defined(target.document_columns)}))
 
 
 def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) -> dict[str, str]:

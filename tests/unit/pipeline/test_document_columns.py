@@ -1,0 +1,401 @@
+"""Document columns: what they read out of extended JSON, and that they follow the document whatever becomes of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.outcome import ApplyReport, FlowStatus
+from airflow_cdc.model.report import EventCounts
+from airflow_cdc.pipeline.document_columns import with_document_columns
+from tests.conftest import Apply
+from tests.events import mongodb, sqlserver, write_records
+
+TOPIC = "mg.shop.orders"
+
+
+def flatten(spark: SparkSession, document: str, setting: dict[str, Any]) -> Row:
+    rows = spark.createDataFrame([(document,)], "document STRING")
+    columns = document_columns(setting)
+    (row,) = with_document_columns(rows, columns).select(*[f"`{name.replace('`', '``')}`" for name in columns]).collect()
+    return row
+
+
+def rows_of(spark: SparkSession, lake: Path, *columns: str, order: str = "_id") -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in spark.sql(f"SELECT {', '.join(columns)} FROM delta.`{lake}/{TOPIC}` ORDER BY {order}").collect()]
+
+
+def misfits(report: ApplyReport) -> list[dict[str, int]]:
+    return [batch.misfits for batch in report.flows[0].batches]
+
+
+# Values
+
+LONG = 2**63 - 1
+UUID = "7b226c6f-6e67-4a5b-8c9d-0e1f2a3b4c5d"
+UUID_BASE64 = "eyJsb25nSluMnQ4fKjtMXQ=="
+NOON = datetime(2021, 6, 1, 12, 0, 0, 5000)  # noqa: DTZ001
+
+VALUES: list[tuple[str, str, Any]] = [
+    # numbers, in all their spellings
+    ("5", "INT", 5),
+    ("5.0", "INT", 5),
+    ("-0.0", "INT", 0),
+    ("5.5", "INT", None),
+    ("2147483648", "INT", None),
+    ("NaN", "INT", None),
+    ('"7"', "INT", 7),
+    ('"x"', "INT", None),
+    ('""', "INT", None),
+    ("true", "INT", None),
+    ("{}", "INT", None),
+    ("[1]", "INT", None),
+    ('{"$numberInt": "-3"}', "INT", -3),
+    ('{"$numberLong": "3"}', "INT", 3),
+    ('{"$numberDouble": "4.0"}', "BIGINT", 4),
+    ('{"$numberDecimal": "1E+3"}', "BIGINT", 1000),
+    ('{"$numberDecimal": "0.1"}', "BIGINT", None),
+    ('{ "$numberLong" : "9223372036854775807" }', "BIGINT", LONG),
+    ('{"$numberLong": "9223372036854775808"}', "BIGINT", None),
+    ("9223372036854775807", "BIGINT", LONG),
+    ("1.0E10", "BIGINT", 10**10),
+    ("0.1", "DOUBLE", 0.1),
+    ("NaN", "DOUBLE", nan),
+    ("-Infinity", "DOUBLE", -inf),
+    ('{"$numberDouble": "NaN"}', "DOUBLE", nan),
+    ('{"$numberDouble": "Infinity"}', "DOUBLE", inf),
+    ('{"$numberInt": "2"}', "DOUBLE", 2.0),
+    ('{"$numberDecimal": "465.44"}', "DECIMAL(10,2)", Decimal("465.44")),
+    ('{"$numberDecimal": "465.440"}', "DECIMAL(10,2)", Decimal("465.44")),
+    ('{"$numberDecimal": "465.445"}', "DECIMAL(10,2)", None),
+    ('{"$numberDecimal": "NaN"}', "DECIMAL(10,2)", None),
+    ("1.25", "DECIMAL(4,2)", Decimal("1.25")),
+    ('{"$numberDecimal": "99999999999999999999999999999999999999"}', "DECIMAL(38,0)", Decimal("9" * 38)),
+    # booleans
+    ("true", "BOOLEAN", True),
+    ("false", "BOOLEAN", False),
+    ("1", "BOOLEAN", None),
+    ('"yes"', "BOOLEAN", None),
+    # times
+    ('{"$date": 1622548800005}', "TIMESTAMP", NOON),
+    ('{"$date": {"$numberLong": "1622548800005"}}', "TIMESTAMP", NOON),
+    ('{"$date": "2021-06-01T12:00:00.005Z"}', "TIMESTAMP", NOON),
+    ('{"$date": "2021-06-01T14:00:00.005+02:00"}', "TIMESTAMP", NOON),
+    ('{"$date": -1}', "TIMESTAMP", datetime(1969, 12, 31, 23, 59, 59, 999000)),  # noqa: DTZ001
+    ('{"$date": 253402300800000}', "TIMESTAMP", None),
+    ('{"$date": {"$numberLong": "9223372036854775807"}}', "TIMESTAMP", None),
+    ('"2021-06-01T12:00:00.005Z"', "TIMESTAMP", NOON),
+    ('"2021"', "TIMESTAMP", None),
+    ("1622548800005", "TIMESTAMP", None),
+    ('{"$date": 1622505600000}', "DATE", date(2021, 6, 1)),
+    ('{"$date": 1622548800005}', "DATE", None),
+    ('"2021-06-01"', "DATE", date(2021, 6, 1)),
+    # bytes
+    ('{"$binary": "AQID", "$type": "00"}', "BINARY", b"\x01\x02\x03"),
+    ('{"$binary": {"base64": "AQID", "subType": "00"}}', "BINARY", b"\x01\x02\x03"),
+    (f'{{"$uuid": "{UUID}"}}', "BINARY", bytes.fromhex(UUID.replace("-", ""))),
+    ('{"$uuid": "12"}', "BINARY", None),
+    ('"AQID"', "BINARY", None),
+    # text: every value has one, the same in whichever mode it is told
+    ('"a \\u00e9 \\"b\\""', "STRING", 'a é "b"'),
+    ('""', "STRING", ""),
+    ("12", "STRING", "12"),
+    ('{"$numberLong": "12"}', "STRING", "12"),
+    ("NaN", "STRING", "NaN"),
+    ('{"$oid": "596e275826f08b2730779e1f"}', "STRING", "596e275826f08b2730779e1f"),
+    ('{"$date": 1622548800005}', "STRING", "2021-06-01T12:00:00.005Z"),
+    ('{"$date": 253402300800000}', "STRING", '{"$date":253402300800000}'),
+    (f'{{"$uuid": "{UUID}"}}', "STRING", UUID),
+    (f'{{"$binary": "{UUID_BASE64}","$type": "04"}}', "STRING", UUID),
+    (f'{{"$binary": {{"base64": "{UUID_BASE64}", "subType": "04"}}}}', "STRING", UUID),
+    (f'{{"$binary": "{UUID_BASE64}","$type": "00"}}', "STRING", UUID_BASE64),
+    ('{"$regex": "^a", "$options": "i"}', "STRING", '{"$regex":"^a","$options":"i"}'),
+    ('{"b": {"c": NaN}, "a": [1, "x"]}', "STRING", '{"b":{"c":"NaN"},"a":[1,"x"]}'),
+    ("true", "STRING", "true"),
+]
+
+
+def test_every_spelling_of_a_value_becomes_the_column_s_value_or_null(spark: SparkSession) -> None:
+    document = "{" + ", ".join(f'"c{at}": {value}' for at, (value, _, _) in enumerate(VALUES)) + "}"
+    row = flatten(spark, document, {f"c{at}": kind for at, (_, kind, _) in enumerate(VALUES)})
+
+    told = [(value, kind, row[at]) for at, (value, kind, _) in enumerate(VALUES)]
+    wrong = [seen for seen, (_, _, expected) in zip(told, VALUES, strict=True) if not same(seen[2], expected)]
+    assert wrong == []
+
+
+def same(seen: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and isnan(expected):
+        return isinstance(seen, float) and isnan(seen)
+    return type(seen) in (type(expected), bytearray) and bool(seen == expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("address", '{"city":"c","Zip":"z","geo":{"lat":1.5}}'),
+        ("address.city", "c"),
+        ("address.Zip", "z"),
+        ("address.zip", None),
+        ("address.geo.lat", "1.5"),
+        ("address.city.name", None),
+        ("address.0", None),
+        ("items", '[{"sku":"A","parts":[[1,2],[3]]},{"sku":{"q":1}},5,[{"sku":"inner"}]]'),
+        ("items.0.sku", "A"),
+        ("items.1.sku", '{"q":1}'),
+        ("items.1.sku.q", "1"),
+        ("items.2", "5"),
+        ("items.2.sku", None),
+        ("items.3.sku", None),
+        ("items.3.0.sku", "inner"),
+        ("items.9.sku", None),
+        ("items.sku", None),
+        ("items.0.parts.0.1", "2"),
+        ("$odd`na'me \\", "odd"),
+        ("created.$date", "5"),
+        ("nothing", None),
+        ("none", None),
+    ],
+)
+def test_paths_go_through_members_and_indexes_and_ask_for_nothing_else(path: str, expected: str | None, spark: SparkSession) -> None:
+    assert flatten(spark, DOCUMENT, {"c": {"path": path, "type": "STRING"}}) == (expected,)
+
+
+DOCUMENT = json.dumps(
+    {
+        "_id": 1,
+        "address": {"city": "c", "Zip": "z", "geo": {"lat": 1.5}},
+        "items": [{"sku": "A", "parts": [[1, 2], [3]]}, {"sku": {"q": 1}}, 5, [{"sku": "inner"}]],
+        "$odd`na'me \\": "odd",
+        "created": {"$date": 5},
+        "none": None,
+    }
+)
+
+
+def test_paths_that_one_look_cannot_answer_are_answered_beside_each_other(spark: SparkSession) -> None:
+    paths = [
+        "address",
+        "address.city",
+        "address.Zip",
+        "address.zip",
+        "items",
+        "items.0.sku",
+        "items.1.sku.q",
+        "items.3.0.sku",
+        "address.geo.lat",
+    ]
+    row = flatten(spark, DOCUMENT, {f"c {at}": {"path": path, "type": "STRING"} for at, path in enumerate(paths)})
+
+    together = '{"city":"c","Zip":"z","geo":{"lat":1.5}}'
+    items = '[{"sku":"A","parts":[[1,2],[3]]},{"sku":{"q":1}},5,[{"sku":"inner"}]]'
+    assert tuple(row) == (together, "c", "z", None, items, "A", "1", "inner", "1.5")
+
+
+# The document's way
+
+COLUMNS = document_columns({"n": "INT", "city": {"path": "address.city", "type": "STRING"}})
+FLOW = {TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS)}
+
+
+def test_columns_follow_the_document_through_changes_deletes_and_late_events(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    # load 1: a document and its change; one told whole; a change of a document that nothing tells; one whose number is none
+    first = [
+        mongodb("c", "1", second=10, offset=10, after='{"_id": 1,"n": 0,"address": {"city": "a"}}'),
+        mongodb("u", "1", second=11, offset=11, updated='{"n": 1}'),
+        mongodb("u", "2", second=11, offset=12, updated='{"n": 5}'),
+        mongodb("c", "3", second=12, offset=13, after='{"_id": 3,"n": {"$numberLong": "3"}}'),
+        mongodb("c", "4", second=12, offset=14, after='{"_id": 4,"n": "many"}'),
+    ]
+    write_records(archive / "1.jsonl", first)
+    report = apply(archive, lake, flows=FLOW)
+
+    assert report.flows[0].events == EventCounts(read=5, merged=4, superseded=1)
+    assert misfits(report) == [{"n": 1}]
+    held = rows_of(spark, lake, "_id", "n", "city", "document IS NULL")
+    assert held == [("1", 1, "a", False), ("2", None, None, True), ("3", 3, None, False), ("4", None, None, False)]
+
+    # load 2: changes of documents that only the target holds; one goes
+    second = [
+        mongodb("u", "1", second=30, offset=30, updated='{"address.city": "b"}'),
+        mongodb("d", "3", second=31, offset=31),
+        mongodb("u", "4", second=32, offset=32, updated='{"n": 4}'),
+    ]
+    write_records(archive / "2.jsonl", second)
+    assert misfits(apply(archive, lake, flows=FLOW)) == [{}]
+    assert rows_of(spark, lake, "_id", "n", "city") == [("1", 1, "b"), ("2", None, None), ("4", 4, None)]
+
+    # load 3 comes late: a change before one that was applied, and the document that nothing told
+    late = [
+        mongodb("c", "2", second=2, offset=2, after='{"_id": 2,"address": {"city": "x"}}'),
+        mongodb("u", "1", second=20, offset=20, updated='{"n": 9,"address": {"city": "late"}}'),
+    ]
+    write_records(archive / "3.jsonl", late)
+    apply(archive, lake, flows=FLOW)
+    assert rows_of(spark, lake, "_id", "n", "city") == [("1", 9, "b"), ("2", 5, "x"), ("4", 4, None)]
+
+
+CHANGES = [
+    mongodb("c", "1", second=1, offset=0, after='{"_id": 1,"n": 1,"address": {"city": "a"}}'),
+    mongodb("u", "1", second=2, offset=1, updated='{"n": 2}'),
+    mongodb("d", "1", second=3, offset=2),
+]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    for number, records in enumerate([CHANGES] if together else [[change] for change in CHANGES]):
+        write_records(archive / f"{number}.jsonl", records)
+        apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS, on_delete=OnDelete.FLAG)})
+
+    assert rows_of(spark, lake, "n", "city", "__cdc_deleted") == [(2, "a", True)]
+
+
+def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    wrong = mongodb("c", "2", second=4, offset=4, after='{"_id": 2,"n": 1.5}')
+    write_records(archive / "1.jsonl", [*CHANGES, wrong])
+    report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS, write_disposition=WriteDisposition.APPEND)})
+
+    told = rows_of(spark, lake, "__cdc_op", "n", "city", order="__cdc_position")
+    assert told == [("c", 1, "a"), ("u", None, None), ("d", None, None), ("c", None, None)]
+    assert misfits(report) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_each_version_has_the_columns_of_its_document(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    changes = [
+        mongodb("c", "1", second=1, offset=0, after='{"_id": 1,"n": 1}'),
+        mongodb("u", "1", second=2, offset=1, after='{"_id": 1,"n": "two"}'),
+        mongodb("u", "1", second=3, offset=2, after='{"_id": 1,"n": 3,"address": {"city": "a"}}'),
+        mongodb("d", "1", second=4, offset=3),
+    ]
+    counted = []
+    for number, records in enumerate([changes] if together else [changes[2:], changes[:2]]):
+        write_records(archive / f"{number}.jsonl", records)
+        counted += misfits(apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS, stored_as_scd_type=2)}))
+
+    versions = rows_of(spark, lake, "n", "city", "__cdc_is_current", order="__cdc_position")
+    assert versions == [(1, None, False), (None, None, False), (3, "a", False)]
+    assert counted == ([{"n": 1}] if together else [{}, {"n": 1}])
+
+
+# The setting's way
+
+
+def test_columns_defined_later_or_otherwise_are_filled_for_all_rows(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    documents = ['{"_id": 1,"n": 1,"m": 10}', '{"_id": 2,"n": "x","m": 20}']
+    write_records(archive / "1.jsonl", [mongodb("c", str(at + 1), second=at, offset=at, after=text) for at, text in enumerate(documents)])
+    apply(archive, lake)
+    assert rows_of(spark, lake, "*")[0][:2] == ("1", documents[0])
+
+    def load(number: int, setting: dict[str, Any]) -> ApplyReport:
+        record = mongodb("c", "3", second=number, offset=number, after=f'{{"_id": 3,"n": {number}}}')
+        write_records(archive / f"{number}.jsonl", [record])
+        return apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=document_columns(setting))})
+
+    report = load(3, {"a b": {"path": "n", "type": "INT"}})
+    batch = report.flows[0].batches[0]
+    assert (batch.columns_added, batch.columns_filled, batch.misfits) == (("a b",), ("a b",), {"a b": 1})
+    assert rows_of(spark, lake, "_id", "`a b`") == [("1", 1), ("2", None), ("3", 3)]
+
+    # The same again fills nothing, and counts what it wrote.
+    batch = load(4, {"a b": {"path": "n", "type": "INT"}}).flows[0].batches[0]
+    assert (batch.columns_added, batch.columns_filled, batch.misfits) == ((), (), {})
+
+    # Another path, and another type that holds the old one.
+    batch = load(5, {"a b": {"path": "m", "type": "BIGINT"}}).flows[0].batches[0]
+    assert (batch.columns_added, batch.columns_widened, batch.columns_filled) == ((), ("a b",), ("a b",))
+    assert rows_of(spark, lake, "_id", "`a b`") == [("1", 10), ("2", 20), ("3", None)]
+
+    # Without the setting the column stays, empty: nothing would keep it true.
+    assert load(6, {}).flows[0].batches[0].columns_filled == ("a b",)
+    assert rows_of(spark, lake, "_id", "`a b`") == [("1", None), ("2", None), ("3", None)]
+
+
+def test_a_fill_that_was_cut_off_is_done_again(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    write_records(archive / "1.jsonl", [mongodb("c", "1", second=1, offset=1, after='{"_id": 1,"n": 1,"address": {"city": 5}}')])
+    apply(archive, lake)
+    write_records(archive / "2.jsonl", [mongodb("c", "2", second=2, offset=2, after='{"_id": 2,"n": "x"}')])
+
+    for crashed in ("fill", "target", "merge"):
+
+        def crash(effect: str, at: str = crashed) -> None:
+            if effect == at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            apply(archive, lake, flows=FLOW, after_effect=crash)
+        assert rows_of(spark, lake, "n", "city")[0] == (1, "5")
+
+    assert misfits(apply(archive, lake, flows=FLOW)) == [{"n": 1}]
+    assert rows_of(spark, lake, "_id", "n", "city") == [("1", 1, "5"), ("2", None, None)]
+
+
+def test_a_table_that_has_no_documents_refuses_the_setting(apply: Apply, archive: Path, lake: Path) -> None:
+    topic = "server1.testDB.dbo.customers"
+    write_records(archive / "1.jsonl", [sqlserver("c", commit=1, after={"id": 1}, offset=0)])
+    report = apply(archive, lake, flows={topic: CdcFlow(topic, document_columns=COLUMNS)}, may_fail=True)
+
+    assert report.flows[0].status is FlowStatus.FAILED
+    assert report.flows[0].error is not None
+    assert report.flows[0].error["type"] == "ConfigurationError"
+    assert "'columns'" in report.flows[0].error["next_step"]
+    assert not (lake / topic).exists()
+
+
+def test_the_flows_file_spells_columns_short_or_with_a_path(tmp_path: Path) -> None:
+    text = """
+    flows:
+    - topic: mg.shop.orders
+      document_columns:
+        qty: int
+        price: decimal( 10, 2 )
+        address.city: STRING
+        first_sku: {path: items.0.sku, type: STRING}
+        whole: {type: "DECIMAL(5)"}
+    """
+    (tmp_path / "flows.yaml").write_text(text)
+    assert read_flows(tmp_path / "flows.yaml")[TOPIC].document_columns == {
+        "qty": DocumentColumn("qty", "INT"),
+        "price": DocumentColumn("price", "DECIMAL(10,2)"),
+        "address.city": DocumentColumn("address.city", "STRING"),
+        "first_sku": DocumentColumn("items.0.sku", "STRING"),
+        "whole": DocumentColumn("whole", "DECIMAL(5,0)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "word"),
+    [
+        ([], "a map of columns"),
+        ({"n": 5}, "'n'"),
+        ({"n": {"path": "n"}}, "'n'"),
+        ({"n": {"path": "a..b", "type": "INT"}}, "'a..b'"),
+        ({"n": {"path": "0.a", "type": "INT"}}, "'0.a'"),
+        ({"n": {"path": "a.99999999999", "type": "INT"}}, "99999999999"),
+        ({"n": "VARIANT"}, "'VARIANT'"),
+        ({"n": "DECIMAL(39,2)"}, "'DECIMAL(39,2)'"),
+        ({"n": "DECIMAL(2,3)"}, "'DECIMAL(2,3)'"),
+        ({"Document": "STRING"}, "document"),
+        ({"n": "INT", "N": {"path": "m", "type": "INT"}}, "twice"),
+        ({"__cdc_n": {"path": "n", "type": "INT"}}, "reserved"),
+    ],
+)
+def test_settings_that_no_table_can_have_are_refused(setting: Any, word: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"document_columns|reserved") as error:
+        CdcFlow.from_mapping({"topic": TOPIC, "document_columns": setting})
+    assert word in error.value.message
+    assert error.value.next_step
