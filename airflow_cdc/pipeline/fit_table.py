@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.document_columns import definition_of, names_defined
-from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
@@ -45,7 +45,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ColumnsChanged()
-    types |= {name: column.sql_type for name, column in run.flow.document_columns.items()}
+    types |= _document_types(run, target)
     wider = wider_columns(target, types, run.flow.name) if target else {}
     if run.is_dry:
         return target, ColumnsChanged()
@@ -61,6 +61,22 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     run.after_effect("target")
     misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
     return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, misfits)
+
+
+def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
+    """Return the types of the flow's document columns by name.
+
+    :raises ConfigurationError: when the table spells a name in another case.
+    """
+    types = {name: column.sql_type for name, column in run.flow.document_columns.items()}
+    spelled = {name.lower(): name for name in target.columns} if target else {}
+    otherwise = {name: held for name in types if (held := spelled.get(name.lower(), name)) != name}
+    if otherwise:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: document_columns spells columns otherwise than table {run.table} (setting: table): {otherwise}.",
+            next_step="Spell them as the table does; it does not tell upper from lower case.",
+        )
+    return types
 
 
 def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str, ...]:
@@ -121,11 +137,13 @@ def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str,
     known = {name.lower() for name in target.columns}
     if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
         spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    added, left = [], None
+    missing = [name for name in columns if name.lower() not in known]
+    if sql.needs_column_mapping(missing):
+        spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    left = None
     for name, kind in columns.items():
-        if name.lower() not in known:
+        if name in missing:
             place = f"AFTER {sql.name(left)}" if left else "FIRST"
             spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({sql.name(name)} {kind} {place})")
-            added.append(name)
         left = name
-    return tuple(added)
+    return tuple(missing)

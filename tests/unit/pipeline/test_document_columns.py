@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import inf, isnan, nan
 from pathlib import Path
@@ -292,6 +294,79 @@ def test_each_version_has_the_columns_of_its_document(together: bool, apply: App
     assert counted == ([{"n": 1}] if together else [{}, {"n": 1}])
 
 
+# What a real database holds in the end
+
+CAPTURES = Path(__file__).parents[2] / "golden" / "captures"
+FLATTENED = {
+    "name": "STRING",
+    "qty": "INT",
+    "big": "BIGINT",
+    "price": "DECIMAL(10,2)",
+    "when": "TIMESTAMP",
+    "first_tag": {"path": "tags.0", "type": "STRING"},
+    "tag_n": {"path": "tags.1.n", "type": "INT"},
+    "city": {"path": "addr.city", "type": "STRING"},
+    "lat": {"path": "addr.geo.lat", "type": "DOUBLE"},
+    "f": "DOUBLE",
+    "none": "BOOLEAN",
+    "bin": "BINARY",
+    "a_b": "BOOLEAN",
+    "extra0": "BIGINT",
+}
+
+
+@pytest.mark.parametrize(
+    ("capture", "table"),
+    [
+        ("mongo_patch_synth", "orders"),
+        pytest.param("mongo_patch_synth", "carts", marks=pytest.mark.deep),
+        pytest.param("mongo_full_synth", "orders", marks=pytest.mark.deep),
+        pytest.param("mongo_full_synth", "carts", marks=pytest.mark.deep),
+    ],
+)
+def test_the_columns_of_a_capture_are_those_of_the_database_s_last_documents(
+    capture: str, table: str, apply: Apply, spark: SparkSession, lake: Path
+) -> None:
+    topic = f"mg.shop.{table}"
+    flow = CdcFlow(topic, document_columns=document_columns(FLATTENED))
+    report = apply(CAPTURES / capture / "archive/plain", lake, flows={topic: flow}, tables=(topic,))
+
+    held = {row["_id"]: row for row in spark.sql(f"SELECT * FROM delta.`{lake}/{topic}`").collect()}
+    with gzip.open(CAPTURES / capture / "final/plain" / f"{topic}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        final = {record["key"]["id"]: json.loads(record["value"]["after"]) for record in map(json.loads, lines)}
+    assert held.keys() == final.keys()
+    wrong = [
+        (key, name, held[key][name], value)
+        for key, document in final.items()
+        for name, value in by_hand(document).items()
+        if not same(held[key][name], value)
+    ]
+    assert wrong == []
+    assert misfits(report) == [{}]
+
+
+def by_hand(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what the columns of :data:`FLATTENED` hold of a document of the captures."""
+    tags = document["tags"]
+    long = document.get("extra0")
+    return {
+        "name": document.get("name"),
+        "qty": document["qty"],
+        "big": int(document["big"]["$numberLong"]),
+        "price": Decimal(document["price"]["$numberDecimal"]),
+        "when": datetime(1970, 1, 1) + timedelta(milliseconds=document["when"]["$date"]),  # noqa: DTZ001
+        "first_tag": tags[0] if tags else None,
+        "tag_n": tags[1]["n"] if len(tags) > 1 else None,
+        "city": document["addr"]["city"],
+        "lat": document["addr"]["geo"]["lat"],
+        "f": document["f"],
+        "none": document["none"],
+        "bin": base64.b64decode(document["bin"]["$binary"]),
+        "a_b": document["a_b"],
+        "extra0": None if long is None else int(long["$numberLong"]),
+    }
+
+
 # The setting's way
 
 
@@ -320,9 +395,19 @@ def test_columns_defined_later_or_otherwise_are_filled_for_all_rows(apply: Apply
     assert (batch.columns_added, batch.columns_widened, batch.columns_filled) == ((), ("a b",), ("a b",))
     assert rows_of(spark, lake, "_id", "`a b`") == [("1", 10), ("2", 20), ("3", None)]
 
+    assert apply_spelled_otherwise(apply, archive, lake) == "ConfigurationError"
+
     # Without the setting the column stays, empty: nothing would keep it true.
     assert load(6, {}).flows[0].batches[0].columns_filled == ("a b",)
     assert rows_of(spark, lake, "_id", "`a b`") == [("1", None), ("2", None), ("3", None)]
+
+
+def apply_spelled_otherwise(apply: Apply, archive: Path, lake: Path) -> str:
+    setting = document_columns({"A B": {"path": "m", "type": "BIGINT"}})
+    write_records(archive / "otherwise.jsonl", [mongodb("d", "9", second=5, offset=9)])
+    report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=setting)}, may_fail=True)
+    assert report.flows[0].error is not None
+    return str(report.flows[0].error["type"])
 
 
 def test_a_fill_that_was_cut_off_is_done_again(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
