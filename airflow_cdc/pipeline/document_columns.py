@@ -47,10 +47,14 @@ def count_misfits(spark: SparkSession, uri: str, columns: Mapping[str, DocumentC
     """
     if not columns:
         return {}
-    empty = " OR ".join(f"{sql.name(name)} IS NULL" for name in columns)
-    rows = spark.sql(f"SELECT * FROM {sql.delta(uri)} WHERE {DOCUMENT} IS NOT NULL AND ({empty})")
+    rows = spark.sql(f"SELECT * FROM {sql.delta(uri)} WHERE {DOCUMENT} IS NOT NULL")
+    # A column that was defined since the microbatch was merged is not there yet.
+    columns = {name: column for name, column in columns.items() if name in rows.columns}
+    if not columns:
+        return {}
     rows = rows if microbatch is None else rows.filter(f"{MICROBATCH} = {microbatch}")
-    parsed = rows.select(*map(sql.name, columns), F.expr(_told(columns)).alias(_FLAT))
+    empty = F.expr(" OR ".join(f"{sql.name(name)} IS NULL" for name in columns))
+    parsed = rows.filter(empty).select(*map(sql.name, columns), F.expr(_told(columns)).alias(_FLAT))
     counted = [
         F.count_if(F.col(sql.name(name)).isNull() & F.col(f"{_FLAT}.{sql.name(name)}")).alias(str(at)) for at, name in enumerate(columns)
     ]

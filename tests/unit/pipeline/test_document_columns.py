@@ -371,23 +371,24 @@ def by_hand(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_columns_defined_later_or_otherwise_are_filled_for_all_rows(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
-    documents = ['{"_id": 1,"n": 1,"m": 10}', '{"_id": 2,"n": "x","m": 20}']
+    odd = "it's `$\\n"
+    documents = [json.dumps({"_id": 1, odd: 1, "m": 10}), json.dumps({"_id": 2, odd: "x", "m": 20})]
     write_records(archive / "1.jsonl", [mongodb("c", str(at + 1), second=at, offset=at, after=text) for at, text in enumerate(documents)])
     apply(archive, lake)
     assert rows_of(spark, lake, "*")[0][:2] == ("1", documents[0])
 
     def load(number: int, setting: dict[str, Any]) -> ApplyReport:
-        record = mongodb("c", "3", second=number, offset=number, after=f'{{"_id": 3,"n": {number}}}')
+        record = mongodb("c", "3", second=number, offset=number, after=json.dumps({"_id": 3, odd: number}))
         write_records(archive / f"{number}.jsonl", [record])
         return apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=document_columns(setting))})
 
-    report = load(3, {"a b": {"path": "n", "type": "INT"}})
+    report = load(3, {"a b": {"path": odd, "type": "INT"}})
     batch = report.flows[0].batches[0]
     assert (batch.columns_added, batch.columns_filled, batch.misfits) == (("a b",), ("a b",), {"a b": 1})
     assert rows_of(spark, lake, "_id", "`a b`") == [("1", 1), ("2", None), ("3", 3)]
 
     # The same again fills nothing, and counts what it wrote.
-    batch = load(4, {"a b": {"path": "n", "type": "INT"}}).flows[0].batches[0]
+    batch = load(4, {"a b": {"path": odd, "type": "INT"}}).flows[0].batches[0]
     assert (batch.columns_added, batch.columns_filled, batch.misfits) == ((), (), {})
 
     # Another path, and another type that holds the old one.
