@@ -49,13 +49,18 @@ def _member(name: str) -> str:
     return f"told.{sql.name(name)}"
 
 
+def _inner(text: str, name: str) -> str:
+    """Return the SQL of a member of a text that may be an object; asked of any other, from_json would throw and catch."""
+    return f"if(startswith({text}, '{{'), from_json({text}, '{sql.name(name)} STRING').{sql.name(name)}, NULL)"
+
+
 def _number() -> str:
     return f"if(told IS NULL, text, coalesce({', '.join(map(_member, _NUMBERS))}))"
 
 
 def _instant() -> str:
     """Return the SQL of the time that a ``$date`` tells, NULL outside of the years 1 to 9999."""
-    millis = "coalesce(from_json(dated, '`$numberLong` STRING').`$numberLong`, dated)"
+    millis = f"coalesce({_inner('dated', '$numberLong')}, dated)"
     return sql.let("dated", _member("$date"), f"coalesce({instant(millis, 1000)}, {cast_to('TIMESTAMP').read('dated')})")
 
 
@@ -69,7 +74,7 @@ def _date() -> str:
 
 
 def _binary() -> str:
-    encoded = f"coalesce(from_json({_member('$binary')}, 'base64 STRING').base64, {_member('$binary')})"
+    encoded = f"coalesce({_inner(_member('$binary'), 'base64')}, {_member('$binary')})"
     uuid = sql.let(
         "bytes", f"try_to_binary(replace({_member('$uuid')}, '-', ''), 'hex')", f"if(length(bytes) = {_UUID_LENGTH}, bytes, NULL)"
     )
@@ -79,7 +84,7 @@ def _binary() -> str:
 def _string() -> str:
     """Return the SQL of the text that says the same in whichever mode it was told: digits, an identifier, a time, base64; else JSON."""
     time = sql.let("moment", _instant(), """date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")""")
-    subtype = f"coalesce(from_json({_member('$binary')}, 'subType STRING').subType, {_member('$type')})"
+    subtype = f"coalesce({_inner(_member('$binary'), 'subType')}, {_member('$type')})"
     groups = r"'(.{8})(.{4})(.{4})(.{4})(.{12})', '$1-$2-$3-$4-$5'"
     identifier = f"regexp_replace(lower(hex(bytes)), {groups})"
     is_uuid = f"length(bytes) = {_UUID_LENGTH} AND ({_member('$uuid')} IS NOT NULL OR {subtype} IN {_UUID_SUBTYPES})"

@@ -256,7 +256,10 @@ def test_a_fill_that_was_cut_off_is_done_again(apply: Apply, spark: SparkSession
             apply(archive, lake, flows=FLOW, after_effect=crash)
         assert rows_of(spark, lake, "n", "city")[0] == (1, "5")
 
-    assert misfits(apply(archive, lake, flows=FLOW)) == [{"n": 1}]
+    # What is defined since the merge waits for the next microbatch; the merge that is there is counted as it is.
+    more = {TOPIC: CdcFlow(TOPIC, document_columns={**COLUMNS, "more": DocumentColumn("m", "INT")})}
+    assert misfits(apply(archive, lake, flows=more)) == [{"n": 1}]
+    assert "more" not in spark.table(f"delta.`{lake}/{TOPIC}`").columns
     assert rows_of(spark, lake, "_id", "n", "city") == [("1", 1, "5"), ("2", None, None)]
 
 
