@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.document_columns import DocumentColumn, document_columns
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.table_mode import TableMode
@@ -18,6 +19,7 @@ DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
+_COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
 class OnTruncate(str, Enum):
@@ -86,6 +88,8 @@ class CdcFlow:
     """Whether events are merged by key, or appended as they are."""
     catalog_table: tuple[str, ...] = ()
     """Name of the table in Spark's catalog, by part: schema and table, before them a catalog where it is not the session's; empty: none."""
+    document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
+    """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -100,13 +104,24 @@ class CdcFlow:
                 f"Flow {self.topic}: table {self.table!r} is no place below the lake that a table may have.",
                 next_step="Name a folder below the lake, outside of its _cdc, or give a whole path or URL.",
             )
-        reserved = [name for name in (*self.keys, *self.columns) if is_reserved(name)]
+        reserved = [name for name in (*self.keys, *self.columns, *self.document_columns) if is_reserved(name)]
         if reserved:
             raise ConfigurationError(
                 f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
                 next_step="Rename them in the flows file.",
             )
+        self._refuse_columns_of_one_name()
         self._refuse_modes_that_exclude_each_other()
+
+    def _refuse_columns_of_one_name(self) -> None:
+        # Delta compares names without case.
+        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
+                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+            )
 
     def _refuse_modes_that_exclude_each_other(self) -> None:
         if self.stored_as_scd_type not in SCD_TYPES:
@@ -239,6 +254,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "table": lambda value: None if value is None else _text(value),
     "keys": _texts,
     "columns": _types,
+    "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
     "max_microbatch_bytes": _positive,

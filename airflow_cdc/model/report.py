@@ -86,6 +86,10 @@ class BatchReport:
     columns_added: tuple[str, ...] = ()
     columns_widened: tuple[str, ...] = ()
     """Columns that took a wider type."""
+    columns_filled: tuple[str, ...] = ()
+    """Columns that were taken out of the documents of all rows, because the flow defines them anew or otherwise."""
+    misfits: dict[str, int] = field(default_factory=dict)
+    """By column: rows of which the document tells a value that does not fit it, so that it is NULL there."""
     table_version: int | None = None
     """Delta version that the merge committed; None where nothing was to be merged."""
     merge_plan: str = ""
@@ -105,6 +109,7 @@ class BatchReport:
         document["snapshot"] = self.snapshot and self.snapshot.to_json()
         document["columns_added"] = list(self.columns_added)
         document["columns_widened"] = list(self.columns_widened)
+        document["columns_filled"] = list(self.columns_filled)
         document["offsets"] = self.offsets.to_json()
         return document
 
@@ -120,6 +125,7 @@ class BatchReport:
         values["snapshot"] = Snapshot.from_json(values["snapshot"]) if values["snapshot"] else None
         values["columns_added"] = tuple(values["columns_added"])
         values["columns_widened"] = tuple(values["columns_widened"])
+        values["columns_filled"] = tuple(values.get("columns_filled", ()))
         values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)
 

@@ -24,6 +24,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_snapshot import find_snapshot
 from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
@@ -59,6 +60,7 @@ def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
     if target is None or not report.events.merged:
         return replace(report, merge_plan="nothing to append")
+    fresh = with_document_columns(fresh, run.flow.document_columns)
     rows = in_columns_of(run.spark.sql(f"SELECT * FROM {sql.delta(run.table)}"), fresh, microbatch=run.microbatch.number)
     with run.committing(report):
         rows.write.format("delta").mode("append").save(run.table)
@@ -183,6 +185,8 @@ class Told:
             order_conflicts=self.staged.conflicts,
             columns_added=changed.added,
             columns_widened=changed.widened,
+            columns_filled=changed.filled,
+            misfits=changed.misfits,
         )
 
 

@@ -32,6 +32,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
@@ -113,7 +114,10 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
         return None
     report = BatchReport.from_json(commit.metadata["report"])
     unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
-    return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved)
+    # Rows that were filled are not told by their microbatch, nor which attempt filled them.
+    rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number
+    misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
+    return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved, misfits=misfits)
 
 
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
@@ -146,6 +150,8 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         order_conflicts=staged.conflicts,
         columns_added=changed.added,
         columns_widened=changed.widened,
+        columns_filled=changed.filled,
+        misfits=changed.misfits,
         merge_plan="guarded merge: late events" if late else "merge",
     )
     if target is None or not (staged.live or voids.rows):
@@ -314,6 +320,7 @@ def _merge(
         return replace(report, merge_plan="nothing to merge: every event is stale")
     if voided is not None:
         fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
+    fresh = with_document_columns(fresh, run.flow.document_columns)
     with run.committing(report):
         merge_row_changes(
             run.spark,
@@ -324,6 +331,7 @@ def _merge(
             late=late,
             vanishing=vanishing,
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
+            document_columns=run.flow.document_columns,
         )
     run.after_effect("merge")
     return report_of_commit(run) or report

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.document_columns import definition_of, names_defined
+from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import map_columns
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.merge import TargetTable, columns_of, create_target, declare
+from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
+from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of, create_target, declare
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 
@@ -30,6 +32,10 @@ class ColumnsChanged:
 
     added: tuple[str, ...] = ()
     widened: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    """Taken out of the documents of all rows."""
+    misfits: dict[str, int] = field(default_factory=dict)
+    """By column that was filled: rows of which the document tells a value that does not fit."""
 
 
 def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
@@ -40,19 +46,55 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     if not types:
         return target, ColumnsChanged()
+    types |= _document_types(run, target)
     wider = wider_columns(target, types, run.flow.name) if target else {}
     if run.is_dry:
         return target, ColumnsChanged()
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode, told=decoder.columns.told)
+        target = create_target(
+            run.spark, run.table, types, decoder.columns.keys, mode, told=decoder.columns.told, document_columns=run.flow.document_columns
+        )
     if wider:
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         _widen(run.spark, target.uri, wider)
     added = _add_columns(run.spark, target, types, decoder.columns.told)
+    filled = _fill_document_columns(run, target)
     run.after_effect("target")
-    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider))
+    misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
+    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, misfits)
+
+
+def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
+    """Return the types of the flow's document columns by name.
+
+    :raises ConfigurationError: when the table spells a name in another case.
+    """
+    types = {name: column.sql_type for name, column in run.flow.document_columns.items()}
+    spelled = {name.lower(): name for name in target.columns} if target else {}
+    otherwise = {name: held for name in types if (held := spelled.get(name.lower(), name)) != name}
+    if otherwise:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: document_columns spells columns otherwise than table {run.table} (setting: table): {otherwise}.",
+            next_step="Spell them as the table does; it does not tell upper from lower case.",
+        )
+    return types
+
+
+def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str, ...]:
+    """Take the document columns of the rows that are there out of their documents, where the flow defines them otherwise than the table.
+
+    The definition is written down last: a crash before it leaves the columns to be filled again.
+    """
+    defined = definition_of(run.flow.document_columns)
+    if defined == target.document_columns:
+        return ()
+    fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
+    run.after_effect("fill")
+    assigned = f"{sql.text(DOCUMENT_COLUMNS_PROPERTY)} = {sql.text(defined)}"
+    run.spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ({assigned})")
+    return tuple(sorted({*run.flow.document_columns, *names_defined(target.document_columns)}))
 
 
 def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) -> dict[str, str]:
@@ -98,13 +140,13 @@ def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str,
     known = {name.lower() for name in target.columns}
     if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
         spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    if sql.needs_column_mapping(name for name in columns if name.lower() not in known):
+    missing = [name for name in columns if name.lower() not in known]
+    if sql.needs_column_mapping(missing):
         map_columns(spark, target.uri)
-    added, left = [], None
+    left = None
     for name, kind in columns.items():
-        if name.lower() not in known:
+        if name in missing:
             place = f"AFTER {sql.name(left)}" if left else "FIRST"
             spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, told=name in told)} {place})")
-            added.append(name)
         left = name
-    return tuple(added)
+    return tuple(missing)

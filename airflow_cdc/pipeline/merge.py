@@ -38,6 +38,7 @@ from airflow_cdc.model.columns import (
     VERSION_COLUMNS,
     is_reserved,
 )
+from airflow_cdc.model.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
@@ -45,6 +46,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
@@ -55,6 +57,8 @@ MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
 TOLD_COMMENT = "Read as the connector's schema-change topic tells"
 """Comment of a column whose values only the topic tells how to read. It stands in the commit that adds the column."""
+DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
+"""Table property: the definition of the document columns by which all rows were filled."""
 
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
@@ -98,6 +102,8 @@ class TargetTable:
     mode: TableMode = TableMode.CURRENT
     told: frozenset[str] = frozenset()
     """Columns that are read as a schema-change topic tells (:data:`TOLD_COMMENT`)."""
+    document_columns: str = definition_of({})
+    """Definition of the document columns by which all its rows were filled."""
 
     @property
     def flags_deletes(self) -> bool:
@@ -135,6 +141,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
+        document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
     )
 
 
@@ -166,22 +173,42 @@ def latest_version(spark: SparkSession, uri: str) -> int:
 
 
 def create_target(
-    spark: SparkSession, uri: str, columns: Mapping[str, str], keys: Sequence[str], mode: TableMode, *, told: Collection[str] = ()
+    spark: SparkSession,
+    uri: str,
+    columns: Mapping[str, str],
+    keys: Sequence[str],
+    mode: TableMode,
+    *,
+    told: Collection[str] = (),
+    document_columns: Mapping[str, DocumentColumn],
 ) -> TargetTable:
     """Make an empty target table with the source's columns and, behind them, ours.
 
     :param told: columns that are read as a schema-change topic tells.
+    :param document_columns: those of the columns that are taken out of documents.
     """
+    defined = definition_of(document_columns)
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in keys)}>"
     own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[mode]}
     declared = ", ".join(declare(name, kind, told=name in told) for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(keys)), MODE_PROPERTY: mode.value, "delta.enableDeletionVectors": "false"}
+    if document_columns:
+        properties[DOCUMENT_COLUMNS_PROPERTY] = defined
     if sql.needs_column_mapping(columns):
         properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    return TargetTable(uri, dict(columns), tuple(keys), 0, deletion_vectors=False, mode=mode, told=frozenset(told))
+    return TargetTable(
+        uri,
+        dict(columns),
+        tuple(keys),
+        0,
+        deletion_vectors=False,
+        mode=mode,
+        told=frozenset(told),
+        document_columns=defined,
+    )
 
 
 def merge_row_changes(
@@ -194,6 +221,7 @@ def merge_row_changes(
     late: bool,
     vanishing: Vanishing | None,
     untold: Collection[str] = (),
+    document_columns: Collection[str] = (),
 ) -> None:
     """Make one MERGE commit of row changes: at most one a key.
 
@@ -204,19 +232,24 @@ def merge_row_changes(
     :param late: whether some changes only fill values (``f``).
     :param vanishing: what takes the rows written before it.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
+    :param document_columns: columns that are told with the document and only with it.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
     if target.flags_deletes:
         # A delete leaves all of them to the row.
         untold = [name for name in columns if name not in target.keys]
+    elif DOCUMENT in untold:
+        untold = [*untold, *document_columns]
+    told_with = {name: DOCUMENT if name in document_columns else name for name in columns}
     assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
     assigned |= {MICROBATCH: str(microbatch), TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
     kept = {
-        sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(name)}), t.{sql.name(name)}, s.{sql.name(name)})" for name in untold
+        sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(told_with[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
+        for name in untold
     }
     updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
     on_keys = sql.same_key("t", "s", target.keys)
-    filled = _filled(columns, microbatch)
+    filled = _filled(told_with, microbatch)
     cut = position_literal(vanishing.position) if vanishing else None
     if target.flags_deletes:
         vanished = vanished_rows(vanishing, cut, microbatch) if vanishing and cut else None
@@ -257,11 +290,14 @@ def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: 
     return found + RowCounts(deleted=left.filter(f"{POSITION} < {position_literal(cancelled_before)}").count())
 
 
-def _filled(columns: Sequence[str], microbatch: int) -> dict[str, str]:
-    """Return the assignments of a change that is late: it fills only what the row's newer events did not tell."""
+def _filled(told_with: Mapping[str, str], microbatch: int) -> dict[str, str]:
+    """Return the assignments of a change that is late: it fills only what the row's newer events did not tell.
+
+    :param told_with: by column, the one under whose name ``__cdc_told_at`` says who told it.
+    """
     values = {}
-    for name in columns:
-        fills = f"exists(t.{TOLD_AT}, entry -> entry.column = {sql.text(name)} AND {may_fill('s', 'entry')})"
+    for name, teller in told_with.items():
+        fills = f"exists(t.{TOLD_AT}, entry -> entry.column = {sql.text(teller)} AND {may_fill('s', 'entry')})"
         values[sql.name(name)] = f"if({fills}, s.{sql.name(name)}, t.{sql.name(name)})"
     better = f"named_struct('column', entry.column, 'position', {told_position('s', 'entry.column')}, 'known', true)"
     values[TOLD_AT] = f"transform(t.{TOLD_AT}, entry -> if({may_fill('s', 'entry')}, {better}, entry))"

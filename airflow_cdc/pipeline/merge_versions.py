@@ -31,6 +31,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.operation import VOID, Operation
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import ORDER, order_events
@@ -71,7 +72,8 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fr
     :param fresh: the microbatch's rows of the log.
     :param everything: whether all keys are touched, as by a truncate.
     """
-    keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in target.keys]
+    of_document = run.flow.document_columns
+    keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in (*target.keys, *of_document)]
     log = _with_keys(complete_log(log, target), target.keys, keys)
     rows = _with_keys(fresh, target.keys, keys) if set(target.keys) <= set(fresh.columns) else log.filter("false")
     transactions = fresh.select(TRANSACTION).distinct()
@@ -95,7 +97,8 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fr
     told = told.join(F.broadcast(transactions.withColumn(_ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
     held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
     held = held if touched is None else held.join(touched, keys, "left_semi")
-    changes = run.write_down(_difference(told, held, target, keys, others), "changes")
+    told = with_document_columns(told, of_document)
+    changes = run.write_down(_difference(told, held, target, keys, [*others, *of_document]), "changes")
     return VersionChanges(changes, changes.filter(f"{_ACTION} <> 'd' AND size({OPEN}) > 0").count())
 
 

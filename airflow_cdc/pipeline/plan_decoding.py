@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
-from airflow_cdc.model.errors import KeysUnknownError
+from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -36,6 +36,7 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     :param target: the target table, None where it does not exist yet.
     :param changes_of: tells what the schema-change topics say of a table.
     :raises UnsupportedConnectorError: for a connector without dialect.
+    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
     :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
     :raises SchemaChangeError: when the columns cannot be settled.
     """
@@ -44,6 +45,11 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     dialect = (
         dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
     )
+    if events and flow.document_columns and not dialect.documents:
+        raise ConfigurationError(
+            f"Flow {flow.name}: document_columns takes columns out of MongoDB's documents, and the topic's events are those of tables.",
+            next_step="Take document_columns out of the flow's settings; 'columns' declares the types of a table's columns.",
+        )
     without_key = is_without_key(flow, microbatch, target)
     foreign = NONE_FOREIGN if dialect.documents else _foreign(flow, microbatch, target)
     if not rows:

@@ -129,9 +129,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = (
-        r"known are \['catalog_table', 'columns', 'keys', .*'on_delete', 'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
-    )
+    known = r"known are \['catalog_table', 'columns', 'document_columns', .*'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 
