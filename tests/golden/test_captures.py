@@ -43,6 +43,7 @@ MORE = {
     ),
     ("mongo_full_synth", "archive/schema"),
     ("pg_types_precise", "archive/schema"),
+    ("maria_types_precise", "archive/schema"),
     ("pg_pk", "s3"),
     ("sqlserver_synth", "s3"),
     ("pg_pk_v19", "archive/schema"),

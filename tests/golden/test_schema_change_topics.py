@@ -20,7 +20,7 @@ UNTOLD = {"mdb.shop.evolve": ("c: string / decimal(20,4)",)}
 @pytest.mark.parametrize(
     "tables",
     [
-        pytest.param(("*.typ", "*.pair"), id="every type"),
+        pytest.param(("*.typ", "*.pair"), id="every type", marks=pytest.mark.deep),
         pytest.param(("*.acct", "*.dflt", "*.evolve", "*.gen", "*.nn", "*.nopk", "*.odd_table", "*.trunc1"), marks=pytest.mark.deep),
     ],
 )

@@ -86,7 +86,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number, records in enumerate([CHANGES] if together else [[change] for change in CHANGES]):
         write_records(archive / f"{number}.jsonl", records)
@@ -106,7 +106,7 @@ def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spa
     assert misfits(report) == [{"n": 2, "city": 1}]
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_each_version_has_the_columns_of_its_document(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     changes = [
         mongodb("c", "1", second=1, offset=0, after='{"_id": 1,"n": 1}'),
@@ -200,6 +200,7 @@ def by_hand(document: dict[str, Any]) -> dict[str, Any]:
 # The setting's way
 
 
+@pytest.mark.deep
 def test_columns_defined_later_or_otherwise_are_filled_for_all_rows(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     odd = "it's `$\\n"
     documents = [json.dumps({"_id": 1, odd: 1, "m": 10}), json.dumps({"_id": 2, odd: "x", "m": 20})]
@@ -241,6 +242,7 @@ def apply_spelled_otherwise(apply: Apply, archive: Path, lake: Path) -> str:
     return str(report.flows[0].error["type"])
 
 
+@pytest.mark.deep
 def test_a_fill_that_was_cut_off_is_done_again(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [mongodb("c", "1", second=1, offset=1, after='{"_id": 1,"n": 1,"address": {"city": 5}}')])
     apply(archive, lake)

@@ -169,6 +169,7 @@ def test_events_that_carry_their_schemas_have_odd_names_too(apply: Apply, spark:
     assert rows(spark, tmp_path / "lake", TOPICS[1]) == LIVING
 
 
+@pytest.mark.deep
 def test_rows_without_a_key_have_odd_names_too(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     topic = TOPICS[1]
     keyless: dict[str, Any] = {"key": {}, "topic": topic}
@@ -206,6 +207,7 @@ def test_a_change_log_names_what_an_event_left_out(apply: Apply, spark: SparkSes
     assert sum(row["__cdc_unavailable"] == [LARGE] for row in found) == 5
 
 
+@pytest.mark.deep
 def test_topics_of_any_name_have_tables_and_quarantines_of_their_own(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     for number, topic in enumerate(TOPICS):
         good = sqlserver("c", commit=10, after={"id": number}, topic=topic, offset=0)

@@ -148,6 +148,7 @@ def test_a_table_is_not_begun_anew_elsewhere_when_the_settings_change(
     assert ids(spark, f"delta.`{lake}/{now}`") == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_rebuild_takes_neither_the_place_nor_the_name(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, ORDERS)
     apply(archive, lake, flows=ROUTED)
@@ -158,6 +159,7 @@ def test_a_rebuild_takes_neither_the_place_nor_the_name(apply: Apply, spark: Spa
     assert detail["location"] == f"file:{lake}/gold/dbo/orders"
 
 
+@pytest.mark.deep
 def test_flows_of_other_places_are_not_asked_about_names(apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("airflow_cdc.pipeline.apply_archive.register_table", lambda spark, flow, uri: asked.append(flow.topic))

@@ -108,6 +108,7 @@ def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_read
     assert rows_in(spark, lake, ORDERS) == second
 
 
+@pytest.mark.deep
 def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     write_records(archive / "1.jsonl", [order("r", 100, id=1, n=7, amount=unscaled(1250), day=18262)])
@@ -148,6 +149,7 @@ def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
     assert changes_by(("CREATE", '"shop"."orders"'), ("CREATE", '"shop"."or ders"')).of(ORDERS) == ()
 
 
+@pytest.mark.deep
 def test_where_there_are_more_changes_than_are_read_nothing_is_told(
     apply: Apply, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def test_where_there_are_more_changes_than_are_read_nothing_is_told(
     assert rows_in(spark, tmp_path / "lake", ORDERS) == [{"id": 1, "day": 18262}]
 
 
+@pytest.mark.deep
 def test_an_odd_record_of_another_connector_does_not_take_the_topics_word(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     good = [order("c", 100 + number, id=number, day=18262) for number in range(3)]
     odd = order("c", 200, id=9, day=1)
