@@ -16,15 +16,11 @@ def row(key: int, value: str | None, **more: Any) -> Row:
     return {"id": key, "v": value, **more}
 
 
-def changed(change: int, before: Row, after: Row, *, commit: int, offset: int) -> Record:
-    """Return an update with its image before, as REPLICA IDENTITY FULL and USING INDEX have it."""
-    made = event("u", change, after, commit=commit, offset=offset)
-    return {**made, "value": {**made["value"], "before": before}}
-
-
-def event(op: str, change: int, image: Row, *, commit: int | None = None, offset: int, partition: int = 0, **source: Any) -> Record:
-    """Return one PostgreSQL event; all of one ``commit`` are one transaction, a delete's image holds the key and fillers."""
-    images = {"before": image} if op == "d" else {"after": image}
+def event(
+    op: str, change: int, image: Row, was: Row | None = None, *, commit: int | None = None, offset: int, partition: int = 0, **source: Any
+) -> Record:
+    """Return one PostgreSQL event; all of one ``commit`` are one transaction. A delete's image holds key and fillers; ``was``: before."""
+    images = {"before": image} if op == "d" else {"before": was, "after": image}
     made = postgresql(op, commit=commit, change=change, offset=offset, partition=partition, **images)
     return {**made, "value": {**made["value"], "source": {**made["value"]["source"], "txId": commit, **source}}}
 
@@ -200,13 +196,25 @@ HAZARDS = {
         pain="apache/hudi#19748",
     ),
     "a value that an update left out, told by its image before and by no other event": Hazard(
-        [[changed(31, row(1, "long", price=1), row(1, UNTOLD, price=2), commit=30, offset=0)]],
+        [[event("u", 31, row(1, UNTOLD, price=2), row(1, "long", price=1), commit=30, offset=0)]],
         [row(1, "long", price=2)],
     ),
     "a value that an update left out, of whose image before only the key is told": Hazard(
-        [[changed(31, row(1, ""), row(1, UNTOLD, price=2), commit=30, offset=0)]],
+        [[event("u", 31, row(1, UNTOLD, price=2), row(1, ""), commit=30, offset=0)]],
         [row(1, None, price=2)],
         unresolved=1,
+    ),
+    "the older of two rows under a key is changed, and then leaves it": Hazard(
+        [
+            [read(10, row(3, "long", price=1), offset=0)],
+            [
+                event("c", 31, row(3, "new", price=2), commit=30, offset=1),
+                event("u", 32, row(3, UNTOLD, price=7), commit=30, offset=2),
+                event("d", 33, filler(3), commit=30, offset=3),
+                event("c", 33, row(1, UNTOLD, price=7), commit=30, offset=4),
+            ],
+        ],
+        [row(1, "long", price=7), row(3, "new", price=2)],
     ),
     "late events fill what the newest left out, the newer of them last or not": Hazard(
         [

@@ -76,9 +76,11 @@ def _settle(versions: str, history: str, by: str) -> str:
 
 def _step() -> str:
     others = "filter(versions, (version, place) -> place <> subject - 1)"
+    # As in fold_row_versions: the row keeps its place.
+    updated = f"transform(versions, (version, place) -> if(place = subject - 1, {_over('version')}, version))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {_CREATED})
-        WHEN 'u' THEN array_append({others}, {_over("try_element_at(versions, subject)")})
+        WHEN 'u' THEN if(size(versions) = 0, array({_CREATED}), {updated})
         WHEN 'r' THEN array({_over("try_element_at(versions, -1)")})
         WHEN 'd' THEN {others}
         ELSE CAST(array() AS array<{_VERSION}>) END"""

@@ -255,10 +255,12 @@ def _step() -> str:
     """Return the SQL of a fold's state after an event."""
     others = "filter(versions, (version, place) -> place <> subject - 1)"
     goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
+    # The row keeps its place: which of two rows under a key is the older is a matter of when it came there.
+    updated = f"transform(versions, (version, place) -> if(place = subject - 1, {_written(goes_on)}, version))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {_written("array()")})
         WHEN 'r' THEN array({_written("array()")})
-        WHEN 'u' THEN array_append({others}, {_written(goes_on)})
+        WHEN 'u' THEN if(size(versions) = 0, array({_written(goes_on)}), {updated})
         ELSE {others} END"""
     about = "if(event.op = 'd', try_element_at(versions, subject).trail, NULL)"
     members = f"'transaction', event.transaction, 'versions', {changed}, 'odd', state.odd + if({_IS_ODD}, 1, 0), 'about', {about}"
