@@ -29,7 +29,7 @@ from airflow_cdc.console import (
 )
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.as_of import parse_as_of, parse_position
-from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError
+from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.outcome import ApplyReport
 
@@ -80,10 +80,8 @@ def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[
     except Exception as error:
         # Into the log, which is where stderr goes.
         traceback.print_exc()
-        told = str(error).splitlines()[0] if str(error) else "no message"
-        console.print(
-            Text(f"{type(error).__name__}: {told}\n  Next step: the log's end says where; unless a setting is wrong, please report it.")
-        )
+        next_step = "Next step: the log's end says where; unless a setting is wrong, please report it."
+        console.print(Text(f"{type(error).__name__}: {first_line(error)}\n  {next_step}"))
         raise typer.Exit(EXIT_FAILED) from error
     finally:
         if failed:

@@ -138,3 +138,8 @@ class RejectReason(str, Enum):
     """The table has no key, and the event does not tell the whole row that it takes or leaves."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
+
+
+def first_line(problem: Exception) -> str:
+    """Return what an error says before a plan and Java's stack, as Spark's have them."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

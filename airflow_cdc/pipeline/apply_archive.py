@@ -30,6 +30,7 @@ from airflow_cdc.model.errors import (
     SparkFailedError,
     StorageFailedError,
     UnexpectedError,
+    first_line,
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
@@ -45,7 +46,7 @@ from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_ver
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.check_transactions import check_transactions
-from airflow_cdc.pipeline.explain_failure import explain_failure, first_line
+from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes

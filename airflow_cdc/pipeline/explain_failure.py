@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from airflow_cdc.model.errors import ArchivedFileMissingError, CdcError, ConcurrentRunError, PlanRefusedError, SparkFailedError
+from airflow_cdc.model.errors import ArchivedFileMissingError, CdcError, ConcurrentRunError, PlanRefusedError, SparkFailedError, first_line
 from airflow_cdc.model.lake import FlowState
 
 
@@ -31,8 +31,3 @@ def explain_failure(state: FlowState, number: int, problem: PySparkException) ->
         next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
         condition=condition,
     )
-
-
-def first_line(problem: Exception) -> str:
-    """Return what a Spark error says before its plan and Java's stack."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -141,12 +141,13 @@ def _columns(
 ) -> SourceColumns:
     table = dict(target.columns) if target else {}
     settled = {*flow.columns, *schema_types(rows, flow)}
+    names = [name for name in column_names(rows) if name not in settled]
 
     def images() -> DataFrame:
         return _images(spark, flow, microbatch, without_key=without_key)
 
-    told = find_told(flow, rows, target, changes_of, images, names=[name for name in column_names(rows) if name not in settled])
-    unknown = [name for name in column_names(rows) if name not in {*settled, *told.types, *table}]
+    told = find_told(flow, rows, target, changes_of, images, names=names)
+    unknown = [name for name in names if name not in {*told.types, *table}]
     inferred = infer_types(images(), unknown) if unknown else {}
     if not flow.keys and not any(shape.key_shape for shape in rows):
         flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import CatalogTableError, SparkFailedError
+from airflow_cdc.model.errors import CatalogTableError, SparkFailedError, first_line
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.explain_failure import first_line
 from airflow_cdc.pipeline.merge import read_target
 
 _NO_SUCH_NAME = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")

@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.decode.connect_types import ColumnType, column_type
 from airflow_cdc.pipeline.decode.native_types import CONNECTORS, NativeType, native_type
 from airflow_cdc.pipeline.decode.seen_values import look_at_values
 from airflow_cdc.pipeline.decode.source_columns import column_names, is_schema
-from airflow_cdc.pipeline.decode.told_types import ToldColumn, told_types
+from airflow_cdc.pipeline.decode.told_types import common_native, told_types
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
 
@@ -86,7 +86,7 @@ def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, Native
     for change in changes:
         for column in change.columns:
             found.setdefault(column.name, []).append(native_type(connector, column.type_name, column.length, column.scale))
-    told = {name: ToldColumn(tuple(dict.fromkeys(natives))).native for name, natives in found.items()}
+    told = {name: common_native(dict.fromkeys(natives)) for name, natives in found.items()}
     return {name: native for name, native in told.items() if native}
 
 

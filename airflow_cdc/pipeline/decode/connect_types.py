@@ -79,14 +79,14 @@ def _within_years(sql_type: str, value: str, condition: str) -> str:
     return f"CASE WHEN {condition} AND {value} BETWEEN {sql_type} '0001-01-01' AND {sql_type} '{last}' THEN {value} END"
 
 
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
 
 
 def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
     """The same of a number of units since 1970; beyond them are PostgreSQL's infinities too, which no number of units means."""
     count = f"try_cast({value} AS BIGINT)"
-    first, last = _FIRST_DAY * units_per_day, (_LAST_DAY + 1) * units_per_day - 1
+    first, last = _FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
     return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
 
 

@@ -285,8 +285,8 @@ class Decoder:
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
         if self.dialect.tells_before or self.without_key:
-            named = [name for name in self.hashed_columns if self._may_be_unavailable(name)]
-            records = fill_from_before(records, named, lobs=self.dialect.huawei_cdl)
+            left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
+            records = fill_from_before(records, left_out, lobs=self.dialect.huawei_cdl)
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
@@ -377,11 +377,11 @@ class Decoder:
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
-        named = {name: text for name, text in texts.items() if self._may_be_unavailable(name)}
-        return names_of_unavailable(named, lobs=self.dialect.huawei_cdl)
+        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, lobs=self.dialect.huawei_cdl)
 
-    def _may_be_unavailable(self, name: str) -> bool:
-        return name in self.columns.types and may_be_unavailable(self.columns.types[name].sql_type)
+    @cached_property
+    def _may_be_left_out(self) -> list[str]:
+        return [name for name, rule in self.columns.types.items() if may_be_unavailable(rule.sql_type)]
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)

@@ -8,10 +8,10 @@ archive tells the modes. So a column gets its type from the topic only where the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from airflow_cdc.pipeline.column_types import holds, reads_alike
-from airflow_cdc.pipeline.decode.connect_types import ColumnType, column_type
+from airflow_cdc.pipeline.decode.connect_types import LAST_DAY, ColumnType, column_type
 from airflow_cdc.pipeline.decode.native_types import DATE, DECIMAL, ZONED, NativeType
 from airflow_cdc.pipeline.decode.seen_values import SeenValues
 
@@ -24,34 +24,24 @@ _UNITS_BY_MODE: Mapping[str, Callable[[NativeType, int], int]] = {
     "nanoseconds": lambda native, units: _NANOS,
 }
 """``time.precision.mode``: units per second of a time that is told as a number."""
-_GREATEST_DAY = 2_932_896
 _GREATEST_INTEGER = {"int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 - 1}
 
 
-@dataclass(frozen=True)
-class ToldColumn:
-    """What a schema-change topic tells of one column."""
+def common_native(natives: Collection[NativeType | None]) -> NativeType | None:
+    """Return the type by whose rule all values of a column can be read, None where there is none.
 
-    natives: tuple[NativeType | None, ...]
-    """The types that it had, the oldest first; None for one that is not known."""
-
-    @property
-    def native(self) -> NativeType | None:
-        """The type by whose rule all its values can be read, None where there is none."""
-        known = [native for native in self.natives if native]
-        if not known or len(known) < len(self.natives):
-            return None
-        widest = known[-1]
-        for native in known:
-            if holds(_rule(native).sql_type, _rule(widest).sql_type):
-                widest = native
-        # A time's digits are no part of its rule, but tell what its values may be.
-        finest = max(native.digits for native in known)
-        return _with_digits(widest, finest) if all(_is_read_by(widest, native) for native in known) else None
-
-
-def _with_digits(native: NativeType, digits: int) -> NativeType:
-    return NativeType(native.type, native.name, native.parameters, digits, native.is_unsigned, native.seconds)
+    :param natives: the types that the column had, the oldest first; None for one that is not known.
+    """
+    known = [native for native in natives if native]
+    if not known or len(known) < len(natives):
+        return None
+    widest = known[-1]
+    for native in known:
+        if holds(_rule(native).sql_type, _rule(widest).sql_type):
+            widest = native
+    # A time's digits are no part of its rule, but tell what its values may be.
+    finest = max(native.digits for native in known)
+    return replace(widest, digits=finest) if all(_is_read_by(widest, native) for native in known) else None
 
 
 def _rule(native: NativeType, column: str = "", connector: str = "") -> ColumnType:
@@ -135,7 +125,7 @@ def _is_decimal(native: NativeType, values: SeenValues, *, is_precise: bool) -> 
 def _is_plain(native: NativeType, values: SeenValues) -> bool:
     """Tell whether the values are spelled as the type's are in every mode."""
     if native.name == DATE:
-        return values.kinds == {"whole"} and values.greatest <= _GREATEST_DAY
+        return values.kinds == {"whole"} and values.greatest <= LAST_DAY
     if native.name == ZONED:
         return values.kinds == {"text"} and not values.some_no_instant
     if native.type in _GREATEST_INTEGER:

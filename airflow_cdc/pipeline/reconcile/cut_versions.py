@@ -26,7 +26,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, POSITION_TYPE
 from airflow_cdc.pipeline.order import ORDER, gathered_in_order
-from airflow_cdc.pipeline.reconcile.fold_row_versions import SUBJECT
+from airflow_cdc.pipeline.reconcile.fold_row_versions import OTHERS, SUBJECT, rewritten
 
 PLACE_TYPE = "struct<commit: decimal(38,0), change: decimal(38,0)>"
 """Where the halves of a key change meet."""
@@ -75,14 +75,11 @@ def _settle(versions: str, history: str, by: str) -> str:
 
 
 def _step() -> str:
-    others = "filter(versions, (version, place) -> place <> subject - 1)"
-    # As in fold_row_versions: the row keeps its place.
-    updated = f"transform(versions, (version, place) -> if(place = subject - 1, {_over('version')}, version))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {_CREATED})
-        WHEN 'u' THEN if(size(versions) = 0, array({_CREATED}), {updated})
+        WHEN 'u' THEN {rewritten(_over("version"), born=_CREATED)}
         WHEN 'r' THEN array({_over("try_element_at(versions, -1)")})
-        WHEN 'd' THEN {others}
+        WHEN 'd' THEN {OTHERS}
         ELSE CAST(array() AS array<{_VERSION}>) END"""
     died = "try_element_at(versions, subject)"
     death = f"CAST(named_struct('number', event.number, 'born', {died}.born, 'tellers', {died}.tellers) AS {_DEATH})"

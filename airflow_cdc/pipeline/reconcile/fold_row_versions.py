@@ -245,6 +245,19 @@ def _written(trail: str) -> str:
     return f"CAST(named_struct({written}) AS {_VERSION})"
 
 
+OTHERS = "filter(versions, (version, place) -> place <> subject - 1)"
+"""SQL: the versions without the one that an event is about."""
+
+
+def rewritten(written: str, *, born: str) -> str:
+    """Return the SQL of the versions after an update. The row keeps its place: of two under a key the older is the one that came first.
+
+    :param written: SQL of the row version that the update makes of ``version``.
+    :param born: the same where there is none.
+    """
+    return f"if(size(versions) = 0, array({born}), transform(versions, (version, place) -> if(place = subject - 1, {written}, version)))"
+
+
 def _start(*, held: bool, in_last: bool) -> str:
     versions = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))" if held else "array()"
     members = f"CAST({versions} AS array<{_VERSION}>), 'odd', 0, 'about', CAST(NULL AS array<int>)"
@@ -253,15 +266,12 @@ def _start(*, held: bool, in_last: bool) -> str:
 
 def _step() -> str:
     """Return the SQL of a fold's state after an event."""
-    others = "filter(versions, (version, place) -> place <> subject - 1)"
     goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
-    # The row keeps its place: which of two rows under a key is the older is a matter of when it came there.
-    updated = f"transform(versions, (version, place) -> if(place = subject - 1, {_written(goes_on)}, version))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {_written("array()")})
         WHEN 'r' THEN array({_written("array()")})
-        WHEN 'u' THEN if(size(versions) = 0, array({_written(goes_on)}), {updated})
-        ELSE {others} END"""
+        WHEN 'u' THEN {rewritten(_written(goes_on), born=_written(goes_on))}
+        ELSE {OTHERS} END"""
     about = "if(event.op = 'd', try_element_at(versions, subject).trail, NULL)"
     members = f"'transaction', event.transaction, 'versions', {changed}, 'odd', state.odd + if({_IS_ODD}, 1, 0), 'about', {about}"
     after = f"named_struct('in_last', state.in_last, {members})"

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.decode.native_types import NativeType, native_type
 from airflow_cdc.pipeline.decode.seen_values import SeenValues, look_at_values
-from airflow_cdc.pipeline.decode.told_types import ToldColumn, told_types
+from airflow_cdc.pipeline.decode.told_types import common_native, told_types
 
 WHOLE, TEXT = frozenset({"whole"}), frozenset({"text"})
 
@@ -84,10 +84,10 @@ def test_a_type_that_may_be_spelled_in_several_ways_is_not_told(
 
 
 def test_an_altered_column_is_told_where_one_rule_reads_it_before_and_after() -> None:
-    assert ToldColumn((maria("INT"), maria("BIGINT"))).native == maria("BIGINT")
-    assert ToldColumn((maria("BIGINT"), maria("INT"))).native == maria("BIGINT")
-    assert ToldColumn((maria("DECIMAL", 10, 2), maria("DECIMAL", 12, 2))).native == maria("DECIMAL", 12, 2)
-    assert ToldColumn((maria("DATETIME"), maria("DATETIME", 3))).native == maria("DATETIME", 3)
+    assert common_native((maria("INT"), maria("BIGINT"))) == maria("BIGINT")
+    assert common_native((maria("BIGINT"), maria("INT"))) == maria("BIGINT")
+    assert common_native((maria("DECIMAL", 10, 2), maria("DECIMAL", 12, 2))) == maria("DECIMAL", 12, 2)
+    assert common_native((maria("DATETIME"), maria("DATETIME", 3))) == maria("DATETIME", 3)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_an_altered_column_is_told_where_one_rule_reads_it_before_and_after() ->
     ],
 )
 def test_an_altered_column_of_which_one_rule_does_not_read_all_values_is_not_told(natives: tuple[NativeType | None, ...]) -> None:
-    assert ToldColumn(natives).native is None
-    assert ToldColumn(natives[::-1]).native is None
+    assert common_native(natives) is None
+    assert common_native(natives[::-1]) is None
 
 
 MILLIS, MICROS, NANOS = 1_531_481_430_123, 1_531_481_430_123_456, 1_531_481_430_123_456_700
