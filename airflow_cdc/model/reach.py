@@ -21,6 +21,9 @@ class Reach:
     offset_through: Mapping[str, int] = field(default_factory=dict)
     """Kafka offsets of all events."""
     partitions: frozenset[str] = frozenset()
+    outer_transactions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Texts of the first and the last transaction of a microbatch, of all: of the one that reaches furthest. Only where no position tells
+    which events belong together."""
 
     def __or__(self, other: Reach) -> Reach:
         """Return what both have been through."""
@@ -30,7 +33,14 @@ class Reach:
             _each(min, self.offset_from, other.offset_from),
             _each(max, self.offset_through, other.offset_through),
             self.partitions | other.partitions,
+            {**self.outer_transactions, **other._further_transactions(self)},
         )
+
+    def _further_transactions(self, other: Reach) -> dict[str, Sequence[str]]:
+        """Return those of the partitions where this one reaches further."""
+        theirs = other.streamed_through
+        ahead = {name for name, last in self.streamed_through.items() if name not in theirs or last > theirs[name]}
+        return {name: texts for name, texts in self.outer_transactions.items() if name in ahead}
 
     def may_meet(self, applied: Reach) -> bool:
         """Tell whether events here may stand before something applied, or in one transaction with it.
@@ -52,6 +62,13 @@ class Reach:
                 for partition, first in self.offset_from.items()
                 if partition in applied.offset_through
             )
+            or self.shares_transaction(applied)
+        )
+
+    def shares_transaction(self, other: Reach) -> bool:
+        """Tell whether a transaction, of those that only their text tells, may have events in both."""
+        return any(
+            not set(texts).isdisjoint(other.outer_transactions.get(partition, ())) for partition, texts in self.outer_transactions.items()
         )
 
     def may_hold(self, commits: Sequence[int]) -> bool:
@@ -73,6 +90,7 @@ class Reach:
             "offset_from": dict(self.offset_from),
             "offset_through": dict(self.offset_through),
             "partitions": sorted(self.partitions),
+            "outer_transactions": {name: list(texts) for name, texts in self.outer_transactions.items()},
         }
 
     @classmethod
@@ -84,6 +102,7 @@ class Reach:
             dict(document["offset_from"]),
             dict(document["offset_through"]),
             frozenset(document["partitions"]),
+            {name: tuple(texts) for name, texts in document["outer_transactions"].items()},
         )
 
 

@@ -130,7 +130,8 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     snapshot = find_snapshot(latest.changes, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
     row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target) if latest else (None, 0)
-    staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before) if row_changes else Staged()
+    names = not decoder.dialect.commit_tells_transaction
+    staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before, names_transactions=names) if row_changes else Staged()
     rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
     late = may_be_late(run, target, staged)
     target, changed = fit_table(run, decoder, target)
@@ -209,7 +210,8 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
     if has_versions:
         events = events.withColumn(LINE_HASH, F.xxhash64(RAW))
     ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
-    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions), "latest")
+    names = not decoder.dialect.commit_tells_transaction
+    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions, names_transactions=names), "latest")
     if not has_versions:
         return Latest(written)
     hazardous = written.filter(f"{HAZARD} = 1").select(*map(sql.name, keys), LINE_HASH)

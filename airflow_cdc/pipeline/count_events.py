@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import COMMITTED_AT, KIND, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
@@ -153,11 +153,12 @@ def before(position: Position | None) -> str:
     return f"{POSITION} < {position_literal(position)}" if position else "false"
 
 
-def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
+def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_transactions: bool = False) -> Staged:
     """Return the sums over the row changes, in one job.
 
     :param cancelled: SQL that is true for a change that a truncate or snapshot of this microbatch makes void.
     :param shielded: the same of an earlier microbatch.
+    :param names_transactions: whether :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH` tells the texts of transactions.
     """
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
@@ -179,6 +180,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
+            (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
         )
         .collect()
     )
@@ -196,10 +198,20 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str) -> Staged:
             {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
             {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
             frozenset(partition_of(row) for row in rows if row["last"] is not None),
+            {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
         ),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
     )
+
+
+def _outer_transactions(live: Column) -> Column:
+    """Return the texts of the first and the last transaction of live row changes."""
+    first, last = (
+        pick(F.when(live, F.col(REACH)[f"{end}_transaction"]), F.when(live, F.col(REACH)[end]))
+        for pick, end in ((F.min_by, "first"), (F.max_by, "last"))
+    )
+    return F.array_compact(F.array(first, last))
 
 
 def _names(rows: Iterable[Row], name: str) -> tuple[str, ...]:

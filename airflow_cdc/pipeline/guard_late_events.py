@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import OP, POSITION
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged
@@ -29,6 +30,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     find_awaited_moves,
     find_cut_keys,
     find_parted_moves,
+    find_parted_transactions,
     first_part,
     upon_prior,
 )
@@ -72,9 +74,14 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     again = run.microbatch.is_again
     if markers is not None and again:
         markers = without_own(markers, live, keys)
+    # Asked for the reach and for the table's version; each is a file of the lake's state.
+    report_of = cache(run.past.report)
+    cut = None
     # What is read again was put together when it was new.
-    cut = run.write_down(find_cut_keys(live, rows, markers, keys), "cut") if late and not again else None
-    rejoined = _rejoin(run, decoder, target, names=live.columns, cut=cut, parted=parted)
+    if late and not again:
+        of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
+        cut = run.write_down(find_cut_keys(live, rows, markers, keys, of_text), "cut")
+    rejoined = _rejoin(run, decoder, target, staged.reach, report_of, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = drop_stale(live, rows, markers, keys, deleted=run.deleted_rows_of(target)) if late else (live, 0)
@@ -125,7 +132,15 @@ def _parted_moves(
 
 
 def _rejoin(
-    run: MicrobatchRun, decoder: Decoder, target: TargetTable, *, names: list[str], cut: DataFrame | None, parted: DataFrame | None
+    run: MicrobatchRun,
+    decoder: Decoder,
+    target: TargetTable,
+    reach: Reach,
+    report_of: Callable[[int], BatchReport | None],
+    *,
+    names: list[str],
+    cut: DataFrame | None,
+    parted: DataFrame | None,
 ) -> DataFrame | None:
     """Return the row changes of the keys whose transaction an earlier microbatch applied in part; None where there are none."""
     keys = list(target.keys)
@@ -136,9 +151,7 @@ def _rejoin(
     commits = sorted(int(row[0]) for row in reduce(DataFrame.unionByName, concerned).select(CUT_AT).distinct().collect())
     if not commits:
         return None
-    # Asked for the reach and for the table's version; each is a file of the lake's state.
-    report_of = cache(run.past.report)
-    first = first_part(report_of, run.microbatch.number, commits)
+    first = first_part(report_of, run.microbatch.number, commits, reach)
     if first is None:
         return None
     columns = list(decoder.columns.types)

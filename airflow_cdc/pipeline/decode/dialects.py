@@ -32,6 +32,8 @@ class Dialect:
     """Whether the values are spelled as Huawei CDL spells them."""
     documents: bool = False
     """Whether the rows are documents as JSON text, of which an update may tell only what changed (MongoDB)."""
+    commit_tells_transaction: bool = True
+    """Whether the events of a transaction share their commit's place; else only the text tells that they belong together."""
     tells_before: bool = False
     """Whether an update's image before may hold a large value that its image after leaves out."""
 
@@ -140,6 +142,7 @@ HUAWEI_CDL = Dialect(
     serial="source.serial",
     transaction="source.txId",
     huawei_cdl=True,
+    commit_tells_transaction=False,
     tells_before=True,
 )
 

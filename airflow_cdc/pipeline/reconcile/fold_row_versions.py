@@ -165,6 +165,7 @@ _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> eve
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
+    'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
     'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}))"""

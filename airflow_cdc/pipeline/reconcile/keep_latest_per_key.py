@@ -30,9 +30,10 @@ EVENTS = "__cdc_events"
 REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
-"""struct<first position, last position, first_offset, last_offset, began position, deletes boolean, writes boolean, depends boolean> of a
-key's events; first and last only of those that their position places; ``began``: where the key's last transaction did, NULL where nothing
-depends; ``depends``: whether what is left under the key depends on the target holding it."""
+"""struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
+writes boolean, depends boolean> of a key's events; first and last only of those that their position places, the transactions' texts only
+where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends; ``depends``: whether what
+is left under the key depends on the target holding it."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
 LINE_HASH = "__cdc_line_hash"
@@ -47,7 +48,9 @@ _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
 _REMOVES_ANOTHER = "__cdc_removes_another"
 
 
-def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, and_hazardous: bool = False) -> DataFrame:
+def keep_latest_per_key(
+    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, and_hazardous: bool = False, names_transactions: bool = False
+) -> DataFrame:
     """Return one row a key: its last event.
 
     >>> #  key  position  op          key  position  op  events
@@ -60,12 +63,13 @@ def keep_latest_per_key(events: DataFrame, keys: Sequence[str], columns: Sequenc
     :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
     :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have a
         :data:`LINE_HASH`, the returned rows that and :data:`IS_LAST`.
+    :param names_transactions: whether :data:`REACH` tells the texts of transactions.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
         another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`,
         :data:`READS` and :data:`HAZARD`.
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
-    told = _tell_of_key(_flag_removals(flag_copies(events, by_key)), by_key)
+    told = _tell_of_key(_flag_removals(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
     kept = told.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
     ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
@@ -114,10 +118,11 @@ def _flag_removals(events: DataFrame) -> DataFrame:
     return events.withColumn(_REMOVES_ANOTHER, ((F.col(OP) == "d") & _or_false(created | behind_more)).cast("int"))
 
 
-def _tell_of_key(events: DataFrame, by_key: WindowSpec) -> DataFrame:
+def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
     """Add what all events of a key tell together."""
     of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
+    named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
     of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
     is_last = F.col(SNAPSHOT).startswith("last").alias("last")
     read = F.when(of_whole_table, F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")))
@@ -126,6 +131,8 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec) -> DataFrame:
         "last": F.last(placed, ignorenulls=True).over(of_key),
         "first_offset": F.min(OFFSET).over(of_key),
         "last_offset": F.max(OFFSET).over(of_key),
+        "first_transaction": F.first(named, ignorenulls=True).over(of_key),
+        "last_transaction": F.last(named, ignorenulls=True).over(of_key),
         "began": F.lit(None).cast(POSITION_TYPE),
         "deletes": F.max(F.col(OP) == "d").over(of_key),
         "writes": F.max(F.col(OP).isin("c", "u")).over(of_key),

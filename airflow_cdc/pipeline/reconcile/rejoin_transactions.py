@@ -9,6 +9,7 @@ asked only for keys whose known operation and new one could be about two rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.model.operation import KEEP
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
@@ -37,7 +39,9 @@ LOOK_BACK = 64
 """Microbatches among which the beginning of a cut transaction is looked for."""
 
 
-def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+def find_cut_keys(
+    row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], parted: PartedTransactions | None = None
+) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
 
     So are those whose outcome depends on whether the key was held before: as their delete marker says, when older events come, which may
@@ -46,9 +50,12 @@ def find_cut_keys(row_changes: DataFrame, rows: DataFrame, markers: DataFrame | 
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     :param rows: the target's rows: keys, position, operation.
     :param markers: the delete markers: the same, and whether they depend.
+    :param parted: the cut transactions that only their text tells.
     """
     ours = [sql.name(key) for key in keys]
     same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
+    if parted:
+        same_transaction = f"({same_transaction} OR {parted.may_hold('k', 's')})"
     two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
     # What stands between a depending transaction and older events of its key that came with it.
     overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{OFFSET} IS NOT NULL AND k.{OFFSET} > s.{REACH}.first_offset)"
@@ -95,15 +102,57 @@ def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str])
     return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
-def first_part(report_of: Callable[[int], BatchReport | None], number: int, commits: Sequence[int]) -> int | None:
+@dataclass(frozen=True)
+class PartedTransactions:
+    """The transactions at a microbatch's ends that earlier microbatches hold a part of, where only their text tells it (Huawei CDL)."""
+
+    texts: Sequence[str]
+    earlier: Sequence[Reach]
+    """What the microbatches with the other parts have been through."""
+
+    def may_hold(self, known: str, change: str) -> str:
+        """Return the SQL that is true where what is known of a key, and a row change of it, may be of one of these transactions.
+
+        What is known does not tell its transaction: whatever those microbatches brought may be of it. Folding it once more changes nothing.
+        """
+        told = ", ".join(map(sql.text, self.texts))
+        ours = f"({change}.{REACH}.first_transaction IN ({told}) OR {change}.{REACH}.last_transaction IN ({told}))"
+        stretches = [
+            f"{known}.{POSITION}.commit BETWEEN {first.commit}BD AND {reach.streamed_through[partition].commit}BD"
+            for reach in self.earlier
+            for partition, first in reach.streamed_from.items()
+        ]
+        return f"({ours} AND ({' OR '.join(stretches)}))"
+
+
+def find_parted_transactions(report_of: Callable[[int], BatchReport | None], number: int, reach: Reach) -> PartedTransactions | None:
+    """Return the transactions of a microbatch that earlier ones, of the last :data:`LOOK_BACK`, hold a part of; None where there are none.
+
+    :param reach: where the microbatch's events stand.
+    """
+    if not reach.outer_transactions:
+        return None
+    reports = [report for candidate in _last_before(number) if (report := report_of(candidate))]
+    earlier = [report.reach for report in reports if report.reach.shares_transaction(reach)]
+    texts = sorted({text for texts in reach.outer_transactions.values() for text in texts})
+    return PartedTransactions(texts, earlier) if earlier else None
+
+
+def _last_before(number: int) -> range:
+    """Return the numbers of the last :data:`LOOK_BACK` microbatches before one, the latest first."""
+    return range(number - 1, max(number - 1 - LOOK_BACK, 0), -1)
+
+
+def first_part(report_of: Callable[[int], BatchReport | None], number: int, commits: Sequence[int], reach: Reach) -> int | None:
     """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of transactions, None for none.
 
     :param commits: of all of them, in rising order: where files come in no order, an older microbatch may hold the younger ones.
+    :param reach: where the events of this microbatch stand.
     """
     found = None
-    for candidate in range(number - 1, max(number - 1 - LOOK_BACK, 0), -1):
+    for candidate in _last_before(number):
         report = report_of(candidate)
-        if report and report.reach.may_hold(commits):
+        if report and (report.reach.may_hold(commits) or report.reach.shares_transaction(reach)):
             found = candidate
     return found
 

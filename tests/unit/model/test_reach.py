@@ -47,3 +47,19 @@ def test_a_reach_grows_to_both_sides() -> None:
 @pytest.mark.parametrize(("commits", "may"), [([19], True), ([5, 19], True), ([5, 40], False), ([], False), ([5, 10, 40], True)])
 def test_a_reach_may_hold_a_transaction_that_lies_in_it(commits: list[int], may: bool) -> None:
     assert (Reach({"0": Position(10)}, {"0": Position(20)}) | Reach({"1": Position(19)}, {"1": Position(30)})).may_hold(commits) is may
+
+
+def test_a_transaction_that_only_its_text_tells_may_go_on_in_the_next_microbatch() -> None:
+    def part(first: int, last: int, *texts: str) -> Reach:
+        return Reach({"0": Position(first)}, {"0": Position(last)}, partitions=frozenset({"0"}), outer_transactions={"0": texts})
+
+    applied = part(10, 19, "a", "b")
+    assert part(20, 29, "b", "c").may_meet(applied)
+    assert not part(20, 29, "c").may_meet(applied)
+    both = applied | part(20, 29, "b", "c")
+    assert both == part(20, 29, "b", "c") | applied
+    assert part(30, 39, "c").may_meet(both)
+    # Left behind long ago.
+    assert not part(30, 39, "a").may_meet(both)
+    assert part(1, 9, "a").shares_transaction(applied)
+    assert Reach.from_json(both.to_json()) == both

@@ -101,6 +101,7 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
             "offset_from": {"0": 5},
             "offset_through": {"0": 9},
             "partitions": ["0"],
+            "outer_transactions": {},
         },
         "snapshot": {
             "position": ["3", "-1", "-1"],

@@ -193,3 +193,28 @@ def test_a_row_that_came_and_went_in_a_transaction_stays_gone_when_its_insert_co
         write_records(tmp_path / "archive" / f"{place}.jsonl", records)
         apply(tmp_path / "archive", tmp_path / "lake")
     assert rows(spark, tmp_path / "lake") == [lives]
+
+
+@pytest.mark.parametrize(
+    "order", [(0, 1, 2), *(pytest.param(order, marks=pytest.mark.deep) for order in [(2, 1, 0), (0, 2, 1), (1, 2, 0), (2, 0, 1)])]
+)
+def test_a_transaction_that_hands_keys_on_loses_no_row_where_microbatches_divide_it(
+    order: tuple[int, ...], apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nothing but the transaction's number tells that its events belong together: each has a place of its own."""
+    first = [event("1.0", "c", offset=number, lsn=number, transaction=0, after=row(number, f"was {number}")) for number in (1, 2, 3)]
+    write_records(tmp_path / "archive" / "0.jsonl", first)
+    apply(tmp_path / "archive", tmp_path / "lake")
+    for part in order:
+        old, new = part + 1, (part + 1) % 3 + 1
+        moved = event(
+            "1.0", "u", offset=10 + part, lsn=10 + part, transaction=1, before=row(old, f"was {old}"), after=row(new, f"was {old}")
+        )
+        write_records(tmp_path / "archive" / f"{part + 1}.jsonl", [moved])
+        report = apply(tmp_path / "archive", tmp_path / "lake")
+        assert counts(report).merged == 2
+    assert rows(spark, tmp_path / "lake") == [row(1, "was 3"), row(2, "was 1"), row(3, "was 2")]
+    later = event("1.0", "u", offset=20, lsn=20, transaction=2, before=row(1, "was 3"), after=row(1, "changed"))
+    write_records(tmp_path / "archive" / "9.jsonl", [later])
+    # What begins no transaction that was begun before asks nothing of the table.
+    assert apply(tmp_path / "archive", tmp_path / "lake").flows[0].batches[0].merge_plan == "merge"

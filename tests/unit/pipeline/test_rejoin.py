@@ -28,9 +28,9 @@ def report_of(number: int) -> BatchReport | None:
     ],
 )
 def test_the_first_microbatch_of_any_of_the_transactions(commits: list[int], expected: int | None) -> None:
-    assert first_part(report_of, 4, commits) == expected
+    assert first_part(report_of, 4, commits, Reach()) == expected
 
 
 def test_it_is_looked_for_among_the_last_ones_only() -> None:
-    assert first_part(report_of, 2 + LOOK_BACK, [45]) == 2
-    assert first_part(report_of, 3 + LOOK_BACK, [45]) is None
+    assert first_part(report_of, 2 + LOOK_BACK, [45], Reach()) == 2
+    assert first_part(report_of, 3 + LOOK_BACK, [45], Reach()) is None
