@@ -31,10 +31,10 @@ HAZARDS = {
 }
 
 
-def land(files: list[list[Record]], folder: Path, microbatches: int) -> dict[str, CdcFlow]:
-    """Write the files and return the flow that takes them in about so many microbatches."""
+def land(files: list[list[Record]], folder: Path, microbatches: int | None) -> dict[str, CdcFlow]:
+    """Write the files and return the flow that takes them in about so many microbatches, or in one for each file."""
     sizes = [write_records(folder / f"{place:03d}.jsonl", file).stat().st_size for place, file in enumerate(files)]
-    return {TOPIC: CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // microbatches)}
+    return {TOPIC: CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // microbatches if microbatches else 1)}
 
 
 def differing(found: list[Row], expected: list[Row]) -> dict[int, dict[str, Any]]:
@@ -50,19 +50,20 @@ IN_ORDER: dict[str, Any] = {}
 SHUFFLED = {"shuffled": True, "again": True}
 
 
-def check(archive: Archive, how: dict[str, Any], microbatches: int, apply: Apply, spark: SparkSession, folder: Path) -> None:
+def check(archive: Archive, files: list[list[Record]], microbatches: int | None, apply: Apply, spark: SparkSession, folder: Path) -> None:
     unreachable = set() if archive.dialect.deferrable else {"rolled back"}
     unreachable |= set() if archive.dialect.says_again else {"incremental read"}
     assert {*archive.reached} >= HAZARDS - unreachable
-    flows = land(archive.files(4, **how), folder / "archive", microbatches)
+    flows = land(files, folder / "archive", microbatches)
     report = apply(folder / "archive", folder / "lake", flows=flows)
-    assert len(report.flows[0].batches) >= microbatches
+    assert len(report.flows[0].batches) >= (microbatches or len(files))
     wrong = differing(read_rows(spark, str(folder / "lake"), TOPIC, limit=10**6).rows, archive.rows)
     assert not wrong, (len(wrong), archive.story(min(wrong)), wrong[min(wrong)])
 
 
 def test_every_history_ends_with_its_source_s_rows(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    check(Archive(DIALECTS["postgresql"], TOPIC, 1, 30), SHUFFLED, 3, apply, spark, tmp_path)
+    archive = Archive(DIALECTS["postgresql"], TOPIC, 1, 30)
+    check(archive, archive.files(4, **SHUFFLED), 3, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
@@ -71,9 +72,21 @@ def test_every_history_ends_with_its_source_s_rows(apply: Apply, spark: SparkSes
 def test_every_history_ends_with_its_source_s_rows_deep(
     dialect: str, seed: int, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check(Archive(DIALECTS[dialect], TOPIC, seed, 1_000), how, 4, apply, spark, tmp_path)
+    archive = Archive(DIALECTS[dialect], TOPIC, seed, 1_000)
+    check(archive, archive.files(4, **how), 4, apply, spark, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", ["postgresql", "oracle", "huawei cdl"])
+def test_many_microbatches_divide_transactions_anywhere(dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """One file a microbatch."""
+    archive = Archive(DIALECTS[dialect], TOPIC, 5, 60)
+    files = archive.files(5, **SHUFFLED)
+    assert len(files) >= 12
+    check(archive, files, None, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
 def test_values_left_out_by_key_changes_are_found_in_one_batch_deep(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    check(Archive(DIALECTS["postgresql, large values"], TOPIC, 4, 500), IN_ORDER, 1, apply, spark, tmp_path)
+    archive = Archive(DIALECTS["postgresql, large values"], TOPIC, 4, 500)
+    check(archive, archive.files(4), 1, apply, spark, tmp_path)
