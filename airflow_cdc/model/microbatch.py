@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -259,3 +259,39 @@ def _surveyed(
         again = {path for path in paths & set(owned) if owned[path].part.since is not None}
         offsets += [item for item in file_offsets(surveys[number], flow) if item.file in paths - again]
     return tuple(shapes), tuple(offsets)
+
+
+def read_together(microbatches: Iterable[Microbatch]) -> list[Microbatch]:
+    """Return the microbatches as few that read the same lines: one an archive, and each that only reads something again.
+
+    :param microbatches: of one flow, in the order of their numbers, without a gap.
+    """
+    groups: dict[tuple[str, int], list[Microbatch]] = {}
+    for microbatch in microbatches:
+        groups.setdefault((microbatch.archive, microbatch.number if microbatch.is_again else 0), []).append(microbatch)
+    return [_joined(members) for members in groups.values()]
+
+
+def _joined(members: Sequence[Microbatch]) -> Microbatch:
+    files = {file.path: file for member in members for file in member.files}
+    # Parts of a file follow each other.
+    first: dict[str, FilePart | None] = {}
+    last: dict[str, FilePart | None] = {}
+    for member in members:
+        for file in member.files:
+            last[file.path] = member.parts.get(file.path)
+            first.setdefault(file.path, last[file.path])
+    parts = {path: part for path in files if (part := _span(first[path], last[path]))}
+    shapes = tuple(shape for member in members for shape in member.shapes)
+    return replace(members[-1], files=tuple(files.values()), shapes=shapes, parts=parts)
+
+
+def _span(first: FilePart | None, last: FilePart | None) -> FilePart | None:
+    """Return the part from the beginning of one to the end of another; None where that is the whole file."""
+    since = first if first and first.since is not None else None
+    before = last if last and last.before is not None else None
+    if since and before:
+        return replace(before, since=since.since, reads_since=since.reads_since)
+    if since:
+        return replace(since, before=None, reads_before=None)
+    return replace(before, since=None, reads_since=None) if before else None

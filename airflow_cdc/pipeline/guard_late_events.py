@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OP, POSITION
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
+from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport
@@ -156,7 +157,7 @@ def _rejoin(
         return None
     columns = list(decoder.columns.types)
     here = _events(run, decoder).withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
-    earlier = [_events_of(run, number, decoder).withColumn(_IS_NEW, F.lit(False)) for number in range(first, run.microbatch.number)]  # noqa: FBT003
+    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
     everything = order_events(reduce(DataFrame.unionByName, [here, *earlier]), keys, reads_among_changes=True)
     everything = run.write_down(everything, "everything")
     wanted = [] if parted is None else [parted.select(*named)]
@@ -179,14 +180,22 @@ def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
     return decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
 
 
-def _events_of(run: MicrobatchRun, number: int, decoder: Decoder) -> DataFrame:
-    """Return the events of an earlier microbatch, decoded as today's are."""
-    microbatch = run.past.intent(number)
-    if microbatch is None:
-        raise StateUnreadableError(
-            f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
-            next_step="Restore it, or rebuild the table from the archive.",
-        )
+def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
+    """Return what the flow applied since a microbatch, in as few plans as may be: each costs as much as a large microbatch's data."""
+    intents = []
+    for number in range(first, run.microbatch.number):
+        intent = run.past.intent(number)
+        if intent is None:
+            raise StateUnreadableError(
+                f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
+                next_step="Restore it, or rebuild the table from the archive.",
+            )
+        intents.append(intent)
+    return read_together(intents)
+
+
+def _events_of(run: MicrobatchRun, microbatch: Microbatch, decoder: Decoder) -> DataFrame:
+    """Return the events of earlier microbatches, decoded as today's are."""
     return _events(replace(run, microbatch=microbatch), replace(decoder, files=microbatch.files, shapes=microbatch.shapes))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
@@ -11,7 +10,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
-from airflow_cdc.model.microbatch import FilePart, Microbatch
+from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.decode.mongodb import PATCH
@@ -85,7 +84,7 @@ def _events_of(run: MicrobatchRun, decoder: Decoder, microbatch: Microbatch) -> 
 
 
 def _applied(run: MicrobatchRun) -> list[Microbatch]:
-    """Return all that the flow applied, this microbatch with it, as one microbatch an archive."""
+    """Return all that the flow applied, this microbatch with it, as one an archive."""
     intents = [run.past.intent(number) for number in range(1, run.microbatch.number)]
     gone = [number for number, intent in enumerate(intents, start=1) if intent is None]
     if gone:
@@ -94,22 +93,7 @@ def _applied(run: MicrobatchRun) -> list[Microbatch]:
             " that late events change.",
             next_step="Restore them, or rebuild the table from the archive.",
         )
-    by_archive: dict[str, list[Microbatch]] = {}
-    for microbatch in (*(intent for intent in intents if intent), run.microbatch):
-        by_archive.setdefault(microbatch.archive, []).append(microbatch)
-    return [_together(members) for members in by_archive.values()]
-
-
-def _together(microbatches: Iterable[Microbatch]) -> Microbatch:
-    members = list(microbatches)
-    files = {file.path: file for member in members for file in member.files}
-    parts: dict[str, FilePart] = {}
-    for member in (member for member in members if not member.is_again):
-        for file in member.files:
-            # Parts of a file follow each other: together they reach from its beginning to the end of the last.
-            part = member.parts.get(file.path)
-            parts.pop(file.path, None)
-            if part and part.before is not None:
-                parts[file.path] = replace(part, since=None, reads_since=None)
-    shapes = tuple(shape for member in members for shape in member.shapes)
-    return replace(members[-1], files=tuple(files.values()), shapes=shapes, parts=parts)
+    # What was read again, others of these own.
+    return read_together(
+        microbatch for microbatch in (*(intent for intent in intents if intent), run.microbatch) if not microbatch.is_again
+    )

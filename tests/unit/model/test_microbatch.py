@@ -6,10 +6,20 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.microbatch import FilePart, HeldFile, Microbatch, PlanPosition, SurveyedPart, next_microbatch, pending_in
+from airflow_cdc.model.microbatch import (
+    FilePart,
+    HeldFile,
+    Microbatch,
+    PlanPosition,
+    SurveyedPart,
+    next_microbatch,
+    pending_in,
+    read_together,
+)
 from airflow_cdc.model.survey import Survey
 from tests.unit.model.surveys import ARCHIVE, shape, survey
 
@@ -258,3 +268,46 @@ def test_the_rest_of_a_file_remembers_which_reads_were_left_out_of_it() -> None:
     assert found is not None
     assert (found.held, found.parts) == ((HeldFile(1, "a", FAR, 4, FAR - 1),), {"a": first.part})
     assert Microbatch.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def owning(number: int, files: Mapping[str, FilePart | None], archive: str = ARCHIVE, *, is_again: bool = False) -> Microbatch:
+    found = pick([survey(number, dict.fromkeys(files, "t"))])
+    assert found is not None
+    return replace(
+        found, number=number, archive=archive, parts={path: item for path, item in files.items() if item is not None}, is_again=is_again
+    )
+
+
+@pytest.mark.parametrize(
+    ("owned", "together"),
+    [
+        ([None], None),
+        ([FilePart("sqlserver", None, 5, None, 4), FilePart("sqlserver", 5, None, 4)], None),
+        ([FilePart("sqlserver", None, 5, None, 4), FilePart("sqlserver", 5, 9, 4, 8)], FilePart("sqlserver", None, 9, None, 8)),
+        # What an earlier microbatch owned of it stays away.
+        ([FilePart("sqlserver", 5, 9, 4, 8)], FilePart("sqlserver", 5, 9, 4, 8)),
+        ([FilePart("sqlserver", 5, 9, 4, 8), FilePart("sqlserver", 9, None, 8)], FilePart("sqlserver", 5, None, 4)),
+    ],
+)
+def test_microbatches_that_are_read_together_read_what_they_own_and_no_line_twice(
+    owned: Sequence[FilePart | None], together: FilePart | None
+) -> None:
+    members = [owning(number, {f"whole-{number}": None, "divided": item}) for number, item in enumerate(owned)]
+    (found,) = read_together(members)
+    assert sorted(paths(found)) == sorted({path for member in members for path in paths(member)})
+    assert found.parts == ({"divided": together} if together else {})
+    assert found.shapes == tuple(item for member in members for item in member.shapes)
+
+
+def test_other_archives_and_what_was_read_again_are_read_by_themselves() -> None:
+    members = [
+        owning(1, {"a": None}),
+        owning(2, {"a": None}, "file:///other"),
+        owning(3, {"a": None}, is_again=True),
+        owning(4, {"b": None}),
+    ]
+    assert [(item.archive, paths(item), item.is_again) for item in read_together(members)] == [
+        (ARCHIVE, ["a", "b"], False),
+        ("file:///other", ["a"], False),
+        (ARCHIVE, ["a"], True),
+    ]
