@@ -62,6 +62,7 @@ def test_a_column_that_appears_later_is_null_in_older_events(table: Table) -> No
     assert [row["extra"] for row in table.rows()] == [None, "new"]
 
 
+@pytest.mark.deep
 def test_an_ignored_truncate_is_no_row_and_one_before_any_table_neither(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     ignoring = CdcFlow(TOPIC, write_disposition=WriteDisposition.APPEND, on_truncate=OnTruncate.IGNORE)
     table = Table(apply, spark, tmp_path / "ignoring", ignoring)

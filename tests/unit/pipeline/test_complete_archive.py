@@ -98,6 +98,7 @@ def test_a_flow_that_stops_names_the_range_and_merges_nothing_until_it_has_come(
     assert ids(spark, lake) == list(range(9))
 
 
+@pytest.mark.deep
 def test_files_in_no_order_and_microbatches_of_one_file_are_no_gaps(apply: Apply, archive: Path, lake: Path) -> None:
     for name, first in (("a", 10), ("b", 0), ("c", 5)):
         write_records(archive / f"{name}.jsonl", creates(first, first + 4))

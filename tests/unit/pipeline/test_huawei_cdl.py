@@ -182,6 +182,7 @@ def test_a_large_object_that_an_update_does_not_tell_is_not_that_of_a_row_which_
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "its own", "n": "c"}]
 
 
+@pytest.mark.deep
 def test_a_row_that_came_and_went_in_a_transaction_stays_gone_when_its_insert_comes_again(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ def test_a_flow_without_a_table_yet_has_no_name(apply: Apply, spark: SparkSessio
     assert not spark.catalog.tableExists("routing_shop.orders")
 
 
-@pytest.mark.parametrize("kind", ["table", "view", "gone"])
+@pytest.mark.parametrize("kind", ["table", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("view", "gone"))])
 def test_a_name_that_stands_for_something_else_stops_its_flow_alone(
     kind: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path, tmp_path: Path
 ) -> None:
@@ -107,7 +107,9 @@ def test_a_name_that_stands_for_something_else_stops_its_flow_alone(
     assert ids(spark, f"delta.`{lake}/{ORDERS}`") == [1]
 
 
-@pytest.mark.parametrize("name", [("routing_shop", "a.b"), ("no_such_catalog", "routing_shop", "orders")])
+@pytest.mark.parametrize(
+    "name", [("routing_shop", "a.b"), pytest.param(("no_such_catalog", "routing_shop", "orders"), marks=pytest.mark.deep)]
+)
 def test_a_name_that_the_catalog_refuses_is_told(name: tuple[str, ...], apply: Apply, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, ORDERS)
     error = error_of(apply(archive, lake, flows={ORDERS: CdcFlow(ORDERS, catalog_table=name)}, may_fail=True))
@@ -129,7 +131,7 @@ def test_topics_of_one_table_stop_the_run_before_anything_is_merged(apply: Apply
 MOVED: Mapping[str, Mapping[str, CdcFlow]] = {"flow": {ORDERS: CdcFlow(ORDERS, table="silver/orders")}, "route": ROUTED}
 
 
-@pytest.mark.parametrize("by", MOVED)
+@pytest.mark.parametrize("by", ["flow", pytest.param("route", marks=pytest.mark.deep)])
 def test_a_table_is_not_begun_anew_elsewhere_when_the_settings_change(
     by: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

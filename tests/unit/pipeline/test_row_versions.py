@@ -53,6 +53,7 @@ def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, 
     ]
 
 
+@pytest.mark.deep
 def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     before = {"id": 1, "price": 1, "note": "old row"}
     write_records(tmp_path / "archive" / "1.jsonl", numbered([postgresql("r", commit=None, change=10, after=before)]))
@@ -67,6 +68,7 @@ def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{"id": 1, "price": 3, "note": "new row"}]
 
 
+@pytest.mark.deep
 def test_a_key_may_have_the_names_that_the_fold_uses(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """A key column named ``events`` was ambiguous with the fold's own."""
 

@@ -105,6 +105,7 @@ def test_a_truncate_and_a_second_complete_snapshot_take_what_was_there(table: Ta
     assert table.rows() == {1: 2, 2: 2}
 
 
+@pytest.mark.deep
 def test_a_row_stays_the_same_when_a_column_is_added_or_a_large_value_left_out(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     table.load(event("c", 20, A), event("c", 21, A), event("c", 22, B))
     wide = {**A, "more": None}
