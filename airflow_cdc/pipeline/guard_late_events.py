@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, POSITION
+from airflow_cdc.model.columns import DELETED, OFFSET, OP, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.places import delete_markers_uri
@@ -67,45 +67,71 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     if not (late or awaited or staged.unknown):
         return Guarded(live)
     keys = list(target.keys)
-    rows = run.rows_of(target)
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
-    parted = _parted_moves(run, decoder, live, rows, markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
-    if markers is not None:
-        markers = newest_per_transaction(markers.join(live.select(*map(sql.name, keys)), keys, "left_semi"), keys)
+    parted = _parted_moves(run, decoder, live, run.rows_of(target), markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
+    known = _look_up(run, target, live, markers, documents=False)
     again = run.microbatch.is_again
-    if markers is not None and again:
-        markers = without_own(markers, live, keys)
+    markers = without_own(known.markers, live, keys) if known.markers is not None and again else known.markers
     # Asked for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
     cut = None
     # What is read again was put together when it was new.
     if late and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
-        cut = run.write_down(find_cut_keys(live, rows, markers, keys, of_text), "cut")
+        cut = run.write_down(find_cut_keys(live, known.rows, markers, keys, of_text), "cut")
     rejoined = _rejoin(run, decoder, target, staged.reach, report_of, names=live.columns, cut=cut, parted=parted)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(live, rows, markers, keys, deleted=run.deleted_rows_of(target)) if late else (live, 0)
+    fresh, stale = drop_stale(live, known.rows, markers, keys, deleted=known.deleted) if late else (live, 0)
     if late and staged.retold:
-        fresh = leave_to_rows(fresh, rows, keys)
+        fresh = leave_to_rows(fresh, known.rows, keys)
+    if rejoined is not None:
+        fresh = fresh.unionByName(rejoined)
     paired = parted.count() if parted is not None and rejoined is not None else 0
-    return Guarded(fresh if rejoined is None else fresh.unionByName(rejoined), rejoined is not None, stale, paired)
+    # MERGE reads its source twice, and so do the delete markers.
+    return Guarded(run.write_down(fresh, "guarded"), rejoined is not None, stale, paired)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the target and the delete markers know of a microbatch's keys."""
+
+    rows: DataFrame
+    """Keys, position, operation, offset and which values are older, of rows that live."""
+    deleted: DataFrame | None
+    """The same of rows that are flagged as deleted; None where the table keeps none."""
+    markers: DataFrame | None
+    """One a key and transaction, of documents all; None where there are none."""
+
+
+def _look_up(run: MicrobatchRun, target: TargetTable, live: DataFrame, markers: DataFrame | None, *, documents: bool) -> _Known:
+    """Return what is known of the row changes' keys, written down: each further look at the target would scan the whole of it."""
+    keys = list(target.keys)
+    named = [sql.name(key) for key in keys]
+    flag = [DELETED] if target.flags_deletes else []
+    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, OFFSET, TOLD_AT, *flag)
+    held = run.write_down(rows.join(live.select(*named), keys, "left_semi"), "known")
+    if markers is not None:
+        theirs = markers.join(live.select(*named), keys, "left_semi")
+        markers = run.write_down(theirs if documents else newest_per_transaction(theirs, keys), "markers")
+    if target.flags_deletes:
+        return _Known(held.filter(IS_LIVE), held.filter(DELETED), markers)
+    return _Known(held, None, markers)
 
 
 def _guard_documents(run: MicrobatchRun, decoder: Decoder, target: TargetTable, live: DataFrame) -> Guarded:
     """Do the same where rows are documents: no document takes another's key, but each of its events may tell a part of it."""
     keys = list(target.keys)
-    rows, deleted = run.rows_of(target), run.deleted_rows_of(target)
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
-    known = known_of(rows, markers, deleted, keys)
-    folded = fold_late_documents(run, decoder, live, known, target)
-    if folded is None:
-        fresh, stale = drop_stale(live, rows, markers, keys, deleted=deleted)
-        return Guarded(fresh, stale=stale)
-    others = live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(others, rows, markers, keys, deleted=deleted)
-    news, old = drop_known_documents(folded, rows, known, keys)
-    return Guarded(fresh.unionByName(news), rejoined=True, stale=stale + old)
+    known = _look_up(run, target, live, markers, documents=True)
+    of_keys = known_of(known.rows, known.markers, known.deleted, keys)
+    folded = fold_late_documents(run, decoder, live, of_keys, target)
+    others = live if folded is None else live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
+    fresh, stale = drop_stale(others, known.rows, known.markers, keys, deleted=known.deleted)
+    if folded is not None:
+        news, old = drop_known_documents(folded, run.rows_of(target), of_keys, keys)
+        fresh, stale = fresh.unionByName(news), stale + old
+    return Guarded(run.write_down(fresh, "guarded"), folded is not None, stale)
 
 
 def _parted_moves(
@@ -173,7 +199,7 @@ def _rejoin(
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
     outcome = upon_prior(folded, prior, keys, columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
-    return traced.select(*map(sql.name, names))
+    return run.write_down(traced.select(*map(sql.name, names)), "outcome")
 
 
 def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:

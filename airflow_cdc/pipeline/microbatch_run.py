@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.columns import DELETED
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import Microbatch
@@ -66,10 +65,6 @@ class MicrobatchRun:
         """Return the target's rows as they are; a row that is flagged as deleted is none."""
         rows = self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
         return rows.filter(IS_LIVE) if target.flags_deletes else rows
-
-    def deleted_rows_of(self, target: TargetTable) -> DataFrame | None:
-        """Return the rows that are flagged as deleted; None where the table does not keep them."""
-        return self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} WHERE {DELETED}") if target.flags_deletes else None
 
     def committing(self, report: BatchReport) -> AbstractContextManager[None]:
         """Make the Delta commit inside carry the microbatch's identifier and its report."""
