@@ -42,6 +42,15 @@ class OnDelete(str, Enum):
     """The row stays with its last values, flagged as deleted; also where a truncate or a complete snapshot took it."""
 
 
+class OnDroppedColumn(str, Enum):
+    """What a row has in a column of the table that the schema of its last event does not have."""
+
+    KEEP = "keep"
+    """What it had."""
+    CLEAR = "clear"
+    """NULL."""
+
+
 class WriteDisposition(str, Enum):
     """How events reach the target."""
 
@@ -90,6 +99,8 @@ class CdcFlow:
     """Name of the table in Spark's catalog, by part: schema and table, before them a catalog where it is not the session's; empty: none."""
     document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
     """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
+    on_dropped_column: OnDroppedColumn = OnDroppedColumn.KEEP
+    """What an event leaves in a column that its schema does not have."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -137,6 +148,11 @@ class CdcFlow:
                 f"Flow {self.topic}: {' and '.join(together)} exclude each other: a change log holds events instead of rows, and versions"
                 " of deleted rows stay without a flag.",
                 next_step="Keep one of them.",
+            )
+        if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
+            raise ConfigurationError(
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
+                next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
             )
 
     @property
@@ -260,6 +276,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),
+    "on_dropped_column": _one_of(OnDroppedColumn),
     "write_disposition": _one_of(WriteDisposition),
     "catalog_table": lambda value: catalog_name(_text(value)),
 }

@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
-from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.flow import CdcFlow, OnDroppedColumn
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
-from airflow_cdc.pipeline.decode.connect_types import STRING
+from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
@@ -59,6 +59,8 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
     else:
         ours = [shape for shape in rows if not foreign.holds(shape)]
         columns = _columns(spark, flow, microbatch, ours, target, changes_of=changes_of, without_key=without_key)
+        if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
+            columns = _clearing(columns, target)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -76,6 +78,18 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         without_key=without_key,
     )
     return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
+
+
+def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColumns:
+    """Return the columns, and those of the table that no event's schema has: each is NULL where an event does not have it."""
+    known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
+    held = target.columns if target else {}
+    lacking = {name: _always_null(kind) for name, kind in held.items() if name.lower() not in known}
+    return replace(columns, types={**columns.types, **lacking}, clears_absent=True)
+
+
+def _always_null(sql_type: str) -> ColumnType:
+    return ColumnType(sql_type, lambda _text: f"CAST(NULL AS {sql_type})", checked=False)
 
 
 def _foreign(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> Foreign:

@@ -360,7 +360,7 @@ class Decoder:
     @cached_property
     def _sometimes_absent(self) -> list[str]:
         """The columns that some of the events' schemas do not have."""
-        if self.dialect.documents:
+        if self.dialect.documents or self.columns.clears_absent:
             return []
         ours = [shape for shape in self.shapes if not self.foreign.holds(shape)]
         shapes = {shape.value_shape for shape in ours if shape.value_shape and shape.kind in ("r", "c", "u")}

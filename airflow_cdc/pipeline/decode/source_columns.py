@@ -34,6 +34,8 @@ class SourceColumns:
     """Columns of which no value was seen yet."""
     told: frozenset[str] = frozenset()
     """Columns whose values only a schema-change topic tells how to read."""
+    clears_absent: bool = False
+    """Whether a column that an event's schema does not have is NULL, instead of not told."""
 
 
 IMAGES = ("after", "before", "data")

@@ -95,6 +95,9 @@ def test_a_table_lies_below_the_lake_or_at_a_uri_of_its_own(table: str | None, l
         ({"topic": "t", "write_disposition": "replace"}, "write_disposition"),
         ({"topic": "t", "stored_as_scd_type": 2, "on_delete": "flag"}, "stored_as_scd_type: 2 and on_delete: flag exclude each other"),
         ({"topic": "t", "write_disposition": "append", "on_delete": "flag"}, "write_disposition: append and on_delete: flag"),
+        ({"topic": "t", "on_dropped_column": "drop"}, "on_dropped_column"),
+        ({"topic": "t", "on_dropped_column": "clear", "stored_as_scd_type": 2}, "on_dropped_column: clear"),
+        ({"topic": "t", "on_dropped_column": "clear", "write_disposition": "append"}, "on_dropped_column: clear"),
         ({"topic": "t", "write_disposition": "append", "stored_as_scd_type": 2}, "write_disposition: append and stored_as_scd_type: 2"),
         pytest.param({"topic": "t", "on_truncate": "drop"}, "on_truncate"),
         pytest.param({"topic": "t", "on_truncate": None}, "on_truncate"),
@@ -129,7 +132,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['catalog_table', 'columns', 'document_columns', .*'on_gap', 'on_truncate', 'stored_as_scd_type', 'table', 'topic'"
+    known = r"known are \['catalog_table', 'columns', 'document_columns', .*'on_dropped_column', 'on_gap', .*'table', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 
