@@ -167,7 +167,7 @@ def _columns(
         flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)
     columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, told=told.types, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
-    return SourceColumns({**columns.types, **untyped_keys}, columns.keys, columns.untyped, told.encoded)
+    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded)
 
 
 def _of_documents(flow: CdcFlow) -> SourceColumns:

@@ -25,6 +25,8 @@ class ColumnType:
     """From the SQL of the text to the SQL of the value."""
     checked: bool = True
     """False where every text fits."""
+    by_schema: bool = False
+    """Whether what a text means depends on its event's schema: two of one value may differ."""
 
 
 STRING = ColumnType("STRING", lambda value: value, checked=False)

@@ -176,8 +176,8 @@ class Decoder:
 
     @property
     def hashed_columns(self) -> list[str]:
-        """The columns that :data:`BEFORE` and :data:`AFTER` are about, in their order."""
-        return [name for name in self._image_columns if name not in self.columns.keys]
+        """The columns that :data:`BEFORE` and :data:`AFTER` are about, in their order; equal values of the others may have other texts."""
+        return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.altered}]
 
     @cached_property
     def _key_struct(self) -> str:

@@ -34,6 +34,8 @@ class SourceColumns:
     """Columns of which no value was seen yet."""
     told: frozenset[str] = frozenset()
     """Columns whose values only a schema-change topic tells how to read."""
+    altered: frozenset[str] = frozenset()
+    """Columns whose texts mean one thing in some events of the microbatch and something else in others."""
     clears_absent: bool = False
     """Whether a column that an event's schema does not have is NULL, instead of not told."""
 
@@ -134,7 +136,7 @@ def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | Non
         )
         return f"CASE {_event_definition(name)} {cases} END"
 
-    return ColumnType(sql_type, read)
+    return ColumnType(sql_type, read, by_schema=True)
 
 
 _DEFINITION = ("type", "name", "scale", "connect.decimal.precision")
@@ -254,4 +256,5 @@ def resolve_columns(
             types[name] = cast_to(table.get(name) or inferred[name])
         else:
             untyped.append(name)
-    return SourceColumns(types, () if without_key else key_columns(shapes, flow), tuple(untyped))
+    altered = frozenset(name for name, rule in from_schema.items() if rule.by_schema)
+    return SourceColumns(types, () if without_key else key_columns(shapes, flow), tuple(untyped), altered=altered)

@@ -156,6 +156,8 @@ def test_a_column_whose_type_changes_is_read_by_each_events_own_schema(layout: s
     schemas = [schema(m=MONEY, n="int32"), schema(m=longer, n="string")]
     found = schema_types([shape(text) for text in schemas], FLOW)
     assert {name: rule.sql_type for name, rule in found.items()} == {"m": "DECIMAL(20,4)", "n": "STRING"}
+    # Texts of one value differ, so no image is known by them.
+    assert resolve([shape(text) for text in schemas]).altered == {"m", "n"}
 
     lines = [f'{{"schema": {text}, "payload": {{}}}}' for text in schemas]
     if layout == "record":

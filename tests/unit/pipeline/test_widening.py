@@ -159,3 +159,16 @@ def test_what_no_type_holds_stops_the_flow_with_both_schemas_and_goes_on_once_it
         (1, 7, Decimal("1.25")),
         (2, 7, Decimal("1.25")),
     ]
+
+
+def test_a_row_is_known_by_its_image_though_its_decimals_have_other_digits(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """One batch holds the column's two scales: the update's image before was taken for another row's, and what it left out was lost."""
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    old = [plain("id", "int64"), decimal("d", 10, 2), plain("gone", "string")]
+    new = [plain("id", "int64"), decimal("d", 12, 4), plain("kept", "string")]
+    first = source.event("c", old, 1, digits(125), "left")
+    images = {"before": {"id": 1, "d": digits(12_500), "kept": None}, "after": {"id": 1, "d": digits(12_500), "kept": "told"}}
+    second = typed(sqlserver("u", commit=2, change=2, offset=2, topic=TOPIC, key={"id": 1}, **images), new)
+    source.load(first, second)
+    (row,) = read_rows(spark, str(source.lake), TOPIC).rows
+    assert (row["d"], row["gone"], row["kept"]) == (Decimal("1.2500"), "left", "told")
