@@ -332,7 +332,7 @@ def _merge(
             microbatch=run.microbatch.number,
             late=late,
             vanishing=vanishing,
-            untold=sorted({*staged.untold, *staged.retold, *decoder.columns.cleared}) if late else staged.untold,
+            untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
             document_columns=run.flow.document_columns,
         )
     run.after_effect("merge")

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, DELETED, OFFSET, OP, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import DELETED, OFFSET, OP, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.places import delete_markers_uri
@@ -199,10 +199,6 @@ def _rejoin(
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
     outcome = upon_prior(folded, prior, keys, columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
-    if decoder.columns.cleared:
-        # Decoded as today's, a column that only earlier events have is NULL: the table knows better.
-        untold = F.expr(f"array_union(coalesce({UNAVAILABLE}, array()), {sql.texts(decoder.columns.cleared)})")
-        traced = traced.withColumns({UNAVAILABLE: untold, ABSENT: F.expr(sql.texts(decoder.columns.cleared))})
     return run.write_down(traced.select(*map(sql.name, names)), "outcome")
 
 

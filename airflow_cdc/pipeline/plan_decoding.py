@@ -85,7 +85,7 @@ def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColum
     known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
     held = target.columns if target else {}
     lacking = {name: _always_null(kind) for name, kind in held.items() if name.lower() not in known}
-    return replace(columns, types={**columns.types, **lacking}, clears_absent=True, cleared=tuple(lacking))
+    return replace(columns, types={**columns.types, **lacking}, clears_absent=True)
 
 
 def _always_null(sql_type: str) -> ColumnType:

@@ -38,8 +38,6 @@ class SourceColumns:
     """Columns whose texts mean one thing in some events of the microbatch and something else in others."""
     clears_absent: bool = False
     """Whether a column that an event's schema does not have is NULL, instead of not told."""
-    cleared: tuple[str, ...] = ()
-    """Columns of the table that none of the microbatch's events has; those of earlier microbatches may have them."""
 
 
 IMAGES = ("after", "before", "data")
