@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
 from benchmarks import reconcile, spread
-from benchmarks.measure import report
+from benchmarks.measure import Result, report
 
-SCENARIOS = {
+SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
     "spread": spread.run,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),

@@ -49,7 +49,7 @@ class Result:
 
     def median(self, name: str, figure: str) -> float:
         """Return the median of a contestant's figure: ``cpu`` or ``wall``, in seconds."""
-        return statistics.median(getattr(taken, figure) for taken in self.taken[name])
+        return float(statistics.median(getattr(taken, figure) for taken in self.taken[name]))
 
     def ratio(self, name: str, figure: str) -> float:
         """Return a contestant's median as a multiple of that of the one it is held against."""
@@ -80,7 +80,7 @@ def _processes() -> list[psutil.Process]:
 
 
 def _cpu_seconds() -> float:
-    return sum(times.user + times.system for process in _processes() for times in [process.cpu_times()])
+    return float(sum(times.user + times.system for process in _processes() for times in [process.cpu_times()]))
 
 
 def _peak_bytes() -> int:
