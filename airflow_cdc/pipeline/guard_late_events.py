@@ -69,21 +69,25 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     keys = list(target.keys)
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
     parted = _parted_moves(run, decoder, live, run.rows_of(target), markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
-    known = _look_up(run, target, live, markers, documents=False)
-    again = run.microbatch.is_again
-    markers = without_own(known.markers, live, keys) if known.markers is not None and again else known.markers
     # Asked for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
+    known = _look_up(run, target, live, markers, documents=False) if late else None
+    markers = known.markers if known else None
+    again = run.microbatch.is_again
+    if markers is not None and again:
+        markers = without_own(markers, live, keys)
     cut = None
     # What is read again was put together when it was new.
-    if late and not again:
+    if known and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
         cut = run.write_down(find_cut_keys(live, known.rows, markers, keys, of_text), "cut")
     rejoined = _rejoin(run, decoder, target, staged.reach, report_of, names=live.columns, cut=cut, parted=parted)
+    if known is None and rejoined is None:
+        return Guarded(live)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(live, known.rows, markers, keys, deleted=known.deleted) if late else (live, 0)
-    if late and staged.retold:
+    fresh, stale = drop_stale(live, known.rows, markers, keys, deleted=known.deleted) if known else (live, 0)
+    if known and staged.retold:
         fresh = leave_to_rows(fresh, known.rows, keys)
     if rejoined is not None:
         fresh = fresh.unionByName(rejoined)
