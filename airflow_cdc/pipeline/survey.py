@@ -106,22 +106,34 @@ def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, An
 def _values(lines: DataFrame) -> DataFrame:
     """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null)."""
     value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
-    members = ", ".join(f"`{name}` {kind}" for name, kind in {**_RECORD, "value": f"STRUCT<{value_struct}>", **_VALUE}.items())
-    line = LINE_STRUCT
+    of_record = {**_RECORD, "value": f"STRUCT<{value_struct}>"}
+    line, record = LINE_STRUCT, "__cdc_record"
+    parsed = lines.selectExpr(FILE, ORDINAL, RAW, RAW_KEY, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
+    # A record may have members beside its value that are named like some of a value and hold something else: they are nobody's.
+    looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
+    is_record = f"{record}.topic IS NOT NULL"
+
+    def told(member: str) -> str:
+        return f"if({is_record}, {record}.{member}, {line}.{member})"
+
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
     bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
-    return lines.selectExpr(FILE, ORDINAL, RAW, RAW_KEY, f"{parse_line(members)} AS {line}").selectExpr(
+    return looked.selectExpr(
         FILE,
         ORDINAL,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
         f"{sql.mentions(RAW, MARKS)} AS is_marked",
-        f"{line}.topic IS NOT NULL AS is_record",
-        f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
-        f"{TOPIC} AS topic",
-        *[f"{line}.`{name}`" for name in _RECORD if name not in ("key", "topic")],
-        f"coalesce({line}.key, {RAW_KEY}) AS key",
-        f"if({line}.topic IS NOT NULL, {line}.value, {bare_value}) AS value",
+        f"{told('topic')} IS NOT NULL AS is_record",
+        f"coalesce({told(CORRUPT)} IS NOT NULL, false) AS corrupt",
+        f"if({is_record}, {record}.topic, {TOPIC}) AS topic",
+        *[f"{told(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
+        f"coalesce({told('key')}, {RAW_KEY}) AS key",
+        f"if({told('topic')} IS NOT NULL, {told('value')}, {bare_value}) AS value",
     )
+
+
+def _ddl(members: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in members.items())
 
 
 def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:

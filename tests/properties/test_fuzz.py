@@ -76,9 +76,21 @@ def mutated(record: Any, dice: random.Random) -> str:
             parent[dice.choice(STRAY_NAMES)] = copy.deepcopy(dice.choice(ODD_VALUES))
     line = json.dumps(record)
     if dice.random() < 0.1:
-        at = dice.randrange(len(line))
-        line = dice.choice((line[:at], line[at:], line[:at] + dice.choice('{}[]",:\\\t') + line[at:], line[:at] + line[at + 1 :]))
+        # A topic of another name would be a flow of its own, of one record.
+        at = dice.randrange(len(json.dumps({"topic": record["topic"]})), len(line) + 1)
+        torn = dice.choice((line[:at], line[at:], line[:at] + dice.choice('{}[]",:\\\t') + line[at:], line[: at - 1] + line[at:]))
+        line = torn if _schemas(torn) in (None, _schemas(line)) else line
     return line
+
+
+def _schemas(line: str) -> list[Any] | None:
+    """Return the schemas that a line tells, None where it cannot be read."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    members = [record.get(name) for name in ("key", "value")] if isinstance(record, dict) else []
+    return [member.get("schema") for member in members if isinstance(member, dict)]
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

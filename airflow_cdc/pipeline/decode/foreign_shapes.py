@@ -20,7 +20,7 @@ from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import is_field
 from airflow_cdc.pipeline.decode.envelope import SCHEMA, in_line, key_shape_of
-from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema, member_names
+from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema
 
 _FEW = 20
 """Of so many records one may be foreign: more of a kind are the source's own."""
@@ -145,9 +145,12 @@ def _key_names(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     key = _json(text)
-    fields = key.get("fields") if isinstance(key, dict) else None
-    is_struct = isinstance(fields, list) and all(isinstance(field, dict) and isinstance(field.get("field"), str) for field in fields)
-    return frozenset(member_names(text)) if is_struct or isinstance(key, list) else _UNREADABLE
+    fields = key.get("fields") if isinstance(key, dict) else key
+    if not isinstance(fields, list):
+        return _UNREADABLE
+    names = [field.get("field") if isinstance(field, dict) else field for field in fields]
+    read = frozenset(name for name in names if isinstance(name, str))
+    return read if len(read) == len(names) else _UNREADABLE
 
 
 def _json(text: str) -> Any:

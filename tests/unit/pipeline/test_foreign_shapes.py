@@ -43,6 +43,7 @@ SCHEMA = shape(100, schema(field("id")), {"type": "struct", "fields": [field("id
         (shape(1, ["id", "v"], ["other"]), GOOD),
         (shape(1, ["id", "v"], []), GOOD),
         (shape(1, ["id", "v"], "5"), GOOD),
+        (shape(1, ["id", "v"], [[[]]]), GOOD),
         (shape(1, "no JSON"), GOOD),
         (shape(1, "7"), GOOD),
         (shape(1, schema({"field": "id", "type": ["int32"]})), SCHEMA),
@@ -103,3 +104,24 @@ def test_odd_records_go_to_the_quarantine_and_the_others_into_the_table(apply: A
     assert batch.events.read == 54
     assert len(read_rows(spark, str(tmp_path / "lake"), TOPIC).rows) == batch.events.merged
     assert {record["offset"] for record in read_quarantine(spark, str(tmp_path / "lake"))} == {50, 51, 52, 53}
+
+
+def test_a_record_alone_in_its_topic_is_taken_in_or_says_what_it_needs(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """Found by the fuzz: the survey and the decoder read such lines apart, or the merge was asked for rows without a key."""
+    whole = event(1)
+    records: dict[str, Record] = {
+        # Beside the value a record's members are nobody's, whatever they are called.
+        "stray_source": {**whole, "source": 1e308},
+        "stray_payload": {**whole, "payload": [7]},
+        "stray_beside_nothing": {**whole, "value": None, "source": "sink-1"},
+        "empty_key": {**whole, "key": {}},
+        "odd_key": {**whole, "key": {"schema": [[[]]]}},
+    }
+    for topic, record in records.items():
+        write_records(tmp_path / "archive" / f"{topic}.jsonl", [{**record, "topic": topic}])
+    found = {flow.flow: flow for flow in apply(tmp_path / "archive", tmp_path / "lake", may_fail=True).flows}
+    for topic in ("stray_source", "stray_payload"):
+        assert (found[topic].events.merged, found[topic].events.read) == (1, 1), found[topic].error
+    assert found["stray_beside_nothing"].events.tombstones == 1
+    for topic in ("empty_key", "odd_key"):
+        assert (found[topic].error or {}).get("type") == "KeysUnknownError"
