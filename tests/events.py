@@ -232,6 +232,7 @@ def schema_change(
     keys: Iterable[str] = (),
     kind: str = "CREATE",
     offset: int | None = None,
+    ddl: str | None = None,
 ) -> Record:
     """Return a whole Kafka record of a schema-change topic; ``columns``: type name, length and scale by name."""
     table = {
@@ -244,7 +245,7 @@ def schema_change(
     }
     source = {"version": "3.5.0.Final", "connector": connector, "name": prefix, "ts_ms": 1_700_000_000_000}
     changes = [{"type": kind, "id": identifier, "table": table}]
-    value = {"source": source, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": None, "tableChanges": changes}
+    value = {"source": source, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": ddl, "tableChanges": changes}
     return record(prefix, {"databaseName": "shop"}, value, offset)
 
 

@@ -101,6 +101,8 @@ class CdcFlow:
     """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
     on_dropped_column: OnDroppedColumn = OnDroppedColumn.KEEP
     """What an event leaves in a column that its schema does not have."""
+    renamed_columns: Mapping[str, str] = field(default_factory=dict)
+    """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -115,7 +117,8 @@ class CdcFlow:
                 f"Flow {self.topic}: table {self.table!r} is no place below the lake that a table may have.",
                 next_step="Name a folder below the lake, outside of its _cdc, or give a whole path or URL.",
             )
-        reserved = [name for name in (*self.keys, *self.columns, *self.document_columns) if is_reserved(name)]
+        named = (*self.keys, *self.columns, *self.document_columns, *self.renamed_columns.values())
+        reserved = [name for name in named if is_reserved(name)]
         if reserved:
             raise ConfigurationError(
                 f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
@@ -236,10 +239,13 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _types(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
-        raise TypeError("Spark SQL types by column")
-    return dict(value)
+def _by_column(what: str) -> Callable[[Any], dict[str, str]]:
+    def read(value: Any) -> dict[str, str]:
+        if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
+            raise TypeError(f"{what} by column")
+        return dict(value)
+
+    return read
 
 
 def _positive(value: Any) -> int:
@@ -269,13 +275,14 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "topic": _text,
     "table": lambda value: None if value is None else _text(value),
     "keys": _texts,
-    "columns": _types,
+    "columns": _by_column("Spark SQL types"),
     "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),
+    "renamed_columns": _by_column("newer names"),
     "on_dropped_column": _one_of(OnDroppedColumn),
     "write_disposition": _one_of(WriteDisposition),
     "catalog_table": lambda value: catalog_name(_text(value)),

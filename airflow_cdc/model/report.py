@@ -84,6 +84,8 @@ class BatchReport:
     order_conflicts: int = 0
     """Keys whose archive order contradicts their position order without being a redelivery."""
     columns_added: tuple[str, ...] = ()
+    columns_renamed: dict[str, str] = field(default_factory=dict)
+    """Columns of the table that took the source's newer name, by the older one."""
     columns_widened: tuple[str, ...] = ()
     """Columns that took a wider type."""
     columns_filled: tuple[str, ...] = ()

@@ -55,6 +55,7 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trac
 from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+from airflow_cdc.pipeline.rename_columns import rename_columns
 from airflow_cdc.pipeline.resolve_documents import resolve_documents
 
 
@@ -123,6 +124,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     """Merge a microbatch's row changes by key."""
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
+    target, renamed = rename_columns(run, decoder.columns, target)
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
@@ -150,6 +152,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         asks_target=bool(staged.untold or staged.unknown),
         order_conflicts=staged.conflicts,
         columns_added=changed.added,
+        columns_renamed=renamed,
         columns_widened=changed.widened,
         columns_filled=changed.filled,
         misfits=changed.misfits,

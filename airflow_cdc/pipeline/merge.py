@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -59,6 +59,8 @@ TOLD_COMMENT = "Read as the connector's schema-change topic tells"
 """Comment of a column whose values only the topic tells how to read. It stands in the commit that adds the column."""
 DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 """Table property: the definition of the document columns by which all rows were filled."""
+RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
+"""Table property: the names of columns by the older ones under which late events may have them, as JSON."""
 
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
@@ -104,6 +106,13 @@ class TargetTable:
     """Columns that are read as a schema-change topic tells (:data:`TOLD_COMMENT`)."""
     document_columns: str = definition_of({})
     """Definition of the document columns by which all its rows were filled."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns by their older ones."""
+
+    def under(self, renames: Mapping[str, str]) -> TargetTable:
+        """Return the table as it is once its columns have the names of today."""
+        columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
+        return replace(self, columns=columns, told=frozenset(renames.get(name, name) for name in self.told))
 
     @property
     def flags_deletes(self) -> bool:
@@ -142,6 +151,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
+        renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,10 +21,12 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
 from airflow_cdc.pipeline.decode.infer_types import infer_types
+from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
 from airflow_cdc.pipeline.file_parts import read_microbatch
+from airflow_cdc.pipeline.find_renames import find_renames
 from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.schema_changes import ChangesOf
+from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
 from airflow_cdc.pipeline.told_columns import find_told
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
@@ -58,9 +60,10 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         columns = _of_documents(flow)
     else:
         ours = [shape for shape in rows if not foreign.holds(shape)]
-        columns = _columns(spark, flow, microbatch, ours, target, changes_of=changes_of, without_key=without_key)
+        renames = find_renames(flow, dialect, ours, target, changes_of, without_key=without_key)
+        columns = _columns(spark, flow, microbatch, ours, target, changes_of=changes_of, without_key=without_key, renames=renames)
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
-            columns = _clearing(columns, target)
+            columns = _clearing(columns, target and target.under(renames))
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -152,22 +155,28 @@ def _columns(
     *,
     changes_of: ChangesOf,
     without_key: bool,
+    renames: Mapping[str, str],
 ) -> SourceColumns:
+    rows = [under_new_names(shape, renames) for shape in rows]
+    target = target and target.under(renames)
     table = dict(target.columns) if target else {}
     settled = {*flow.columns, *schema_types(rows, flow)}
     names = [name for name in column_names(rows) if name not in settled]
 
     def images() -> DataFrame:
-        return _images(spark, flow, microbatch, without_key=without_key)
+        return images_today(_images(spark, flow, microbatch, without_key=without_key), renames)
 
-    told = find_told(flow, rows, target, changes_of, images, names=names)
+    def changes_today(topic: str) -> tuple[TableChange, ...]:
+        return tuple(change.under(renames) for change in changes_of(topic))
+
+    told = find_told(flow, rows, target, changes_today, images, names=names)
     unknown = [name for name in names if name not in {*told.types, *table}]
     inferred = infer_types(images(), unknown) if unknown else {}
     if not flow.keys and not any(shape.key_shape for shape in rows):
         flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)
     columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, told=told.types, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
-    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded)
+    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded, formerly=formerly(renames))
 
 
 def _of_documents(flow: CdcFlow) -> SourceColumns:

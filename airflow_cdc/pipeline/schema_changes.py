@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -48,6 +48,16 @@ class TableChange:
     """The table's full identifier, as the connector quotes it."""
     keys: tuple[str, ...]
     columns: tuple[ChangedColumn, ...]
+    ddl: str = ""
+    """The statement that made the change, where the connector tells it."""
+
+    def under(self, renames: Mapping[str, str]) -> TableChange:
+        """Return the change with columns named as today.
+
+        :param renames: names of today by older ones.
+        """
+        columns = (replace(column, name=renames.get(column.name, column.name)) for column in self.columns)
+        return replace(self, columns=tuple(columns))
 
 
 ChangesOf = Callable[[str], tuple[TableChange, ...]]
@@ -90,6 +100,7 @@ class SchemaChanges:
             ORDINAL,
             f"try_cast(get_json_object({RAW}, '$.offset') AS BIGINT) AS offset",
             f"{in_line('source.name')} AS prefix",
+            f"{in_line('ddl')} AS ddl",
             f"posexplode(from_json({in_line('tableChanges')}, '{_CHANGES}')) AS (place, change)",
         )
         rows = told.filter("prefix IS NOT NULL AND change.table.columns IS NOT NULL").limit(MOST_CHANGES + 1).collect()
@@ -102,7 +113,7 @@ class SchemaChanges:
             return (row["offset"] or 0, order[row[FILE]], row[ORDINAL]["block"], row[ORDINAL]["row"], row["place"])
 
         for row in sorted(rows, key=place):
-            change = _table_change(row["change"].asDict(recursive=True))
+            change = _table_change(row["change"].asDict(recursive=True), row["ddl"] or "")
             for topic in topics_of(row["prefix"], change.id):
                 found.setdefault(topic, []).append(change)
         return found
@@ -122,14 +133,14 @@ class SchemaChanges:
         return files
 
 
-def _table_change(row: Mapping[str, Any]) -> TableChange:
+def _table_change(row: Mapping[str, Any], ddl: str) -> TableChange:
     table = row["table"]
     columns = tuple(
         ChangedColumn(column["name"], column["typeName"] or "", column["length"], column["scale"])
         for column in table["columns"]
         if column and column["name"]
     )
-    return TableChange(row["type"] or "", row["id"] or "", tuple(table["primaryKeyColumnNames"] or ()), columns)
+    return TableChange(row["type"] or "", row["id"] or "", tuple(table["primaryKeyColumnNames"] or ()), columns, ddl)
 
 
 def topics_of(prefix: str, identifier: str) -> Iterable[str]:

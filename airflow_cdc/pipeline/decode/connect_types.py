@@ -207,9 +207,12 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     parameters = field.get("parameters") or {}
     scale, precision = int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision") or MAX_PRECISION)
     sql_type = decimal_type(scale, precision)
-    return ColumnType(sql_type, lambda value: read_decimal(value, str(field.get("field")), scale, sql_type, array))
+    names = [str(field.get("field")), *field.get(FORMERLY, ())]
+    return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array))
 
 
+FORMERLY = "formerly"
+"""Member that we give a field whose column was renamed: the older names under which events may have it."""
 _NUMBER = re.compile(r"-?\d{1,4}")
 
 

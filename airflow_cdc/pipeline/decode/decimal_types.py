@@ -7,6 +7,7 @@ Debezium's ``VariableScaleDecimal`` is ``{"scale": …, "value": base64}``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.pipeline import sql
@@ -23,11 +24,11 @@ def decimal_type(scale: int, precision: int) -> str:
     return "STRING" if digits > MAX_PRECISION else f"DECIMAL({digits},{max(scale, 0)})"
 
 
-def read_decimal(value: str, field: str, scale: int, sql_type: str, array: str | None = None) -> str:
+def read_decimal(value: str, fields: Sequence[str], scale: int, sql_type: str, array: str | None = None) -> str:
     """Return the SQL of a Connect ``Decimal`` as a value of ``sql_type``, NULL where it does not fit.
 
     :param value: SQL of the JSON leaf's text.
-    :param field: the column's name; it tells in the raw line a number from a text of digits.
+    :param fields: the names that the column has in the events; they tell in the raw line a number from a text of digits.
     :param sql_type: as :func:`decimal_type` gives it.
     :param array: SQL of the JSON text of the array whose element the value is.
     """
@@ -37,7 +38,7 @@ def read_decimal(value: str, field: str, scale: int, sql_type: str, array: str |
     else:
         number = f"CASE WHEN {digits_behind_point(value)} <= {max(scale, 0)} THEN try_cast({value} AS {sql_type}) END"
         encoded = f"CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN {_scaled(_unscaled(digits), scale, sql_type)} END"
-    return f"CASE WHEN {_is_number(value, field, array)} THEN {number} ELSE {encoded} END"
+    return f"CASE WHEN {_is_number(value, fields, array)} THEN {number} ELSE {encoded} END"
 
 
 def read_variable_scale(value: str) -> str:
@@ -53,14 +54,14 @@ def digits_behind_point(value: str) -> str:
     return rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
 
 
-def _is_number(value: str, field: str, array: str | None) -> str:
+def _is_number(value: str, fields: Sequence[str], array: str | None) -> str:
     """SQL that tells a JSON number from base64, whose letters a number may consist of: ``1234`` is both, but for its quotes."""
-    name = json.dumps(field, ensure_ascii=False)
     unquoted = (
         f"NOT contains({array}, '{chr(34)}')"
         if array
         else " OR ".join(
-            f"coalesce(instr({line}, concat({sql.text(name + colon)}, {value})) > 0, false)"
+            f"coalesce(instr({line}, concat({sql.text(json.dumps(field, ensure_ascii=False) + colon)}, {value})) > 0, false)"
+            for field in fields
             for line in (RAW, RAW_KEY)
             for colon in (":", ": ")
         )

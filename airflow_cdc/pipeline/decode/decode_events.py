@@ -36,13 +36,15 @@ from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
+from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
 from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, in_line, kind_of, parse_line
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names, is_schema
+from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import (
     fill_from_before,
@@ -152,7 +154,7 @@ class Decoder:
 
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
-        image = members_of(self._image_columns or [KIND], self._fractions)
+        image = members_of(self._parsed_columns or [KIND], self._fractions)
         source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.source_fields))
         row = {
             "before": f"STRUCT<{image if self._has_before(with_images=with_images) else self._key_struct}>",
@@ -173,6 +175,10 @@ class Decoder:
     def _image_columns(self) -> list[str]:
         names = [*self.columns.types, *self.columns.untyped]
         return names + [key for key in self.columns.keys if key not in names]
+
+    @cached_property
+    def _parsed_columns(self) -> list[str]:
+        return with_old_names(self._image_columns, self.columns.formerly)
 
     @property
     def hashed_columns(self) -> list[str]:
@@ -213,11 +219,12 @@ class Decoder:
         if self.dialect.huawei_cdl:
             key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
             unwrapped = unwrapped.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(huawei_cdl.as_debezium("payload", KIND_MEMBERS))})
-        if not self._fractions:
-            return unwrapped
-        before = (self._image_columns if self._has_before(with_images=with_images) else self.columns.keys) or [KIND]
-        payload = F.col("payload").withField("after", F.expr(texts_of("payload.after", self._image_columns)))
-        return unwrapped.withColumn("payload", payload.withField("before", F.expr(texts_of("payload.before", before))))
+        has_before = self._has_before(with_images=with_images)
+        if self._fractions:
+            before = (self._parsed_columns if has_before else self.columns.keys) or [KIND]
+            payload = F.col("payload").withField("after", F.expr(texts_of("payload.after", self._parsed_columns)))
+            unwrapped = unwrapped.withColumn("payload", payload.withField("before", F.expr(texts_of("payload.before", before))))
+        return rename_members(unwrapped, self.columns.formerly, ("after", "before") if has_before else ("after",))
 
     def _has_before(self, *, with_images: bool) -> bool:
         return with_images or self.without_key
@@ -286,7 +293,7 @@ class Decoder:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
         if self.dialect.tells_before or self.without_key:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
-            records = fill_from_before(records, left_out, lobs=self.dialect.huawei_cdl)
+            records = fill_from_before(records, left_out, lobs=self.dialect.huawei_cdl, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = self._position()
         staged = records.selectExpr(
@@ -357,23 +364,9 @@ class Decoder:
             f"{lacking(self._unavailable(texts))} AS {LACKING}",
         ]
 
-    @cached_property
-    def _sometimes_absent(self) -> list[str]:
-        """The columns that some of the events' schemas do not have."""
-        if self.dialect.documents or self.columns.clears_absent:
-            return []
-        ours = [shape for shape in self.shapes if not self.foreign.holds(shape)]
-        shapes = {shape.value_shape for shape in ours if shape.value_shape and shape.kind in ("r", "c", "u")}
-        shared = set.intersection(*[set(image_names(shape)) for shape in shapes]) if shapes else set(self.columns.types)
-        return [name for name in self.columns.types if name not in shared and name not in self.columns.keys]
-
     def _absent(self) -> str:
-        """Return the SQL of the names of the columns that the event's own schema does not have: not told, which is not NULL."""
-        if not self._sometimes_absent:
-            return "CAST(NULL AS ARRAY<STRING>)"
-        told = f"json_object_keys({in_line('after')})"
-        names = ", ".join(sql.text(name) for name in self._sometimes_absent)
-        return f"if({KIND} = 'd', NULL, nullif(array_except(array({names}), coalesce({told}, array({names}))), array()))"
+        ours = [] if self.dialect.documents else [shape for shape in self.shapes if not self.foreign.holds(shape)]
+        return names_of_absent(sometimes_absent(self.columns, ours), self.columns.formerly)
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""

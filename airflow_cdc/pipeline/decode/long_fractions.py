@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.renamed_columns import with_old_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 
 
 def fractions_of(columns: SourceColumns) -> frozenset[str]:
-    """Return the columns whose values may be such numbers."""
-    return frozenset(
-        name for name, rule in columns.types.items() if rule.sql_type.startswith("DECIMAL") and not rule.sql_type.endswith(",0)")
-    )
+    """Return the columns whose values may be such numbers, and their older names."""
+    decimals = {name: rule.sql_type for name, rule in columns.types.items() if rule.sql_type.startswith("DECIMAL")}
+    return frozenset(with_old_names((name for name, kind in decimals.items() if not kind.endswith(",0)")), columns.formerly))
 
 
 def members_of(names: Iterable[str], fractions: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.pipeline.decode.connect_types import FORMERLY
+
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "io.debezium.time.Date"
 ZONED = "io.debezium.time.ZonedTimestamp"
@@ -43,6 +45,8 @@ class NativeType:
     """Whether it is a decimal only because no integer of Connect holds it."""
     seconds: int = _SECONDS_TO_YEAR_10000
     """Of a time: how far from zero it goes."""
+    formerly: tuple[str, ...] = field(default=(), compare=False)
+    """Older names under which events may have the column."""
 
     @property
     def units(self) -> int | None:
@@ -66,7 +70,7 @@ class NativeType:
 
     def connect_field(self, column: str) -> dict[str, Any]:
         """Return the field as a Connect schema has it."""
-        return {"field": column, "type": self.type, "name": self.name, "parameters": dict(self.parameters)}
+        return {"field": column, "type": self.type, "name": self.name, "parameters": dict(self.parameters), FORMERLY: self.formerly}
 
 
 Facts = Callable[[int | None, int | None], NativeType | None]

@@ -8,6 +8,7 @@ column that was not made by the topic, :func:`airflow_cdc.pipeline.told_columns.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import canonical, common_type, reads_alike
-from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType, cast_to, column_type
+from airflow_cdc.pipeline.decode.connect_types import FORMERLY, STRING, ColumnType, cast_to, column_type
 from airflow_cdc.pipeline.decode.envelope import SCHEMA
 
 
@@ -36,8 +37,15 @@ class SourceColumns:
     """Columns whose values only a schema-change topic tells how to read."""
     altered: frozenset[str] = frozenset()
     """Columns whose texts mean one thing in some events of the microbatch and something else in others."""
+    formerly: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """By column: the older names under which events may have it."""
     clears_absent: bool = False
     """Whether a column that an event's schema does not have is NULL, instead of not told."""
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """Names of columns by their older ones."""
+        return {old: name for name, olds in self.formerly.items() for old in olds}
 
 
 IMAGES = ("after", "before", "data")
@@ -91,11 +99,13 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
     :raises SchemaChangeError: when two schemas in the microbatch give a column types of which neither holds the other's values.
     """
     told: dict[str, dict[str, ColumnType]] = {}
+    formerly: dict[str, Sequence[str]] = {}
     for shape in shapes:
         if shape.value_shape is None or not is_schema(shape.value_shape):
             continue
         for field in image_fields(shape.value_shape):
             name, found = field["field"], column_type(field, shape.connector or "")
+            formerly[name] = field.get(FORMERLY, ())
             rules = told.setdefault(name, {})
             rules.setdefault(_definition(field), found)
             if _common_type(rules.values()) is None and name not in flow.columns:
@@ -105,7 +115,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
                     f" (file {shape.file}).",
                     next_step="Declare the column's type under 'columns' in the flows file.",
                 )
-    return {name: _common_rule(name, rules, flow.columns.get(name)) for name, rules in told.items()}
+    return {name: _common_rule(name, rules, flow.columns.get(name), formerly[name]) for name, rules in told.items()}
 
 
 def _common_type(rules: Iterable[ColumnType]) -> str | None:
@@ -121,7 +131,7 @@ def _common_type(rules: Iterable[ColumnType]) -> str | None:
     return common
 
 
-def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None) -> ColumnType:
+def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None, formerly: Iterable[str]) -> ColumnType:
     """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
     common = _common_type(rules.values())
     widest = next((rule for rule in rules.values() if rule.sql_type == common), None)
@@ -134,7 +144,7 @@ def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | Non
         cases = " ".join(
             f"WHEN {sql.text(definition)} THEN try_cast({rule.read(value)} AS {sql_type})" for definition, rule in rules.items()
         )
-        return f"CASE {_event_definition(name)} {cases} END"
+        return f"CASE {_event_definition(name, formerly)} {cases} END"
 
     return ColumnType(sql_type, read, by_schema=True)
 
@@ -149,14 +159,14 @@ def _definition(field: Mapping[str, Any]) -> str:
     return "|".join(str(value) for value in told if value is not None)
 
 
-def _event_definition(name: str) -> str:
+def _event_definition(name: str, formerly: Iterable[str]) -> str:
     """Return the SQL of a column's :func:`_definition` in the line's own schema."""
     described = "type STRING, name STRING, parameters MAP<STRING, STRING>"
     field = f"STRUCT<field STRING, {described}, items STRUCT<{described}>>"
     envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
     images = f"get(filter(from_json({SCHEMA}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
     # NULL where the event's schema has no such column yet: the value is NULL too.
-    found = f"get(filter({images}, column -> column.field = {sql.text(name)}), 0)"
+    found = f"get(filter({images}, column -> column.field IN ({', '.join(map(sql.text, (name, *formerly)))})), 0)"
     parts = [
         f"{of}.{part}" if part in ("type", "name") else f"try_element_at({of}.parameters, {sql.text(part)})"
         for of in ("column", "column.items")
@@ -172,7 +182,7 @@ def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     """
     if flow.keys:
         return flow.keys
-    found = {tuple(member_names(shape.key_shape)) for shape in shapes if shape.key_shape}
+    found = {names for shape in shapes if shape.key_shape and (names := tuple(member_names(shape.key_shape)))}
     if len(found) == 1:
         return found.pop()
     if not found:

@@ -66,23 +66,24 @@ def names_of_unavailable(texts: Mapping[str, str], *, lobs: bool) -> str:
     return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
 
 
-def fill_from_before(records: DataFrame, columns: Sequence[str], *, lobs: bool) -> DataFrame:
+def fill_from_before(records: DataFrame, columns: Sequence[str], *, lobs: bool, formerly: Mapping[str, tuple[str, ...]]) -> DataFrame:
     """Return the records with the values in ``payload.after`` that it leaves out, where the event's own image before tells them.
 
     The image before is parsed only of records that leave a value out.
 
     :param records: with our kind, raw text and ``payload``.
     :param columns: the names of the columns that may be left out.
+    :param formerly: by column: older names under which the image may have it.
     """
     if not columns:
         return records
     texts = {name: f"payload.after.{sql.name(name)}" for name in columns}
     asked = " OR ".join(is_unavailable(name, text, lobs=lobs) for name, text in texts.items())
-    members = ", ".join(f"{sql.name(name)} STRING" for name in columns)
+    members = ", ".join(f"{sql.name(each)} STRING" for name in columns for each in (name, *formerly.get(name, ())))
     before = f"if({KIND} IN ('u', 'c') AND ({asked}), from_json({in_line('before')}, {sql.text(members)}), NULL)"
     after = F.col("payload.after")
     for name, text in texts.items():
-        told = f"{_BEFORE}.{sql.name(name)}"
+        told = f"coalesce({', '.join(f'{_BEFORE}.{sql.name(each)}' for each in (name, *formerly.get(name, ())))})"
         filled = f"if({is_unavailable(name, text, lobs=lobs)} AND {told} NOT IN ({_TELL_NOTHING}), {told}, {text})"
         after = after.withField(sql.name(name), F.expr(filled))
     return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)

@@ -1,0 +1,37 @@
+"""Absent columns: those that an event's own schema does not have, so that it does not tell them; that is not NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_cdc.model.columns import KIND
+from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.renamed_columns import names_today, under_new_names
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names
+
+
+def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> list[str]:
+    """Return the columns that some of the events' schemas do not have.
+
+    :param shapes: of the records that are taken in.
+    """
+    if columns.clears_absent:
+        return []
+    written = (under_new_names(shape, columns.renames) for shape in shapes if shape.kind in ("r", "c", "u"))
+    names = [set(image_names(text)) for text in {shape.value_shape for shape in written} if text]
+    shared = set.intersection(*names) if names else set(columns.types)
+    return [name for name in columns.types if name not in shared and name not in columns.keys]
+
+
+def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the SQL of those of the names that the event's own schema does not have (array<string>), NULL for none.
+
+    :param formerly: by column: older names under which an event may have it.
+    """
+    listed = ", ".join(sql.text(name) for name in names)
+    if not listed:
+        return "CAST(NULL AS ARRAY<STRING>)"
+    told = names_today(f"json_object_keys({in_line('after')})", formerly)
+    return f"if({KIND} = 'd', NULL, nullif(array_except(array({listed}), coalesce({told}, array({listed}))), array()))"
