@@ -37,7 +37,7 @@ from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.places import staging_uri
+from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import refuse_shared_tables
 from airflow_cdc.model.survey import Survey, may_skip_offsets
@@ -51,6 +51,7 @@ from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
@@ -337,6 +338,8 @@ class _FlowRun:
         )
         try:
             report = _APPLY[self.flow.mode](attempt)
+            if microbatch.is_again:
+                drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
         except PySparkException as problem:
             raise explain_failure(self.state, microbatch.number, problem) from problem
         offsets = report_offsets(

@@ -29,6 +29,8 @@ class CommitRange:
     """The first; None: from the beginning, with what has no position and the reads of full snapshots."""
     before: int | None = None
     """The first that is behind it; None: to the end."""
+    files: frozenset[str] | None = None
+    """Paths of the only files that are asked for; None: all."""
 
 
 @dataclass
@@ -91,6 +93,8 @@ def _applied_files(
             )
         if intent.archive == state.archive and not intent.is_again and _may_hold(flow.report(number), within):
             for file in intent.files:
+                if within.files is not None and file.path not in within.files:
+                    continue
                 part = intent.parts.get(file.path)
                 # A later part of the file begins where an earlier one ends.
                 found[file.path] = file, FlowEnd(part.before, part.reads_before) if part else FlowEnd()

@@ -16,6 +16,7 @@ from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
@@ -25,6 +26,7 @@ from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import CommitRange, find_applied
 from airflow_cdc.pipeline.find_end import connector_of, connectors_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
 
@@ -52,6 +54,8 @@ class Reprocessing:
     """Told what happens, a line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    files: frozenset[str] | None = None
+    """Paths of the only files to read; None: all of the range."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,9 @@ class Reprocessed:
 def reprocess(order: Reprocessing) -> Reprocessed:
     """Put the applied events of a range through the guarded path once more: rows that are right stay, what they lack comes back.
 
-    It looks first, as a dry run does, and writes an intent only where a row is to be changed: one that cannot be done would stand in
-    the flow's way. From there on it is a microbatch like any other, which the next run takes up after a crash.
+    It looks first, as a dry run does, and writes an intent only where a row is to be changed, or where fewer records are rejected than
+    the quarantine has of these files: one that cannot be done would stand in the flow's way. From there on it is a microbatch like any
+    other, which the next run takes up after a crash.
 
     :raises ConfigurationError: when the lake has applied nothing of the flow, its table keeps history, or its events do not spell positions
         so.
@@ -114,7 +119,8 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         found = apply_rows(attempt)
     except PySparkException as problem:
         raise explain_failure(flow, number, problem) from problem
-    if order.dry_run or found.rows == RowCounts():
+    set_aside = count_replaced(order.spark, attempt.state(quarantine_uri), microbatch, flow)
+    if order.dry_run or (found.rows == RowCounts() and found.events.rejected >= set_aside):
         return Reprocessed(found)
     if not flow.write_intent(microbatch):
         raise ConcurrentRunError(
@@ -132,7 +138,7 @@ def _range(order: Reprocessing, state: ArchiveState) -> CommitRange:
         )
     connectors = connectors_of(state.surveys(ledger.topics[order.flow], ledger.surveyed_through), order.flow)
     if order.first is None and order.last is None:
-        return CommitRange(comparable_connector(connectors))
+        return CommitRange(comparable_connector(connectors), files=order.files)
     connector = connector_of(connectors, order.flow)
     first, last = (bound.commit(connector, order.flow) if bound else None for bound in (order.first, order.last))
     if first is not None and last is not None and first > last:
@@ -140,4 +146,4 @@ def _range(order: Reprocessing, state: ArchiveState) -> CommitRange:
             f"Flow {order.flow}: the range from commit position {first} to {last} is empty.",
             next_step="Give the lower position first.",
         )
-    return CommitRange(connector, first, None if last is None else last + 1)
+    return CommitRange(connector, first, None if last is None else last + 1, order.files)
