@@ -17,6 +17,8 @@ from airflow_cdc.model.table_mode import TableMode
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
+BY_KEY = "key"
+"""Clusters a table by the columns of its key."""
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
 _COLUMNS_OF_DOCUMENTS = ("_id", "document")
@@ -101,6 +103,8 @@ class CdcFlow:
     """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
     on_dropped_column: OnDroppedColumn = OnDroppedColumn.KEEP
     """What an event leaves in a column that its schema does not have."""
+    cluster_by: str | tuple[str, ...] = ()
+    """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -236,6 +240,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _columns_or_key(value: Any) -> str | tuple[str, ...]:
+    if value == BY_KEY:
+        return BY_KEY
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a list of columns, or {BY_KEY}")
+    return _texts(value)
+
+
 def _types(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
         raise TypeError("Spark SQL types by column")
@@ -278,6 +290,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_delete": _one_of(OnDelete),
     "on_dropped_column": _one_of(OnDroppedColumn),
     "write_disposition": _one_of(WriteDisposition),
+    "cluster_by": _columns_or_key,
     "catalog_table": lambda value: catalog_name(_text(value)),
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
@@ -60,6 +60,7 @@ TOLD_COMMENT = "Read as the connector's schema-change topic tells"
 DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 """Table property: the definition of the document columns by which all rows were filled."""
 
+_LAST_VERSIONS = 20
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
     OP: "STRING",
@@ -121,15 +122,21 @@ class MergeCommit:
     """What the commit carries of its microbatch (``userMetadata``)."""
 
 
-def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
-    """Return the target table, None where there is none yet."""
+def describe_table(spark: SparkSession, uri: str) -> Row | None:
+    """Return what Delta tells of a table (``DESCRIBE DETAIL``), None where there is none."""
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").first()
     except AnalysisException as error:
         if (error.getCondition() or "").startswith(("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")):
             return None
         raise
-    if detail is None or detail["format"] != "delta":
+    return detail if detail is not None and detail["format"] == "delta" else None
+
+
+def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
+    """Return the target table, None where there is none yet."""
+    detail = describe_table(spark, uri)
+    if detail is None:
         return None
     properties = detail["properties"] or {}
     fields = _source_fields(spark, uri)
@@ -318,21 +325,36 @@ def position_literal(position: Position) -> str:
     return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
 
 
-def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, limit: int = 20) -> MergeCommit | None:
-    """Return the commit of a microbatch from the table's history, None where the last ``limit`` versions hold none."""
-    rows = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
-    for row in rows.collect():
-        metadata = _metadata(row["userMetadata"])
-        if metadata.get("application") == application and metadata.get("microbatch") == microbatch:
-            metrics = row["operationMetrics"] or {}
-            counts = RowCounts(
-                # An append has a name of its own for it.
-                inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-                updated=int(metrics.get("numTargetRowsUpdated", 0)),
-                deleted=int(metrics.get("numTargetRowsDeleted", 0)),
-            )
-            return MergeCommit(int(row["version"]), counts, metadata)
-    return None
+def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1) -> MergeCommit | None:
+    """Return the commit of a microbatch from the table's history, None where the log holds none.
+
+    Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
+    many a clean-up of a table whose merge crashed.
+
+    :param after: version of the flow's last commit that is known.
+    """
+    limit = _LAST_VERSIONS
+    while True:
+        history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
+        rows = history.collect()
+        found = next(filter(None, (_commit_of(row, application, microbatch) for row in rows)), None)
+        if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
+            return found
+        limit *= 8
+
+
+def _commit_of(row: Row, application: str, microbatch: int) -> MergeCommit | None:
+    metadata = _metadata(row["userMetadata"])
+    if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
+        return None
+    metrics = row["operationMetrics"] or {}
+    counts = RowCounts(
+        # An append has a name of its own for it.
+        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
+        updated=int(metrics.get("numTargetRowsUpdated", 0)),
+        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+    )
+    return MergeCommit(int(row["version"]), counts, metadata)
 
 
 def _metadata(text: str | None) -> dict[str, Any]:
