@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -72,6 +72,55 @@ class MaintenanceSettings:
                 " share above 0 and up to 1, and positive whole numbers.",
                 next_step="Correct them.",
             )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` reads."""
+        return {
+            "vacuum_after_days": self.vacuum_after / timedelta(days=1),
+            "expire_after_days": self.expire_after / timedelta(days=1),
+            "purge_from": self.purge_from,
+            "compact_from": self.compact_from,
+            "allow_short_retention": self.allow_short_retention,
+            "dry_run": self.dry_run,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> MaintenanceSettings:
+        """Read settings, retentions in days; numbers and truth values may be texts, as templates render them.
+
+        :raises ConfigurationError: for a setting that does not exist, or anything else.
+        """
+        values: dict[str, Any] = {}
+        try:
+            for name, value in document.items():
+                field_name, read = _READERS[name]
+                values[field_name] = read(value)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ConfigurationError(
+                f"Maintenance setting {name} is {value!r}; known are {list(_READERS)}.",
+                next_step="Correct it: the last two are true or false, the others numbers.",
+            ) from error
+        return cls(**values)
+
+
+def _days(value: Any) -> timedelta:
+    return timedelta(days=float(value))
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}[str(value).strip().lower()]
+
+
+_READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "vacuum_after_days": ("vacuum_after", _days),
+    "expire_after_days": ("expire_after", _days),
+    "purge_from": ("purge_from", float),
+    "compact_from": ("compact_from", int),
+    "allow_short_retention": ("allow_short_retention", _truth),
+    "dry_run": ("dry_run", _truth),
+}
 
 
 @dataclass(frozen=True)

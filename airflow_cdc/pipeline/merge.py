@@ -41,7 +41,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import RowCounts
+from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
@@ -341,6 +341,13 @@ def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: 
         if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
             return found
         limit *= 8
+
+
+def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
+    """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
+    told = (_metadata(row["userMetadata"]) for row in history.collect())
+    return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
 
 
 def _commit_of(row: Row, application: str, microbatch: int) -> MergeCommit | None:
