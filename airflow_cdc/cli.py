@@ -1,24 +1,32 @@
-"""``airflow-cdc``: apply an archive, look at a lake, compare two."""
+"""``airflow-cdc``: apply an archive, look at a lake, compare two, keep one tidy."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from airflow_cdc import __version__
+from airflow_cdc.cli_common import (
+    EXIT_FAILED,
+    Archive,
+    AsJson,
+    Flow,
+    FlowsFile,
+    Globs,
+    Lake,
+    Master,
+    SparkConf,
+    progress_on,
+    spark_command,
+    usage,
+)
+from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.console import (
     differing_columns,
-    divert_stderr,
-    error_text,
     print_errors,
     print_gaps,
     print_json,
@@ -29,12 +37,8 @@ from airflow_cdc.console import (
 )
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.as_of import parse_as_of, parse_position
-from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.outcome import ApplyReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 app = typer.Typer(
     help="Archived change events become exact Delta tables.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -42,72 +46,8 @@ app = typer.Typer(
 quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
 app.add_typer(quarantine, name="quarantine")
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
-
-Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)]
-FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
-Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
-Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
-Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
-Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]
-SparkConf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; may be repeated.", show_default=False)]
-
-
-@contextmanager
-def _spark(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[SparkSession, Console]]:
-    """Start Spark with its log in a file; end the command with the right exit code when something goes wrong."""
-    settings = _settings(conf)
-    handle, log = tempfile.mkstemp(prefix=f"airflow-cdc-{command}-", suffix=".log")
-    os.close(handle)
-    console = divert_stderr(Path(log))
-    failed = True
-    try:
-        from airflow_cdc import runtime
-        from airflow_cdc.pipeline.session import start_session
-
-        os.environ.update(runtime.spark_environment(master))
-        session = start_session(f"airflow-cdc {command}", master=master, options=settings)
-        yield session, console
-        failed = False
-    except CdcError as error:
-        console.print(error_text(error))
-        failed = not isinstance(error, ConfigurationError | ArchiveNotFoundError)
-        raise typer.Exit(EXIT_FAILED if failed else EXIT_USAGE) from error
-    except typer.Exit as ending:
-        failed = ending.exit_code == EXIT_FAILED and command == "apply"
-        raise
-    except Exception as error:
-        # Into the log, which is where stderr goes.
-        traceback.print_exc()
-        next_step = "Next step: the log's end says where; unless a setting is wrong, please report it."
-        console.print(Text(f"{type(error).__name__}: {first_line(error)}\n  {next_step}"))
-        raise typer.Exit(EXIT_FAILED) from error
-    finally:
-        if failed:
-            console.print(f"Spark's log: {log}", highlight=False)
-        else:
-            Path(log).unlink(missing_ok=True)
-
-
-def _settings(conf: list[str] | None) -> dict[str, str]:
-    settings = {}
-    for item in conf or []:
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"{item!r} is not key=value", param_hint="--conf")
-        settings[key] = value
-    return settings
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """End the command before Spark starts when its arguments are wrong: nobody waits ten seconds for a typing error."""
-    try:
-        yield
-    except ConfigurationError as error:
-        Console(stderr=True).print(error_text(error))
-        raise typer.Exit(EXIT_USAGE) from error
+app.command()(maintain)
+app.command()(verify)
 
 
 @app.command()
@@ -126,13 +66,13 @@ def apply(
 
     Exit code 0 when all flows succeeded, 1 when any failed (the others still complete), 2 on usage.
     """
-    with _usage():
+    with usage():
         settings = read_flows(flows)
-    with _spark("apply", master, conf) as (spark, console):
+    with spark_command("apply", master, conf) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
         options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent}
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), _progress(console), **options)
+        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         if not report.ok:
@@ -157,13 +97,13 @@ def rebuild(
 
     Exit code 0 when it succeeded, 1 when it failed, 2 on usage.
     """
-    with _usage():
+    with usage():
         settings, moment = read_flows(flows), parse_as_of(as_of) if as_of else None
-    with _spark("rebuild", master, conf) as (spark, console):
+    with spark_command("rebuild", master, conf) as (spark, console):
         from airflow_cdc.pipeline.rebuild import Rebuild
         from airflow_cdc.pipeline.rebuild import rebuild as rebuild_flow
 
-        report = rebuild_flow(Rebuild(spark, archive, lake, flow, moment, into, settings, _progress(console)))
+        report = rebuild_flow(Rebuild(spark, archive, lake, flow, moment, into, settings, progress_on(console)))
         _print_report(report, console, as_json=as_json)
         if not report.ok:
             raise typer.Exit(EXIT_FAILED)
@@ -192,14 +132,14 @@ def reprocess(
 
     Exit code 0 when it succeeded, 1 when it failed, 2 on usage.
     """
-    with _usage():
+    with usage():
         settings = read_flows(flows)
         first, last = (parse_position(text) if text else None for text in (from_position, to_position))
-    with _spark("reprocess", master, conf) as (spark, console):
+    with spark_command("reprocess", master, conf) as (spark, console):
         from airflow_cdc.pipeline.reprocess import Reprocessing
         from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
 
-        order = Reprocessing(spark, archive, lake, flow, first, last, dry_run, settings, _progress(console))
+        order = Reprocessing(spark, archive, lake, flow, first, last, dry_run, settings, progress_on(console))
         done = reprocess_range(order)
         if as_json:
             print_json({"dry_run": dry_run, "found": done.found.to_json(), "report": done.report and done.report.to_json()})
@@ -209,10 +149,6 @@ def reprocess(
             print_errors(console, done.report)
             if not done.report.ok:
                 raise typer.Exit(EXIT_FAILED)
-
-
-def _progress(console: Console) -> Callable[[str], None]:
-    return lambda line: console.print(line, style="dim", highlight=False, markup=False)
 
 
 def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> None:
@@ -230,7 +166,7 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
 @app.command()
 def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
     """List each flow: its table, rows, applied position, pending files, rejected records."""
-    with _spark("tables", master, conf) as (spark, _):
+    with spark_command("tables", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import summarize_flows
 
         flows = summarize_flows(spark, lake)
@@ -257,7 +193,7 @@ def show(
     conf: SparkConf = None,
 ) -> None:
     """Show the rows of flows' tables that the source has: its columns only, ordered by key."""
-    with _spark("show", master, conf) as (spark, _):
+    with spark_command("show", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_rows
 
         found = [read_rows(spark, lake, flow, limit, history=history) for flow in flows]
@@ -282,7 +218,7 @@ def diff(
 
     Exit code 0 only when at least one table is in both and all that are in both are equal.
     """
-    with _spark("diff", master, conf) as (spark, console):
+    with spark_command("diff", master, conf) as (spark, console):
         from airflow_cdc.pipeline.compare_tables import compare_lakes
 
         found = compare_lakes(spark, lake_a, lake_b, tables or ())
@@ -309,7 +245,7 @@ def diff(
 @quarantine.command("list")
 def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
     """List quarantined records: flow, reason, place."""
-    with _spark("quarantine", master, conf) as (spark, _):
+    with spark_command("quarantine", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine
 
         records = read_quarantine(spark, lake, tables or ())
@@ -330,7 +266,7 @@ def quarantine_show(
     conf: SparkConf = None,
 ) -> None:
     """Show a flow's quarantined records with their raw text."""
-    with _spark("quarantine", master, conf) as (spark, _):
+    with spark_command("quarantine", master, conf) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine
 
         records = [record for record in read_quarantine(spark, lake) if record["flow"] == flow]

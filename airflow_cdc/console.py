@@ -123,6 +123,11 @@ def print_gaps(console: Console, report: ApplyReport) -> None:
 def print_errors(console: Console, report: ApplyReport) -> None:
     """Print each failed flow's cause and the next step."""
     errors = [(flow.flow, flow.error) for flow in report.flows if flow.error]
-    for flow, error in errors + ([("run", report.error)] if report.error else []):
+    print_causes(console, errors + ([("run", report.error)] if report.error else []))
+
+
+def print_causes(console: Console, causes: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Print causes and next steps, each with what it is of."""
+    for flow, error in causes:
         console.print(Text(f"{flow}: {error['type']}: {error['message']}", style="red"))
         console.print(Text(f"  Next step: {error['next_step']}"))

@@ -15,7 +15,9 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Archived change events (Debezium) become exact Delta tables.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["apache", "kafka"]}],
-        "operators": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.operators.merge"]}],
+        "operators": [
+            {"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{verb}" for verb in ("merge", "maintain", "verify")]}
+        ],
         "sensors": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.sensors.archive"]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
         "triggers": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.triggers.archive"]}],

@@ -85,6 +85,10 @@ class SparkFailedError(TransientError):
     """Raised when Spark itself failed under a microbatch: a lost worker, a full disk, an object store that did not answer."""
 
 
+class SourceFailedError(TransientError):
+    """Raised when a database that a table is verified against does not answer, or refuses the query."""
+
+
 class PlanRefusedError(TerminalError):
     """Raised when Spark refuses what a flow asks of it: a type that does not exist, a column that is none, a name it cannot take."""
 

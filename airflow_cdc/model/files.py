@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ class FileSystem(Protocol):
     def makedirs(self, path: str, exist_ok: bool = False) -> None: ...
     def rm(self, path: str, recursive: bool = False) -> None: ...
     def ls(self, path: str, detail: bool) -> list[Any]: ...
+    def modified(self, path: str) -> datetime: ...
 
 
 def _is_local(fs: FileSystem) -> bool:

@@ -17,6 +17,8 @@ from airflow_cdc.model.table_mode import TableMode
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
+BY_KEY = "key"
+"""Clusters a table by the columns of its key."""
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
 _COLUMNS_OF_DOCUMENTS = ("_id", "document")
@@ -103,6 +105,8 @@ class CdcFlow:
     """What an event leaves in a column that its schema does not have."""
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
+    cluster_by: str | tuple[str, ...] = ()
+    """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -248,6 +252,14 @@ def _by_column(what: str) -> Callable[[Any], dict[str, str]]:
     return read
 
 
+def _columns_or_key(value: Any) -> str | tuple[str, ...]:
+    if value == BY_KEY:
+        return BY_KEY
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a list of columns, or {BY_KEY}")
+    return _texts(value)
+
+
 def _positive(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise TypeError("a positive whole number")
@@ -285,6 +297,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "renamed_columns": _by_column("newer names"),
     "on_dropped_column": _one_of(OnDroppedColumn),
     "write_disposition": _one_of(WriteDisposition),
+    "cluster_by": _columns_or_key,
     "catalog_table": lambda value: catalog_name(_text(value)),
 }
 

@@ -22,6 +22,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -158,6 +159,10 @@ class ArchiveState:
                     next_step="Restore it, or remove the lake's whole _cdc folder: the archive is then applied anew; the newer row wins.",
                 )
             yield survey
+
+    def surveyed_at(self, number: int) -> datetime:
+        """Return when a survey was written, or copied here."""
+        return self._fs.modified(self._path(number))
 
     def pending_surveys(self, checkpoint: FlowCheckpoint, ledger: Ledger) -> Iterator[Survey]:
         """Yield the surveys that may have files which no committed microbatch of a flow owns."""
@@ -346,7 +351,13 @@ class FlowState:
 
     def write_commit(self, report: BatchReport, table: str) -> None:
         """Write down that a microbatch is done, and what it did."""
-        replace_json(self._fs, self._commit_path(report.microbatch), {"table": table, "report": report.to_json()})
+        now = datetime.now(timezone.utc).isoformat()
+        replace_json(self._fs, self._commit_path(report.microbatch), {"table": table, "committed_at": now, "report": report.to_json()})
+
+    def committed_at(self, number: int) -> datetime | None:
+        """Return when a microbatch was done, None where nothing tells it; a marker that was rebuilt tells a later time."""
+        document = read_json(self._fs, self._commit_path(number)) or {}
+        return datetime.fromisoformat(document["committed_at"]) if document.get("committed_at") else None
 
     def report(self, number: int) -> BatchReport | None:
         """Return what a committed microbatch did."""

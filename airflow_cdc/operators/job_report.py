@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, ObjectStoragePath
 
@@ -20,6 +20,7 @@ from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.report import total_events, total_rows
 
 _NAMED_FAILURES = 10
+_Report = TypeVar("_Report")
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,15 @@ class ReportPlace:
     path: str
     """The file as its file system names it."""
 
-    def read(self) -> ApplyReport | None:
+    def read(self, parse: Callable[[dict[str, Any]], _Report]) -> _Report | None:
         """Return the report; None where the job wrote none.
 
+        :param parse: makes the report of its JSON.
         :raises StateUnreadableError: when the file holds anything else.
         """
         document = read_json(self.fs, self.path)
         try:
-            return ApplyReport.from_json(document) if document else None
+            return parse(document) if document else None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateUnreadableError(
                 f"The job's report {self.uri} has another shape than expected: {type(error).__name__} {error}.",
@@ -144,10 +146,15 @@ def failure(report: ApplyReport) -> AirflowException:
     causes = [(flow.flow, flow.error) for flow in failed]
     if report.error is not None:
         causes.insert(0, ("The run", report.error))
+    head = f"{len(failed)} of {len(report.flows)} flows failed." if failed else "The job stopped before it could apply any flow."
+    return failure_of(head, causes)
+
+
+def failure_of(head: str, causes: Sequence[tuple[str, dict[str, Any] | None]]) -> AirflowException:
+    """Return the exception for the causes that a job told, by what they are of: without retries where any stays until somebody acts."""
     told = [f"{name}: {_cause(error)}" for name, error in causes[:_NAMED_FAILURES]]
     if len(causes) > _NAMED_FAILURES:
         told.append(f"… and {len(causes) - _NAMED_FAILURES} more; the task's log names them all.")
-    head = f"{len(failed)} of {len(report.flows)} flows failed." if failed else "The job stopped before it could apply any flow."
     message = "\n".join([head, *told])
     transient = all((error or {}).get("transient", False) for _, error in causes)
     return AirflowException(message) if transient else AirflowFailException(message)

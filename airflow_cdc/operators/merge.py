@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, Asset
+from airflow.providers.common.compat.sdk import Asset
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.errors import CdcError
-from airflow_cdc.operators.job_report import (
-    ReportPlace,
-    asset_extra,
-    failure,
-    lines,
-    report_in_lake,
-    report_on_this_machine,
-    summary,
-)
-from airflow_cdc.operators.spark_target import (
-    SparkTarget,
-    binary_for,
-    conf_for,
-    default_application,
-    environment_for,
-    spark_target,
-)
+from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
+from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_cdc.model.outcome import ApplyReport
 
-
-class CdcMergeOperator(SparkSubmitOperator):
+class CdcMergeOperator(CdcSubmitOperator):
     """Apply what waits in an archive to the lake's Delta tables.
 
     Which files are pending is known to the lake, not to the run's dates: runs by schedule, by hand, by asset and retries all do the same,
@@ -59,8 +40,9 @@ class CdcMergeOperator(SparkSubmitOperator):
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "archive_conn_id", "lake_conn_id", "tables", "flows_file")
+    template_fields: Sequence[str] = (*CdcSubmitOperator.template_fields, "archive_conn_id", "lake_conn_id", "tables", "flows_file")
     ui_color = "#d6e6c8"
+    job = "apply.py"
 
     def __init__(
         self,
@@ -71,12 +53,9 @@ class CdcMergeOperator(SparkSubmitOperator):
         flows_file: str | None = None,
         check_transactions: bool = False,
         consistent: bool = False,
-        conn_id: str = "spark_default",
-        application: str = "",
-        name: str = "airflow-cdc {{ ti.dag_id }}.{{ ti.task_id }}",
         **kwargs: Any,
     ) -> None:
-        super().__init__(application=application, conn_id=conn_id, name=name, **kwargs)
+        super().__init__(**kwargs)
         self.archive_conn_id = archive_conn_id
         self.lake_conn_id = lake_conn_id
         self.tables = tables
@@ -86,14 +65,15 @@ class CdcMergeOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        try:
+        with told_by_airflow():
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
-            target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
-            with self._report_place(target, lake, context) as place:
-                self._prepare(target, archive, lake, place)
-                report = self._run_job(context, place)
-        except CdcError as error:
-            raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
+            report = self.submit(
+                context,
+                lake,
+                lambda place: self._arguments(archive.root, lake.root, place),
+                ApplyReport.from_json,
+                little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
+            )
         for line in lines(report):
             self.log.info(line)
         if not report.ok:
@@ -102,32 +82,6 @@ class CdcMergeOperator(SparkSubmitOperator):
             self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
         self._tell_assets(context, report)
         return summary(report)
-
-    def on_kill(self) -> None:
-        """Kill spark-submit and everything it started: Spark's hook kills its JVM alone, and the Python driver would go on."""
-        if self._hook is None:
-            return
-        started = _descendants(self._hook)
-        super().on_kill()
-        for process in started:
-            with contextlib.suppress(Exception):
-                process.kill()
-
-    def _report_place(self, target: SparkTarget, lake: CdcLakeHook, context: Context) -> contextlib.AbstractContextManager[ReportPlace]:
-        if target.driver_is_here:
-            return report_on_this_machine()
-        instance = context["ti"]
-        return report_in_lake(lake, f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}")
-
-    def _prepare(self, target: SparkTarget, archive: CdcArchiveHook, lake: CdcLakeHook, place: ReportPlace) -> None:
-        self.application = self.application or default_application()
-        little_waits = target.is_local and archive.little_waits(lake, table_globs(self.tables))
-        self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
-        # Their values are in conf now: as arguments of their own they would hide Delta's.
-        self.jars = self.packages = None
-        self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
-        self._spark_binary = binary_for(target)
-        self.application_args = list(self._arguments(archive.root, lake.root, place.uri))
 
     def _arguments(self, archive: str, lake: str, report: str) -> Iterator[str]:
         yield from ("--archive", archive, "--lake", lake)
@@ -141,47 +95,7 @@ class CdcMergeOperator(SparkSubmitOperator):
             yield "--consistent"
         yield from ("--report", report)
 
-    def _run_job(self, context: Context, place: ReportPlace) -> ApplyReport:
-        try:
-            super().execute(context)
-        except Exception as error:
-            # spark-submit's error shows the last lines of a log; the job's own cause is in the report.
-            report = place.read()
-            if report is None and isinstance(error, ValueError):
-                # Spark's hook and operator refuse settings that exclude each other; trying again would not change them.
-                raise AirflowFailException(f"Nothing was submitted: {error}") from error
-            if report is None:
-                self.log.error("The job left no report: it did not start, or was killed.")
-                raise
-            if report.ok:
-                self.log.error("The job applied everything and failed after that; a retry finds nothing left to do.")
-                raise
-            self.log.error("spark-submit failed: %s", error)
-            return report
-        finally:
-            self._close_pipe()
-        report = place.read()
-        if report is None:
-            raise AirflowException(f"spark-submit ended well, but no report is at {place.uri}; is {self.application} the right job?")
-        return report
-
-    def _close_pipe(self) -> None:
-        submitted = self._hook and self._hook._submit_sp
-        if submitted and submitted.stdout:
-            submitted.stdout.close()
-
     def _tell_assets(self, context: Context, report: ApplyReport) -> None:
         for outlet in self.outlets or []:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = asset_extra(report)
-
-
-def _descendants(hook: Any) -> list[Any]:
-    import psutil
-
-    submitted = getattr(hook, "_submit_sp", None)
-    if submitted is None or submitted.poll() is not None:
-        return []
-    with contextlib.suppress(psutil.Error):
-        return list(psutil.Process(submitted.pid).children(recursive=True))
-    return []

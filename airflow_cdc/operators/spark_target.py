@@ -81,9 +81,9 @@ def spark_target(conn_id: str, *, deploy_mode: str | None, spark_binary: str | N
     return target
 
 
-def default_application() -> str:
-    """Return the path of the job that applies pending files."""
-    return str(Path(jobs.__file__).with_name("apply.py"))
+def application_of(job: str) -> str:
+    """Return the path of one of this package's jobs, by its file name."""
+    return str(Path(jobs.__file__).with_name(job))
 
 
 def binary_for(target: SparkTarget) -> str:

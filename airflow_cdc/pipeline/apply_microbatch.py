@@ -110,7 +110,9 @@ def _refuse_another_place(run: MicrobatchRun) -> None:
 
 def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
-    commit = find_commit(run.spark, run.table, application=run.application, microbatch=run.microbatch.number)
+    known = run.checkpoint.table_version
+    after = -1 if known is None else known
+    commit = find_commit(run.spark, run.table, application=run.application, microbatch=run.microbatch.number, after=after)
     if commit is None:
         return None
     report = BatchReport.from_json(commit.metadata["report"])

@@ -68,7 +68,7 @@ def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[st
     :param sample: most differing keys to return of each table.
     """
     patterns = tuple(globs)
-    in_left, in_right = (_tables(spark, lake, patterns) for lake in (left, right))
+    in_left, in_right = (tables_in(spark, lake, patterns) for lake in (left, right))
     both = [flow for flow in in_left if flow in in_right]
     return LakeComparison(
         tables=tuple(_compare(spark, left, right, flow, sample) for flow in both),
@@ -77,7 +77,8 @@ def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[st
     )
 
 
-def _tables(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]:
+def tables_in(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]:
+    """Return the flows of a lake that have a table."""
     fs, root = fsspec.core.url_to_fs(lake)
     flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
     tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
@@ -87,7 +88,7 @@ def _tables(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]
 def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int) -> TableDifference:
     left_rows, keys = source_rows(spark, left, flow)
     right_rows, _ = source_rows(spark, right, flow)
-    schema = _schema_differences(left_rows, right_rows)
+    schema = schema_differences(left_rows, right_rows)
     names = [name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes]
     if not set(keys) <= set(names):
         return TableDifference(flow, schema)
@@ -120,7 +121,8 @@ def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequenc
     return {name: count for name, count in zip(others, found or (), strict=True) if count}
 
 
-def _schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
+def schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
+    """Return, in words, the columns that one frame lacks or that have another type there."""
     left_types = {field.name: field.dataType.simpleString() for field in left.schema.fields}
     right_types = {field.name: field.dataType.simpleString() for field in right.schema.fields}
     return tuple(

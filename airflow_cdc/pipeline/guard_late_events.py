@@ -38,6 +38,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 from airflow_cdc.pipeline.resolve_documents import fold_late_documents
+from airflow_cdc.pipeline.table_history import read_history
 
 _IS_NEW = "__cdc_is_new"
 """Whether this microbatch brought the event."""
@@ -236,10 +237,18 @@ def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, report_of:
     if version is None:
         return run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
     try:
-        return run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} VERSION AS OF {version - 1}")
+        rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} VERSION AS OF {version - 1}")
     except AnalysisException as error:
-        raise TableHistoryGoneError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: it holds the rest of a transaction that microbatch {first} began,"
-            f" and version {version - 1} of {target.uri}, upon which that one was merged, is gone ({error.getCondition()}).",
-            next_step="Rebuild the table from the archive; keep table versions longer than late files take to arrive.",
-        ) from error
+        raise _gone(run, target, first, version - 1, str(error.getCondition())) from error
+    # The log tells of versions whose files were vacuumed; reading them would fail only later, as if trying again could help.
+    if not read_history(run.spark, target.uri).is_readable(version - 1):
+        raise _gone(run, target, first, version - 1, "its files were vacuumed")
+    return rows
+
+
+def _gone(run: MicrobatchRun, target: TargetTable, first: int, version: int, why: str) -> TableHistoryGoneError:
+    return TableHistoryGoneError(
+        f"Flow {run.flow.name}, microbatch {run.microbatch.number}: it holds the rest of a transaction that microbatch {first} began,"
+        f" and version {version} of {target.uri}, upon which that one was merged, is gone ({why}).",
+        next_step="Rebuild the table from the archive; keep table versions longer than late files take to arrive.",
+    )

@@ -105,10 +105,13 @@ def with_json(frame: DataFrame) -> DataFrame:
     return frame.withColumns({name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
 
 
-def source_rows(spark: SparkSession, lake: str, flow: str, *, history: bool = False) -> tuple[DataFrame, tuple[str, ...]]:
+def source_rows(
+    spark: SparkSession, lake: str, flow: str, *, history: bool = False, version: int | None = None
+) -> tuple[DataFrame, tuple[str, ...]]:
     """Return the rows of a flow's table that the source has, without our own columns, and the table's keys.
 
     :param history: whether to return what is past too, with our own columns.
+    :param version: of the table; None: the newest whenever the rows are asked for.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = fsspec.core.url_to_fs(lake)
@@ -119,13 +122,13 @@ def source_rows(spark: SparkSession, lake: str, flow: str, *, history: bool = Fa
             f"Lake {lake} holds no table of flow {flow}; its flows are {flows_in(fs, root)}.",
             next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
         )
-    frame = _rows(spark, target, history=history)
+    frame = _rows(spark, target, history=history, version=version)
     shown = [sql.name(name) for name in frame.columns if history or not is_reserved(name)]
     return frame.select(*shown), target.keys
 
 
-def _rows(spark: SparkSession, target: TargetTable, *, history: bool) -> DataFrame:
-    rows = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: int | None = None) -> DataFrame:
+    rows = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}" + ("" if version is None else f" VERSION AS OF {version}"))
     live = {TableMode.FLAGGED: IS_LIVE, TableMode.VERSIONS: IS_CURRENT}
     return rows if history else rows.filter(live.get(target.mode, "true"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
@@ -41,7 +41,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import RowCounts
+from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
@@ -62,6 +62,7 @@ DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
 """Table property: the names of columns by the older ones under which late events may have them, as JSON."""
 
+_LAST_VERSIONS = 20
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
     OP: "STRING",
@@ -130,15 +131,21 @@ class MergeCommit:
     """What the commit carries of its microbatch (``userMetadata``)."""
 
 
-def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
-    """Return the target table, None where there is none yet."""
+def describe_table(spark: SparkSession, uri: str) -> Row | None:
+    """Return what Delta tells of a table (``DESCRIBE DETAIL``), None where there is none."""
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").first()
     except AnalysisException as error:
         if (error.getCondition() or "").startswith(("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")):
             return None
         raise
-    if detail is None or detail["format"] != "delta":
+    return detail if detail is not None and detail["format"] == "delta" else None
+
+
+def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
+    """Return the target table, None where there is none yet."""
+    detail = describe_table(spark, uri)
+    if detail is None:
         return None
     properties = detail["properties"] or {}
     fields = _source_fields(spark, uri)
@@ -328,21 +335,43 @@ def position_literal(position: Position) -> str:
     return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
 
 
-def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, limit: int = 20) -> MergeCommit | None:
-    """Return the commit of a microbatch from the table's history, None where the last ``limit`` versions hold none."""
-    rows = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
-    for row in rows.collect():
-        metadata = _metadata(row["userMetadata"])
-        if metadata.get("application") == application and metadata.get("microbatch") == microbatch:
-            metrics = row["operationMetrics"] or {}
-            counts = RowCounts(
-                # An append has a name of its own for it.
-                inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-                updated=int(metrics.get("numTargetRowsUpdated", 0)),
-                deleted=int(metrics.get("numTargetRowsDeleted", 0)),
-            )
-            return MergeCommit(int(row["version"]), counts, metadata)
-    return None
+def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1) -> MergeCommit | None:
+    """Return the commit of a microbatch from the table's history, None where the log holds none.
+
+    Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
+    many a clean-up of a table whose merge crashed.
+
+    :param after: version of the flow's last commit that is known.
+    """
+    limit = _LAST_VERSIONS
+    while True:
+        history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
+        rows = history.collect()
+        found = next(filter(None, (_commit_of(row, application, microbatch) for row in rows)), None)
+        if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
+            return found
+        limit *= 8
+
+
+def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
+    """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
+    told = (_metadata(row["userMetadata"]) for row in history.collect())
+    return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
+
+
+def _commit_of(row: Row, application: str, microbatch: int) -> MergeCommit | None:
+    metadata = _metadata(row["userMetadata"])
+    if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
+        return None
+    metrics = row["operationMetrics"] or {}
+    counts = RowCounts(
+        # An append has a name of its own for it.
+        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
+        updated=int(metrics.get("numTargetRowsUpdated", 0)),
+        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+    )
+    return MergeCommit(int(row["version"]), counts, metadata)
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

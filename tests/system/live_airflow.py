@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
+
+import psutil
 
 _T = TypeVar("_T")
 _PARTS = ("api-server", "scheduler", "dag-processor", "triggerer")
@@ -80,15 +81,15 @@ class LiveAirflow:
         """Start one part; its output goes to a file in the home."""
         with (self.home / f"{part}.log").open("ab") as log:
             command = [sys.executable, "-m", "airflow", part]
-            # A group of its own: what it started ends with it.
-            self._parts[part] = subprocess.Popen(
-                command, env=self.environment, cwd=self.home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            self._parts[part] = subprocess.Popen(command, env=self.environment, cwd=self.home, stdout=log, stderr=subprocess.STDOUT)
 
     def kill_part(self, part: str) -> None:
         """Kill one part and all that it started, as a lost machine would."""
         process = self._parts.pop(part)
-        os.killpg(process.pid, signal.SIGKILL)
+        # Tasks are groups of their own.
+        for started in (*psutil.Process(process.pid).children(recursive=True), process):
+            with suppress(psutil.Error):
+                started.kill()
         process.wait()
 
     def stop(self) -> None:

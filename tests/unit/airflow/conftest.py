@@ -144,7 +144,12 @@ class Scene:
         text = report if isinstance(report, str) else json.dumps(report)
         self.submit_by(f"""\
             #!{sys.executable}
-            import sys
+            import json, os, sys
+            seen = {{"arguments": sys.argv, "environment": dict(os.environ)}}
+            if "--jdbc" in sys.argv:
+                path = sys.argv[sys.argv.index("--jdbc") + 1]
+                seen["secrets"] = {{"mode": os.stat(path).st_mode & 0o777, "path": path, "document": json.load(open(path))}}
+            open({str(self._seen)!r}, "w").write(json.dumps(seen))
             open(sys.argv[sys.argv.index("--report") + 1], "w").write({text!r})
             print("Exception in thread main: the wall of Spark's log")
             sys.exit({exit_code})
@@ -160,6 +165,12 @@ class Scene:
     def arguments(self) -> list[str]:
         """The arguments that spark-submit was started with."""
         found: list[str] = json.loads(self._seen.read_text())["arguments"]
+        return found
+
+    @property
+    def secrets(self) -> dict[str, Any]:
+        """The file of secrets that the job was handed, as it was while the job ran."""
+        found: dict[str, Any] = json.loads(self._seen.read_text())["secrets"]
         return found
 
     @property

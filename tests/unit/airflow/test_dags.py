@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -47,24 +49,25 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
     assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
 
 
-def test_the_merge_has_one_writer_at_a_time_also_in_backfills() -> None:
-    dag = _bag("cdc_merge.py").dags["cdc_merge"]
+@pytest.mark.parametrize("task", ["merge", "maintain"])
+def test_a_dag_has_one_writer_at_a_time_also_in_backfills(task: str) -> None:
+    (dag,) = (dag for file in FILES for dag in _bag(file).dags.values() if dag.has_task(task))
     # max_active_runs does not hold for backfills.
-    assert dag.get_task("merge").max_active_tis_per_dag == 1
+    assert dag.get_task(task).max_active_tis_per_dag == 1
     assert (dag.max_active_runs, dag.catchup) == (1, False)
 
 
 @pytest.fixture
 def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> Any:
-    """Run the merge Dag through Airflow, with a spark-submit that needs no Spark."""
+    """Run a Dag through Airflow, the merge's where none is named, with a spark-submit that needs no Spark."""
     from airflow.sdk import DAG
 
     # A master that is not local takes spark-submit from PATH.
     scene.connect("spark_default", conn_type="spark", host="spark://127.0.0.1:7077")
     monkeypatch.setenv("PATH", f"{scene.folder}:/usr/bin:/bin")
 
-    def run(logical_date: datetime | None, **conf: Any) -> dict[str, Any]:
-        dag: DAG = _bag("cdc_merge.py").dags["cdc_merge"]
+    def run(logical_date: datetime | None, dag_id: str = "cdc_merge", **conf: Any) -> dict[str, Any]:
+        dag: DAG = _bag(f"{dag_id}.py").dags[dag_id]
         run = dag.test(logical_date=logical_date, run_conf=conf)
         return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 
@@ -80,3 +83,14 @@ def test_a_run_applies_what_waits_and_the_next_is_skipped(scene: Any, run_dag: A
     assert run_dag(logical_date) == {"state": "success", "wait_for_files": "success", "merge": "success"}
     again = logical_date and logical_date.replace(minute=30)
     assert run_dag(again) == {"state": "success", "wait_for_files": "skipped", "merge": "skipped"}
+
+
+@pytest.mark.parametrize("logical_date", DATES, ids=["scheduled", "without a date"])
+def test_the_maintenance_hands_the_forms_values_to_the_job(scene: Any, run_dag: Any, logical_date: datetime | None) -> None:
+    scene.submit_leaves({"ok": True, "lake": "l", "dry_run": True, "flows": [], "error": None}, exit_code=0)
+    form = {"tables": ["a.*", "b"], "vacuum_after_days": 14, "only_plan": True}
+    assert run_dag(logical_date, "cdc_maintenance", **form) == {"state": "success", "maintain": "success"}
+    settings = json.loads(dict(scene.pairs)["--settings"])
+    assert (settings["vacuum_after_days"], settings["expire_after_days"], settings["purge_from"]) == (14, 30, 0.1)
+    assert settings["dry_run"] is True
+    assert [value for name, value in itertools.pairwise(scene.arguments) if name == "--table"] == ["a.*", "b"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc.jobs import apply
+from airflow_cdc.jobs import apply, run_job
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.pipeline.apply_archive import ArchiveRun
 
@@ -25,8 +25,8 @@ def test_the_job_looks_at_transactions_only_where_it_is_told_to(
         runs.append(run)
         return ApplyReport(run.archive, run.lake)
 
-    monkeypatch.setattr(apply, "start_session", lambda _: None)
-    monkeypatch.setattr(apply, "die_with_parent", lambda: None)
+    monkeypatch.setattr(run_job, "start_session", lambda _: None)
+    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
     monkeypatch.setattr(apply, "apply_archive", record)
     assert apply.main(["--archive", "/a", "--lake", "/l", "--report", str(tmp_path / "report.json"), *switches]) == 0
     assert [(run.check_transactions, run.consistent) for run in runs] == [asked]

@@ -1,0 +1,95 @@
+"""What the commands of the command line share: options, Spark, exit codes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from airflow_cdc.console import divert_stderr, error_text
+from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
+from airflow_cdc.model.files import absolute_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)]
+FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
+Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
+Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
+Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
+Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]
+SparkConf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; may be repeated.", show_default=False)]
+
+
+@contextmanager
+def spark_command(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[SparkSession, Console]]:
+    """Start Spark with its log in a file; end the command with the right exit code when something goes wrong."""
+    settings = settings_of(conf)
+    handle, log = tempfile.mkstemp(prefix=f"airflow-cdc-{command}-", suffix=".log")
+    os.close(handle)
+    console = divert_stderr(Path(log))
+    failed = True
+    try:
+        from airflow_cdc import runtime
+        from airflow_cdc.pipeline.session import start_session
+
+        os.environ.update(runtime.spark_environment(master))
+        session = start_session(f"airflow-cdc {command}", master=master, options=settings)
+        yield session, console
+        failed = False
+    except CdcError as error:
+        console.print(error_text(error))
+        failed = not isinstance(error, ConfigurationError | ArchiveNotFoundError)
+        raise typer.Exit(EXIT_FAILED if failed else EXIT_USAGE) from error
+    except typer.Exit as ending:
+        failed = ending.exit_code == EXIT_FAILED and command == "apply"
+        raise
+    except Exception as error:
+        # Into the log, which is where stderr goes.
+        traceback.print_exc()
+        next_step = "Next step: the log's end says where; unless a setting is wrong, please report it."
+        console.print(Text(f"{type(error).__name__}: {first_line(error)}\n  {next_step}"))
+        raise typer.Exit(EXIT_FAILED) from error
+    finally:
+        if failed:
+            console.print(f"Spark's log: {log}", highlight=False)
+        else:
+            Path(log).unlink(missing_ok=True)
+
+
+def settings_of(items: list[str] | None, hint: str = "--conf") -> dict[str, str]:
+    """Return what options of the form key=value say."""
+    settings = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{item!r} is not key=value", param_hint=hint)
+        settings[key] = value
+    return settings
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """End the command before Spark starts when its arguments are wrong: nobody waits ten seconds for a typing error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        Console(stderr=True).print(error_text(error))
+        raise typer.Exit(EXIT_USAGE) from error
+
+
+def progress_on(console: Console) -> Callable[[str], None]:
+    """Return what tells progress to people."""
+    return lambda line: console.print(line, style="dim", highlight=False, markup=False)

@@ -1,0 +1,135 @@
+"""``airflow-cdc maintain`` and ``airflow-cdc verify``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from airflow_cdc.cli_common import (
+    EXIT_FAILED,
+    AsJson,
+    FlowsFile,
+    Globs,
+    Lake,
+    Master,
+    SparkConf,
+    progress_on,
+    settings_of,
+    spark_command,
+    usage,
+)
+from airflow_cdc.console import print_causes, print_json, stdout_console
+from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.maintenance import MaintenanceSettings
+
+
+def maintain(
+    lake: Lake,
+    tables: Globs = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")] = False,
+    vacuum_after_days: Annotated[float, typer.Option(help="Days that files stay which no table needs any more.")] = 7,
+    expire_after_days: Annotated[float, typer.Option(help="Days that delete markers stay: how late an event may come.")] = 30,
+    purge_from: Annotated[float, typer.Option(help="Share of a table's rows that deletion vectors may hide.")] = 0.1,
+    allow_short_retention: Annotated[
+        bool, typer.Option("--allow-short-retention", help="Take less than 7 days for --vacuum-after-days.")
+    ] = False,
+    flows: FlowsFile = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Compact, cluster, purge and vacuum the tables of a lake; remove what is expired and what crashes left behind.
+
+    Exit code 0 when all flows were done, 1 when any failed (the others are done all the same), 2 on usage.
+    """
+    with usage():
+        clustering = read_flows(flows)
+        settings = MaintenanceSettings.from_json(
+            {
+                "vacuum_after_days": vacuum_after_days,
+                "expire_after_days": expire_after_days,
+                "purge_from": purge_from,
+                "allow_short_retention": allow_short_retention,
+                "dry_run": dry_run,
+            }
+        )
+    with spark_command("maintain", master, conf) as (spark, console):
+        from airflow_cdc.pipeline.maintain import MaintenanceRun
+        from airflow_cdc.pipeline.maintain import maintain as maintain_lake
+
+        report = maintain_lake(MaintenanceRun(spark, lake, clustering, tuple(tables or ()), settings, progress_on(console)))
+        if as_json:
+            print_json(report.to_json())
+        else:
+            for line in report.lines():
+                stdout_console().print(line, markup=False, highlight=False)
+        print_causes(console, report.causes())
+        if not report.ok:
+            raise typer.Exit(EXIT_FAILED)
+
+
+def verify(
+    lake: Annotated[str, typer.Argument(metavar="LAKE", callback=absolute_uri)],
+    other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="Root URI of another lake.", show_default=False)] = None,
+    tables: Globs = None,
+    jdbc_url: Annotated[str | None, typer.Option(help="JDBC URL of the source.", show_default=False)] = None,
+    query: Annotated[str | None, typer.Option(help="Query that gives the source's rows.", show_default=False)] = None,
+    jdbc_user: Annotated[str | None, typer.Option(help="User of the source.", show_default=False)] = None,
+    jdbc_password_env: Annotated[
+        str | None, typer.Option(help="Name of the environment variable that holds the password.", show_default=False)
+    ] = None,
+    jdbc_option: Annotated[
+        list[str] | None, typer.Option(help="Option key=value of Spark's JDBC reader; may be repeated.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Compare tables with those of another lake by count and checksum, or one table with a query of its source by its rows.
+
+    Exit code 0 only when there is something to compare and all of it is equal.
+    """
+    with usage():
+        options = _jdbc_options(jdbc_url, query, jdbc_user, jdbc_password_env, jdbc_option)
+        if bool(options) == bool(other) or (options and len(tables or ()) != 1):
+            raise ConfigurationError(
+                "What the tables are to be compared with is not told, or told twice.",
+                next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow.",
+            )
+    with spark_command("verify", master, conf) as (spark, _):
+        from airflow_cdc.pipeline.verify import verify_lakes, verify_source
+
+        if other:
+            report = verify_lakes(spark, lake, absolute_uri(other), tables or ())
+        else:
+            report = verify_source(spark, lake, (tables or [""])[0], options)
+        if as_json:
+            print_json(report.to_json())
+        else:
+            for line in report.lines():
+                stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
+        if not report.equal:
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _jdbc_options(url: str | None, query: str | None, user: str | None, variable: str | None, others: list[str] | None) -> dict[str, str]:
+    """Return the options of Spark's JDBC reader.
+
+    :raises ConfigurationError: when the variable that shall hold the password does not exist.
+    """
+    options = settings_of(others, "--jdbc-option")
+    if "password" in {name.lower() for name in options}:
+        raise ConfigurationError(
+            "A password on the command line can be read by every user of the machine.",
+            next_step="Put it into an environment variable, and give that variable's name: --jdbc-password-env NAME.",
+        )
+    told = {"url": url, "query": query, "user": user}
+    if variable is not None:
+        if variable not in os.environ:
+            raise ConfigurationError(f"There is no environment variable {variable}.", next_step="Put the source's password into it.")
+        told["password"] = os.environ[variable]
+    return {**options, **{name: value for name, value in told.items() if value is not None}}

@@ -1,0 +1,42 @@
+"""spark-submit entry point: maintain the tables of a lake and write the report.
+
+    maintain.py --lake URI [--flows FILE] [--table GLOB]... [--settings JSON] --report URI
+
+Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
+:class:`airflow_cdc.model.maintenance.MaintenanceReport`) is written in every case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.flows_file import read_flows
+from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.model.maintenance import MaintenanceReport, MaintenanceSettings
+from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = job_parser("maintain")
+    parser.add_argument("--flows")
+    parser.add_argument("--settings", default="{}")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job and return its exit code."""
+    given = _arguments(argv)
+
+    def work(spark: SparkSession) -> MaintenanceReport:
+        settings = MaintenanceSettings.from_json(json.loads(given.settings))
+        return maintain(MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say))
+
+    return run_job("maintain", given.report, work, lambda error: MaintenanceReport(given.lake, error=error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""spark-submit entry point: compare a lake's tables and write the report.
+
+    verify.py --lake URI --other URI [--table GLOB]... --report URI
+    verify.py --lake URI --table FLOW --jdbc FILE --report URI
+
+FILE is a JSON object of the options of Spark's JDBC reader, the password among them: readable by its owner alone.
+
+Exit code 0 when the comparison came to its end, whatever it found, 1 when it did not, 2 on usage. The report (JSON of
+:class:`airflow_cdc.model.verification.VerifyReport`) is written in every case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.jobs.run_job import job_parser, run_job
+from airflow_cdc.model.verification import VerifyReport
+from airflow_cdc.pipeline.verify import verify_lakes, verify_source
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = job_parser("verify")
+    against = parser.add_mutually_exclusive_group(required=True)
+    against.add_argument("--other")
+    against.add_argument("--jdbc", type=Path)
+    given = parser.parse_args(argv)
+    if given.jdbc and len(given.table) != 1:
+        parser.error("--jdbc needs one --table")
+    return given
+
+
+def main(argv: list[str]) -> int:
+    """Run the job and return its exit code."""
+    given = _arguments(argv)
+
+    def work(spark: SparkSession) -> VerifyReport:
+        if given.other:
+            return verify_lakes(spark, given.lake, given.other, given.table)
+        return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
+
+    return run_job("verify", given.report, work, lambda error: VerifyReport(given.lake, given.other, error=error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

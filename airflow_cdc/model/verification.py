@@ -1,0 +1,140 @@
+"""Verification: whether a flow's table holds what another lake's table, or the source itself, holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Up to where the compared table was."""
+
+    table: str
+    """URI of the table."""
+    version: int
+    """Delta version that was compared, whatever was committed meanwhile."""
+    microbatch: int
+    """Number of the last microbatch in it."""
+    applied_through: Mapping[str, str] = field(default_factory=dict)
+    """Highest applied position by Kafka partition, ``-`` where the archive does not tell it."""
+
+    def __str__(self) -> str:
+        positions = ", ".join(f"partition {name} through {position}" for name, position in self.applied_through.items())
+        return f"version {self.version}, microbatch {self.microbatch}" + (f", {positions}" if positions else "")
+
+
+@dataclass(frozen=True)
+class TableVerification:
+    """How a flow's table compares."""
+
+    flow: str
+    stands: Standing
+    other_stands: Standing | None = None
+    """The same of the other lake's table; None of a source, which tells no position."""
+    rows: int = 0
+    other_rows: int = 0
+    checksum: str | None = None
+    other_checksum: str | None = None
+    """Sums over the rows, whatever their order; only between lakes."""
+    schema: tuple[str, ...] = ()
+    """Columns that one side lacks, or that have another type in the other lake, in words; the rows are compared without them."""
+    columns: tuple[str, ...] = ()
+    """Columns in which rows of one key differ."""
+    missing: int = 0
+    """Rows that only the source has."""
+    extra: int = 0
+    """Rows that only the table has."""
+    different: int = 0
+    """Rows of one key that differ."""
+    duplicates: int = 0
+    """Rows that the source's query gives more than once under a key of the table: the query is another one than the table's."""
+    sample: tuple[dict[str, Any], ...] = ()
+    """Some keys, as text, each with ``side``: ``missing``, ``extra`` or ``different``."""
+
+    @property
+    def equal(self) -> bool:
+        """True when both sides hold the same."""
+        counted = self.missing or self.extra or self.different or self.duplicates
+        return not (self.schema or self.columns or counted or self.rows != self.other_rows or self.checksum != self.other_checksum)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people are told."""
+        result = "equal" if self.equal else "DIFFERENT"
+        yield f"{self.flow}: {result}: {self.rows} rows against {self.other_rows}; the table stands at {self.stands}"
+        if self.other_stands:
+            yield f"{self.flow}: the other table stands at {self.other_stands}"
+        yield from (f"{self.flow}: column {text}" for text in self.schema)
+        if self.checksum != self.other_checksum:
+            yield f"{self.flow}: checksum {self.checksum} against {self.other_checksum}"
+        if self.columns:
+            yield f"{self.flow}: values differ in {', '.join(self.columns)}"
+        counts = {"missing": self.missing, "extra": self.extra, "different": self.different, "duplicate in the source": self.duplicates}
+        if any(counts.values()):
+            yield f"{self.flow}: rows " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        if self.sample:
+            yield f"{self.flow}: for example " + "; ".join(
+                ", ".join(f"{name} {value}" for name, value in key.items()) for key in self.sample
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        other = dict(vars(self.other_stands)) if self.other_stands else None
+        return {"equal": self.equal, **vars(self), "stands": dict(vars(self.stands)), "other_stands": other, "sample": list(self.sample)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TableVerification:
+        """Read what :meth:`to_json` wrote."""
+        values = {name: value for name, value in document.items() if name != "equal"}
+        for name in ("schema", "columns", "sample"):
+            values[name] = tuple(values[name])
+        other = Standing(**values["other_stands"]) if values["other_stands"] else None
+        return cls(**{**values, "stands": Standing(**values["stands"]), "other_stands": other})
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What one comparison found."""
+
+    lake: str
+    other: str | None = None
+    """URI of the other lake; None where a source was asked."""
+    tables: tuple[TableVerification, ...] = ()
+    only_left: tuple[str, ...] = ()
+    """Tables that only the lake has; not compared."""
+    only_right: tuple[str, ...] = ()
+    """Tables that only the other lake has; not compared."""
+    error: dict[str, Any] | None = None
+    """Set when the comparison did not come to its end."""
+
+    @property
+    def ok(self) -> bool:
+        """True when the comparison came to its end, whatever it found."""
+        return self.error is None
+
+    @property
+    def equal(self) -> bool:
+        """True when there is something to compare and all of it is the same."""
+        return self.ok and bool(self.tables) and all(table.equal for table in self.tables)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines for people, with where to look further."""
+        for table in self.tables:
+            yield from table.lines()
+            if self.other and not table.equal:
+                yield f'{table.flow}: see which rows: airflow-cdc diff "{self.lake}" "{self.other}" --table "{table.flow}"'
+        for side, only in (("lake", self.only_left), ("other lake", self.only_right)):
+            if only:
+                yield f"only in the {side}, not compared: {', '.join(only)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {"ok": self.ok, "equal": self.equal, **vars(self), "tables": [table.to_json() for table in self.tables]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> VerifyReport:
+        """Read what :meth:`to_json` wrote."""
+        tables = tuple(map(TableVerification.from_json, document["tables"]))
+        only = tuple(document["only_left"]), tuple(document["only_right"])
+        return cls(document["lake"], document["other"], tables, *only, document["error"])

@@ -1,0 +1,112 @@
+"""CdcMaintainOperator: submit the Spark job that keeps a lake's tables small and quick."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc.hooks.archive import table_globs
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.maintenance import MaintenanceReport, MaintenanceSettings
+from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class CdcMaintainOperator(CdcSubmitOperator):
+    """Compact, cluster, purge and vacuum the Delta tables of a lake's flows; remove expired delete markers and what crashes left behind.
+
+    What a table holds does not change, and with nothing to do hardly anything is done. It may run beside merges: one of two that meet loses
+    Delta's commit and is tried again. Keep it to one run at a time with ``max_active_tis_per_dag=1``.
+
+    It returns ``{"lake": …, "dry_run": false, "flows": {"server.db.orders": [{"kind": "target", "actions": ["compact"], "files_before": 12,
+    "files_after": 1, …}]}}``, of each table that something was done to.
+
+    :param lake_conn_id: connection of the lake. (templated)
+    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
+    :param flows_file: path of a flows file where the job's driver runs: it says how tables are clustered. (templated)
+    :param vacuum_after_days: how many days files stay that the table does not need any more; at least 7. (templated)
+    :param expire_after_days: how many days delete markers stay behind the flow's newest microbatch: how late an event may come. (templated)
+    :param purge_from: share of a table's rows, hidden ones included, that deletion vectors may hide. (templated)
+    :param allow_short_retention: take less than 7 days for ``vacuum_after_days``.
+    :param only_plan: tell what would be done, and change nothing. (templated)
+    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    """
+
+    template_fields: Sequence[str] = (
+        *CdcSubmitOperator.template_fields,
+        "lake_conn_id",
+        "tables",
+        "flows_file",
+        "vacuum_after_days",
+        "expire_after_days",
+        "purge_from",
+        "only_plan",
+    )
+    ui_color = "#e0dcc4"
+    job = "maintain.py"
+
+    def __init__(
+        self,
+        *,
+        lake_conn_id: str = CdcLakeHook.default_conn_name,
+        tables: str | Sequence[str] | None = None,
+        flows_file: str | None = None,
+        vacuum_after_days: float | str = 7,
+        expire_after_days: float | str = 30,
+        purge_from: float | str = 0.1,
+        allow_short_retention: bool = False,
+        only_plan: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lake_conn_id = lake_conn_id
+        self.tables = tables
+        self.flows_file = flows_file
+        self.vacuum_after_days = vacuum_after_days
+        self.expire_after_days = expire_after_days
+        self.purge_from = purge_from
+        self.allow_short_retention = allow_short_retention
+        self.only_plan = only_plan
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Submit the job, wait for it, and turn its report into the task's outcome."""
+        with told_by_airflow():
+            lake, settings = CdcLakeHook(self.lake_conn_id), self._settings()
+            report = self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place), MaintenanceReport.from_json)
+        for line in report.lines():
+            self.log.info(line)
+        if not report.ok:
+            raise failure_of(f"{len(report.causes())} causes kept maintenance from its end.", report.causes())
+        if not report.flows and (globs := table_globs(self.tables)):
+            self.log.warning("No flow of the lake matches %s: nothing was done.", ", ".join(globs))
+        return _summary(report)
+
+    def _settings(self) -> MaintenanceSettings:
+        # A wrong number must not cost the start of Spark. Rendered templates are texts.
+        return MaintenanceSettings.from_json(
+            {
+                "vacuum_after_days": self.vacuum_after_days,
+                "expire_after_days": self.expire_after_days,
+                "purge_from": self.purge_from,
+                "allow_short_retention": self.allow_short_retention,
+                "dry_run": self.only_plan,
+            }
+        )
+
+    def _arguments(self, lake: str, settings: MaintenanceSettings, report: str) -> Iterator[str]:
+        yield from ("--lake", lake)
+        if self.flows_file:
+            yield from ("--flows", self.flows_file)
+        for glob in table_globs(self.tables):
+            yield from ("--table", glob)
+        yield from ("--settings", json.dumps(settings.to_json()), "--report", report)
+
+
+def _summary(report: MaintenanceReport) -> dict[str, Any]:
+    """Return what the task hands on as XCom: small, plain JSON."""
+    flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
+    return {"lake": report.lake, "dry_run": report.dry_run, "flows": flows}

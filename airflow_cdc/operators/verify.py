@@ -1,0 +1,148 @@
+"""CdcVerifyOperator: submit the Spark job that compares a lake's tables with another lake's, or with their source."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_cdc.hooks.archive import table_globs
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.hooks.storage import existing_connection
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.verification import VerifyReport
+from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.spark_target import spark_target
+from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class CdcVerifyOperator(CdcSubmitOperator):
+    """Compare the tables of a lake with those of another by count and checksum, or one table with a query of its source by its rows.
+
+    It returns the job's report (:class:`airflow_cdc.model.verification.VerifyReport`) as JSON: of each table both counts, what differs, and
+    at which microbatch and position it stood. A source that goes on while the table waits for its next run differs: let the query
+    end where the table does.
+
+    A source's password goes to the job in a file that only this user can read and that is gone afterwards; the driver must run on this
+    machine.
+
+    :param lake_conn_id: connection of the lake. (templated)
+    :param other_lake_conn_id: connection of the other lake; this or ``jdbc_conn_id``. (templated)
+    :param jdbc_conn_id: connection of type ``jdbc``: host is the JDBC URL. (templated)
+    :param query: gives the source's rows, with the table's column names. (templated)
+    :param driver: class of the JDBC driver, where the URL does not tell it; give its jar by ``jars`` or ``packages``.
+    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. With a source the name of one. (templated)
+    :param fail_if_different: fail the task when something differs.
+    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    """
+
+    template_fields: Sequence[str] = (
+        *CdcSubmitOperator.template_fields,
+        "lake_conn_id",
+        "other_lake_conn_id",
+        "jdbc_conn_id",
+        "query",
+        "tables",
+    )
+    template_fields_renderers = {"query": "sql"}  # noqa: RUF012 - Airflow's own spelling
+    ui_color = "#c8dce6"
+    job = "verify.py"
+
+    def __init__(
+        self,
+        *,
+        lake_conn_id: str = CdcLakeHook.default_conn_name,
+        other_lake_conn_id: str | None = None,
+        jdbc_conn_id: str | None = None,
+        query: str | None = None,
+        driver: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        fail_if_different: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lake_conn_id = lake_conn_id
+        self.other_lake_conn_id = other_lake_conn_id
+        self.jdbc_conn_id = jdbc_conn_id
+        self.query = query
+        self.driver = driver
+        self.tables = tables
+        self.fail_if_different = fail_if_different
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Submit the job, wait for it, and turn its report into the task's outcome."""
+        with told_by_airflow():
+            lake = CdcLakeHook(self.lake_conn_id)
+            with self._against() as against:
+                report = self.submit(context, lake, lambda place: self._arguments(lake.root, against, place), VerifyReport.from_json)
+        for line in report.lines():
+            self.log.info(line)
+        if report.error:
+            raise failure_of("The comparison did not come to its end.", [("The run", report.error)])
+        if self.fail_if_different and not report.equal:
+            raise AirflowFailException("\n".join(["Nothing was compared." if not report.tables else "Tables differ.", *report.lines()]))
+        return report.to_json()
+
+    @contextlib.contextmanager
+    def _against(self) -> Iterator[list[str]]:
+        """Yield the arguments that tell what the tables are compared with."""
+        if bool(self.other_lake_conn_id) == bool(self.jdbc_conn_id):
+            raise ConfigurationError(
+                "What the tables are to be compared with is not told, or told twice.",
+                next_step="Give other_lake_conn_id, or jdbc_conn_id with a query.",
+            )
+        if self.other_lake_conn_id:
+            yield ["--other", CdcLakeHook(self.other_lake_conn_id).root]
+            return
+        with _secret_file(self._jdbc_options()) as path:
+            # Its name is no secret; as a variable the driver on YARN and Kubernetes would not see it.
+            yield ["--jdbc", path]
+
+    def _jdbc_options(self) -> dict[str, str]:
+        target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
+        connection = existing_connection(str(self.jdbc_conn_id), "a connection of type jdbc whose host is the JDBC URL")
+        wrong = {
+            f"connection {self.jdbc_conn_id} has a host that begins with jdbc:": not (connection.host or "").startswith("jdbc:"),
+            "a query is given": not self.query,
+            "tables name one flow": len(table_globs(self.tables)) != 1,
+            "the driver runs on this machine (deploy mode client)": not target.driver_is_here,
+        }
+        if any(wrong.values()):
+            lacking = [what for what, is_wrong in wrong.items() if is_wrong]
+            raise ConfigurationError(
+                f"A table cannot be compared with its source unless {' and '.join(lacking)}.",
+                next_step="Correct the task or the connection.",
+            )
+        told = {
+            "url": connection.host,
+            "query": self.query,
+            "user": connection.login,
+            "password": connection.password,
+            "driver": self.driver,
+        }
+        return {name: value for name, value in told.items() if value}
+
+    def _arguments(self, lake: str, against: list[str], report: str) -> Iterator[str]:
+        yield from ("--lake", lake, *against)
+        for glob in table_globs(self.tables):
+            yield from ("--table", glob)
+        yield from ("--report", report)
+
+
+@contextlib.contextmanager
+def _secret_file(document: Mapping[str, str]) -> Iterator[str]:
+    """Yield a file that only this user can read; it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="airflow-cdc-") as folder:
+        path = str(Path(folder, "options.json"))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(document, file)
+        yield path
