@@ -6,6 +6,7 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
+_WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -16,9 +17,11 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Archived change events (Debezium) become exact Delta tables.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["apache", "kafka"]}],
         "operators": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.operators.merge"]}],
-        "sensors": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.sensors.archive"]}],
+        "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
-        "triggers": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.triggers.archive"]}],
+        "triggers": [
+            {"integration-name": _NAME, "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event")]}
+        ],
         "connection-types": [
             _connection_type(
                 "cdc_archive",

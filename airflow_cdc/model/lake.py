@@ -242,6 +242,8 @@ class FlowCheckpoint:
     """The newest full snapshot of which reads were applied."""
     unpaired_moves: int = 0
     """Rows that came from a key whose delete has not come yet."""
+    committed_through: int | None = None
+    """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the files before that which wait."""
@@ -254,6 +256,7 @@ class FlowCheckpoint:
             applied[partition] = max(position, applied.get(partition, position))
         offsets = self.offsets.get(intent.archive, ArchivedOffsets())
         truncates = [position for position in (self.truncated_through, report.truncated_through) if position]
+        times = [time for time in (self.committed_through, report.committed_through) if time is not None]
         return replace(
             self,
             number=intent.number,
@@ -263,6 +266,7 @@ class FlowCheckpoint:
             reach=self.reach | report.reach,
             snapshot=report.snapshot or self.snapshot,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
+            committed_through=max(times, default=None),
             events=self.events + report.events,
             table=table,
             table_version=report.table_version if report.table_version is not None else self.table_version,
@@ -281,6 +285,7 @@ class FlowCheckpoint:
             "reach": self.reach.to_json(),
             "snapshot": self.snapshot and self.snapshot.to_json(),
             "unpaired_moves": self.unpaired_moves,
+            "committed_through": self.committed_through,
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
@@ -305,6 +310,7 @@ class FlowCheckpoint:
             Reach.from_json(document["reach"]),
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
             document["unpaired_moves"],
+            document.get("committed_through"),
         )
 
 
