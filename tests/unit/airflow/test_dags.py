@@ -47,8 +47,9 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
     assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
 
 
-def test_the_merge_has_one_writer_at_a_time_also_in_backfills() -> None:
-    dag = _bag("cdc_merge.py").dags["cdc_merge"]
+@pytest.mark.parametrize("name", ["cdc_merge", "cdc_merge_on_files"])
+def test_the_merge_has_one_writer_at_a_time_also_in_backfills(name: str) -> None:
+    dag = _bag(f"{name}.py").dags[name]
     # max_active_runs does not hold for backfills.
     assert dag.get_task("merge").max_active_tis_per_dag == 1
     assert (dag.max_active_runs, dag.catchup) == (1, False)
@@ -63,8 +64,8 @@ def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None)
     scene.connect("spark_default", conn_type="spark", host="spark://127.0.0.1:7077")
     monkeypatch.setenv("PATH", f"{scene.folder}:/usr/bin:/bin")
 
-    def run(logical_date: datetime | None, **conf: Any) -> dict[str, Any]:
-        dag: DAG = _bag("cdc_merge.py").dags["cdc_merge"]
+    def run(logical_date: datetime | None, name: str = "cdc_merge", **conf: Any) -> dict[str, Any]:
+        dag: DAG = _bag(f"{name}.py").dags[name]
         run = dag.test(logical_date=logical_date, run_conf=conf)
         return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 
@@ -80,3 +81,16 @@ def test_a_run_applies_what_waits_and_the_next_is_skipped(scene: Any, run_dag: A
     assert run_dag(logical_date) == {"state": "success", "wait_for_files": "success", "merge": "success"}
     again = logical_date and logical_date.replace(minute=30)
     assert run_dag(again) == {"state": "success", "wait_for_files": "skipped", "merge": "skipped"}
+
+
+def test_files_that_land_start_the_merge_by_a_watcher_and_it_runs_by_hand_too(scene: Any, run_dag: Any) -> None:
+    from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
+
+    dag = _bag("cdc_merge_on_files.py").dags["cdc_merge_on_files"]
+    (asset,) = dag.timetable.asset_condition.objects
+    (watcher,) = asset.watchers
+    trigger = watcher.trigger
+    assert CdcArchiveEventTrigger(**trigger["kwargs"] if isinstance(trigger, dict) else trigger.serialize()[1]).poke_interval == 30
+    scene.land("0000000000")
+    assert run_dag(None, "cdc_merge_on_files") == {"state": "success", "merge": "success"}
+    assert scene.arguments.count("--table") == 0

@@ -123,9 +123,7 @@ def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_tol
     assert json.loads(store.kept[archive_event.KEY]) == {"count": 0, "digest": "0", "names": []}
 
 
-def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into_and_says_so(
-    scene: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
     assert watched(watcher(None), lambda: None) == [[told(1, orders=1)], []]
     assert capsys.readouterr().out.count("announced again") == 1

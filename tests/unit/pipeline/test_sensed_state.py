@@ -59,7 +59,7 @@ def test_a_run_leaves_what_the_sensors_ask(apply: Apply, tmp_path: Path, monkeyp
     write_records(archive / "transactions-2.jsonl", transaction(10))
     report = apply(archive, lake, consistent=True)
     assert snapshots() == ((ITEMS, ORDERS), ())
-    assert {flow.flow: [batch.committed_through for batch in flow.reports] for flow in report.flows} == {
+    assert {flow.flow: [batch.committed_through for batch in flow.batches] for flow in report.flows} == {
         ITEMS: [(COMMITTED + 5) * 1000],
         ORDERS: [],
     }
