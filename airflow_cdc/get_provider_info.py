@@ -6,6 +6,7 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
+_WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -18,9 +19,11 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{verb}" for verb in ("merge", "maintain", "verify")]}
         ],
-        "sensors": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.sensors.archive"]}],
+        "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
-        "triggers": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.triggers.archive"]}],
+        "triggers": [
+            {"integration-name": _NAME, "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event")]}
+        ],
         "connection-types": [
             _connection_type(
                 "cdc_archive",

@@ -41,14 +41,12 @@ class CdcArchiveHook(CdcStorageHook):
 
         :raises ArchiveNotFoundError: when the archive's root does not exist.
         """
-        return pending_files(
-            archive_fs=self.fs,
-            archive_root=self.fs_root,
-            archive=self.root,
-            lake_fs=lake.fs,
-            lake_root=lake.fs_root,
-            tables=tables,
-        )
+        return pending_files(**self.beside(lake), tables=tables)
+
+    def beside(self, lake: CdcLakeHook) -> dict[str, Any]:
+        """Return where both lie, as the questions of ``airflow_cdc.model`` are asked with it."""
+        places = {"archive_root": self.fs_root, "archive": self.root, "lake_root": lake.fs_root}
+        return {"archive_fs": self.fs, "lake_fs": lake.fs, **places}
 
     def little_waits(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> bool:
         """Tell whether what waits is surely little: Spark is then started for a short job.

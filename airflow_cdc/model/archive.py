@@ -8,7 +8,7 @@ Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka C
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -101,12 +101,17 @@ def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
     :raises ArchiveNotFoundError: when there is no such folder.
     """
     if not fs.exists(root):
-        raise ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
+        raise missing_archive(root)
     prefix = root.rstrip("/") + "/"
     found: dict[str, Any] = fs.find(root, detail=True)
     if root in found:
         raise ArchiveNotFoundError(f"The archive's root {root} is a file.", next_step="Give the folder that holds the archived files.")
     return classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+
+
+def missing_archive(root: str) -> ArchiveNotFoundError:
+    """Return the error that says that there is no such folder."""
+    return ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
 
 
 def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
@@ -141,6 +146,14 @@ def _is_companion(path: str, paths: Container[str]) -> bool:
         return False
     # A table may be called "keys": without the values' file beside it only a sink's name makes it a companion.
     return companion["stem"] + companion["ending"] in paths or _SINK_NAME.match(path.rsplit("/", 1)[-1]) is not None
+
+
+def companions(name: str) -> Iterator[str]:
+    """Yield the names that a file's keys may have beside it, or, if it is a companion, its values."""
+    if companion := _COMPANION_NAME.match(name):
+        yield companion["stem"] + companion["ending"]
+    for dot in (place for place, letter in enumerate(name) if letter == "."):
+        yield f"{name[:dot]}.keys{name[dot:]}"
 
 
 def _is_skipped_by_spark(path: str) -> bool:

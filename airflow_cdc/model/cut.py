@@ -161,3 +161,17 @@ def _may_hold_forgotten(place: Place, forgotten: Place | None) -> bool:
 
 def _committed(place: Place, *, whole: bool) -> CommittedTransaction:
     return CommittedTransaction(place.ended, place.commit, place.last_commit, whole)
+
+
+def whole_through(known: OpenTransactions, *, applied_through: int | None) -> tuple[tuple[int, ...] | None, tuple[AwaitedTransaction, ...]]:
+    """Return the first END at which a transaction lacks events, and the transactions that do.
+
+    What ended before it is archived whole. As for :func:`cut_of`, what the tables show already holds nothing back.
+
+    :param applied_through: highest commit position that any of the connector's tables shows; None before the first.
+    """
+    floor = 0 if applied_through is None else applied_through + 1
+    shown_end = max((place.ended for place in known.whole.values() if place.ended is not None and _is_below(place, floor)), default=None)
+    lacking = {key: item.place.ended for key, item in known.open.items() if item.place.ended and not _is_past(item.place, floor, shown_end)}
+    named = sorted(lacking, key=lambda key: (lacking[key] or (), key))
+    return min((end for end in lacking.values() if end), default=None), tuple(AwaitedTransaction(key, has_end=True) for key in named)

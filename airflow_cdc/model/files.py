@@ -29,9 +29,12 @@ class FileSystem(Protocol):
     def rm(self, path: str, recursive: bool = False) -> None: ...
     def ls(self, path: str, detail: bool) -> list[Any]: ...
     def modified(self, path: str) -> datetime: ...
+    def info(self, path: str) -> dict[str, Any]: ...
+    def invalidate_cache(self) -> None: ...
 
 
-def _is_local(fs: FileSystem) -> bool:
+def is_local(fs: FileSystem) -> bool:
+    """Tell whether a file system is this machine's own."""
     return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
 
 
@@ -59,7 +62,7 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
     """Write a JSON object; a reader sees the old or the new one, never a part."""
     data = _encode(document)
     fs.makedirs(_parent(path), exist_ok=True)
-    if not _is_local(fs):
+    if not is_local(fs):
         fs.pipe_file(path, data)
         return
     scratch = _scratch(path)
@@ -71,7 +74,7 @@ def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
     """Write a JSON object unless the file exists; exactly one of several writers gets True."""
     data = _encode(document)
     fs.makedirs(_parent(path), exist_ok=True)
-    if _is_local(fs):
+    if is_local(fs):
         # A link appears whole or not at all, and refuses to replace; opening with "x" could leave half a file after a crash.
         scratch = _scratch(path)
         _write_durably(scratch, data)

@@ -2,6 +2,7 @@
 
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
+    <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, of use only to be fast
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
@@ -31,6 +32,7 @@ from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
+from airflow_cdc.model.looked import Looked
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.model.position import Position
@@ -64,6 +66,8 @@ class Ledger:
     """By topic: number of the survey that saw it first."""
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By topic: operation codes and record kinds seen so far."""
+    latest: dict[str, int] = field(default_factory=dict)
+    """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
 
     def tables(self) -> list[str]:
         """Return the topics that carry rows of a table."""
@@ -84,19 +88,21 @@ class Ledger:
         kinds = dict(self.kinds)
         for shape in survey.shapes:
             kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))
-        return Ledger(survey.number, folders, topics, kinds)
+        latest = {**self.latest, **dict.fromkeys(survey.topics(), survey.number)}
+        return Ledger(survey.number, folders, topics, kinds, latest)
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain JSON values."""
         folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
-        return {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics, "kinds": self.kinds}
+        document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
+        return {**document, "kinds": self.kinds, "latest": self.latest}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Ledger:
         """Read what :meth:`to_json` wrote."""
         folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
         kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
-        return cls(document["surveyed_through"], folders, document["topics"], kinds)
+        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"])
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -118,7 +124,8 @@ class ArchiveState:
     def ledger(self) -> Ledger:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
         document = read_json(self._fs, f"{self._folder}/ledger.json")
-        ledger = Ledger.from_json(document) if document else Ledger()
+        # One that an older version wrote is rebuilt from the surveys, as a lost one is.
+        ledger = Ledger.from_json(document) if document and "latest" in document else Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
@@ -170,7 +177,16 @@ class ArchiveState:
         first = max(planned.survey, ledger.topics.get(checkpoint.flow, 1))
         for number in sorted({item.survey for item in held if item.survey < first}):
             yield from self.surveys(number, number)
-        yield from self.surveys(first, ledger.surveyed_through)
+        yield from self.surveys(first, ledger.latest.get(checkpoint.flow, 0))
+
+    def looked(self) -> Looked:
+        """Return what earlier looks saw; nothing where that is lost."""
+        document = read_json(self._fs, f"{self._folder}/looked.json")
+        return Looked.from_json(document) if document else Looked()
+
+    def write_looked(self, looked: Looked) -> None:
+        """Write down what a look saw, once all data files in it are surveyed."""
+        replace_json(self._fs, f"{self._folder}/looked.json", looked.to_json())
 
     def transactions(self) -> TransactionLedger:
         """Return which transactions are not archived whole, as far as a run has looked."""
@@ -231,6 +247,8 @@ class FlowCheckpoint:
     """The newest full snapshot of which reads were applied."""
     unpaired_moves: int = 0
     """Rows that came from a key whose delete has not come yet."""
+    committed_through: int | None = None
+    """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the files before that which wait."""
@@ -243,6 +261,7 @@ class FlowCheckpoint:
             applied[partition] = max(position, applied.get(partition, position))
         offsets = self.offsets.get(intent.archive, ArchivedOffsets())
         truncates = [position for position in (self.truncated_through, report.truncated_through) if position]
+        times = [time for time in (self.committed_through, report.committed_through) if time is not None]
         return replace(
             self,
             number=intent.number,
@@ -252,6 +271,7 @@ class FlowCheckpoint:
             reach=self.reach | report.reach,
             snapshot=report.snapshot or self.snapshot,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
+            committed_through=max(times, default=None),
             events=self.events + report.events,
             table=table,
             table_version=report.table_version if report.table_version is not None else self.table_version,
@@ -270,6 +290,7 @@ class FlowCheckpoint:
             "reach": self.reach.to_json(),
             "snapshot": self.snapshot and self.snapshot.to_json(),
             "unpaired_moves": self.unpaired_moves,
+            "committed_through": self.committed_through,
             "events": dict(vars(self.events)),
             "table": self.table,
             "table_version": self.table_version,
@@ -294,6 +315,7 @@ class FlowCheckpoint:
             Reach.from_json(document["reach"]),
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
             document["unpaired_moves"],
+            document.get("committed_through"),
         )
 
 

@@ -16,7 +16,7 @@ class PlanPosition:
     """How far into an archive's surveys a flow's microbatches reach."""
 
     survey: int = 0
-    """Number of the last survey that is planned, wholly or in part."""
+    """Number of the first survey that is not planned wholly: what stands before it is not read again, however many files it has."""
     files: int = 0
     """How many of that survey's files for this flow are planned."""
 
@@ -222,7 +222,8 @@ def next_microbatch(
                 taken.append((survey, file))
                 size += file.size
             reached = max(reached, place + 1)
-        planned = PlanPosition(survey.number, reached) if new else planned
+        if new:
+            planned = PlanPosition(survey.number, reached) if full else PlanPosition(survey.number + 1)
         if full and new:
             break
     if not taken:

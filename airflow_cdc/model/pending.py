@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
 from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.transactions import ends_transactions, prefix_of
 
 
@@ -52,13 +53,8 @@ def pending_files(
     globs = tuple(tables)
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
-    listing = list_archive(archive_fs, archive_root)
-    waiting = {flow: paths for flow, paths in state.waiting(ledger).flows.items() if matches_any(flow, globs)}
-    control = set(ledger.control_topics())
-    # A waiting file is work again when the archive brings more; the END that it waits for may be the only thing that comes.
-    awaited = {topic for topic in control for flow in waiting if flow.startswith(f"{prefix_of(topic)}.") and ends_transactions(topic)}
-    new = state.unsurveyed(listing.files, ledger)
-    unsurveyed = tuple(file for file in new if file.topic in awaited or _may_be_wanted(file, control, globs))
+    unsurveyed = _unsurveyed(archive_fs, archive_root, state, ledger, globs)
+    waiting = state.waiting(ledger).flows
     planned: dict[str, int] = {}
     held = 0
     for topic in ledger.tables():
@@ -69,6 +65,26 @@ def pending_files(
             if work:
                 planned[topic] = len(work)
     return PendingFiles(unsurveyed, planned, held)
+
+
+def unsurveyed_files(
+    *, archive_fs: FileSystem, archive_root: str, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str] = ()
+) -> tuple[ArchivedFile, ...]:
+    """Return the files that no run has looked into, of those that :func:`pending_files` returns; flows are not asked.
+
+    :raises ArchiveNotFoundError: when the archive's root does not exist.
+    """
+    state = ArchiveState(lake_fs, lake_root, archive)
+    return _unsurveyed(archive_fs, archive_root, state, state.ledger(), tuple(tables))
+
+
+def _unsurveyed(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, globs: Sequence[str]) -> tuple[ArchivedFile, ...]:
+    control = set(ledger.control_topics())
+    waiting = [flow for flow in state.waiting(ledger).flows if matches_any(flow, globs)]
+    # A waiting file is work again when the archive brings more; the END that it waits for may be the only thing that comes.
+    awaited = {topic for topic in control for flow in waiting if flow.startswith(f"{prefix_of(topic)}.") and ends_transactions(topic)}
+    new = poke(fs, root, state, ledger)
+    return tuple(file for file in new if file.topic in awaited or _may_be_wanted(file, control, globs))
 
 
 def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[str]) -> bool:

@@ -67,6 +67,8 @@ class BatchReport:
     """Rejected records by :class:`~airflow_cdc.model.errors.RejectReason`."""
     applied_through: dict[str, Position] = field(default_factory=dict)
     """Highest merged position by Kafka partition ("-" where the archive does not tell it)."""
+    committed_through: int | None = None
+    """When the source committed the last merged event, in milliseconds since 1970; None where no event tells."""
     truncated_through: Position | None = None
     """Position of the last truncate in the microbatch."""
     reach: Reach = field(default_factory=Reach)

@@ -12,7 +12,7 @@ import fsspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.archive import ArchiveListing, list_archive
+from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -50,6 +50,7 @@ from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
+from airflow_cdc.pipeline.look import Look
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
@@ -105,13 +106,13 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     run = replace(run, archive=absolute_uri(run.archive), lake=absolute_uri(run.lake))
     archive_fs, archive_root = fsspec.core.url_to_fs(run.archive)
     lake_fs, lake_root = fsspec.core.url_to_fs(run.lake)
-    listing = list_archive(archive_fs, archive_root)
     state = ArchiveState(lake_fs, lake_root, run.archive)
-    ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, listing)
+    look = Look(archive_fs, archive_root, state, lists_all=run.consistent or run.check_transactions)
+    ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
-    cuts = _find_cuts(run, state, ledger, listing, states) if run.consistent else {}
+    cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
     changes = SchemaChanges(run.spark, state, ledger)
     flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
@@ -122,17 +123,17 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
         lake=run.lake,
         flows=tuple(outcomes),
         control_topics=tuple(ledger.control_topics()),
-        ignored_files=listing.ignored,
+        ignored_files=look.ignored,
         transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
         cuts=tuple(cuts.values()),
     )
-    return _check_transactions(run, state, ledger, listing, report) if run.check_transactions and not run.consistent else report
+    return _check_transactions(run, state, ledger, look, report) if run.check_transactions and not run.consistent else report
 
 
-def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, flows: Sequence[FlowState]) -> dict[str, Cut]:
+def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, flows: Sequence[FlowState]) -> dict[str, Cut]:
     try:
-        known = check_transactions(run.spark, state, ledger, listing.files)
-        return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in listing.files})
+        known = check_transactions(run.spark, state, ledger, look.there)
+        return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in look.there})
     except PySparkException as problem:
         raise SparkFailedError(
             f"Archive {run.archive}: where its tables may end together could not be found: {first_line(problem)}",
@@ -153,9 +154,9 @@ def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun
         state.write_waiting(WaitingFiles(ledger.surveyed_through, found))
 
 
-def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, listing: ArchiveListing, report: ApplyReport) -> ApplyReport:
+def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, report: ApplyReport) -> ApplyReport:
     try:
-        known = check_transactions(run.spark, state, ledger, listing.files)
+        known = check_transactions(run.spark, state, ledger, look.there)
     except PySparkException as problem:
         # What was merged before must be told all the same.
         failed = SparkFailedError(
@@ -165,21 +166,30 @@ def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, li
     return replace(report, transactions=known.reports(ledger.tables()))
 
 
-def _survey_new_files(run: ArchiveRun, state: ArchiveState, listing: ArchiveListing) -> Ledger:
+def _survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledger:
     for _ in range(_SURVEY_ATTEMPTS):
         ledger = state.ledger()
-        new = state.unsurveyed(listing.files, ledger)
-        if not new:
-            return ledger
-        size = sum(file.size for file in new)
-        run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
-        session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
-        files, shapes = survey_files(session, run.archive, new)
-        skipping = set(may_skip_offsets(shapes))
-        holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
-        state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
-        run.after_effect("survey")
+        found = look.new_files(ledger)
+        if found.files and not _survey(run, state, ledger, found.files):
+            continue
+        if found.looked != state.looked():
+            # What the look saw is surveyed now: none of it need be listed again.
+            state.write_looked(found.looked)
+        return state.ledger() if found.files else ledger
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
+
+
+def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, new: Sequence[ArchivedFile]) -> bool:
+    """Write down what new files hold; False when another run was faster."""
+    size = sum(file.size for file in new)
+    run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
+    session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
+    files, shapes = survey_files(session, run.archive, new)
+    skipping = set(may_skip_offsets(shapes))
+    holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
+    is_first = state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
+    run.after_effect("survey")
+    return is_first
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,7 @@ class Told:
             ),
             rejects=rejects,
             applied_through=self.staged.last,
+            committed_through=self.staged.committed_through,
             reach=self.staged.reach,
             snapshot=run.checkpoint.snapshot,
             order_conflicts=self.staged.conflicts,

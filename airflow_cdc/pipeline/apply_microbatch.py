@@ -148,6 +148,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         rejects=rejects,
         applied_through=staged.last,
         truncated_through=truncates.through,
+        committed_through=staged.committed_through,
         reach=staged.reach,
         snapshot=snapshot,
         unpaired_moves=unpaired,

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.lake import ArchiveState, Ledger
-from airflow_cdc.model.survey import RecordKind
-from airflow_cdc.model.transactions import MOST_REMEMBERED, Place, Transaction, TransactionLedger, end_place, ends_transactions, prefix_of
+from airflow_cdc.model.transactions import MOST_REMEMBERED, Place, Transaction, TransactionLedger, end_place
+from airflow_cdc.model.whole_cut import connectors_with_transactions
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_dialect, member, parse_lines
@@ -21,12 +21,6 @@ _ANNOUNCED = (
     "status: STRING, id: STRING, ts_ms: BIGINT, data_collections: ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>,"
     " transaction: STRUCT<id: STRING, data_collection_order: BIGINT>"
 )
-
-
-def connectors_with_transactions(ledger: Ledger) -> list[str]:
-    """Return the prefixes of the connectors whose transaction topic is archived."""
-    topics = (topic for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic])
-    return [prefix_of(topic) for topic in topics if ends_transactions(topic)]
 
 
 def check_transactions(spark: SparkSession, state: ArchiveState, ledger: Ledger, files: Sequence[ArchivedFile]) -> TransactionLedger:

@@ -139,6 +139,8 @@ class Staged:
     """Live keys with a value that nothing in the batch, nor the row that moved here, tells."""
     untold: tuple[str, ...] = ()
     """Columns of which some live row change does not tell the value."""
+    committed_through: int | None = None
+    """When the source committed the last live event, in milliseconds since 1970; None where no event tells."""
     retold: tuple[str, ...] = ()
     """Columns that some live row change knows only from an older event than its last."""
 
@@ -178,6 +180,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_tran
             F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
             F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
             F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
+            F.max(F.when(live, F.unix_millis(COMMITTED_AT))).alias("committed_through"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
             (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
@@ -200,6 +203,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_tran
             frozenset(partition_of(row) for row in rows if row["last"] is not None),
             {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
         ),
+        committed_through=max((row["committed_through"] for row in rows if row["committed_through"] is not None), default=None),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
     )

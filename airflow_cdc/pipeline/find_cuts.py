@@ -13,8 +13,8 @@ from airflow_cdc.model.cut import Cut, cut_of
 from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.transactions import OpenTransactions, TransactionLedger, prefix_of
+from airflow_cdc.model.whole_cut import connectors_with_transactions
 from airflow_cdc.pipeline.archive import file_literal, read_lines
-from airflow_cdc.pipeline.check_transactions import connectors_with_transactions
 from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_connector, comparable_dialect, parse_lines
 from airflow_cdc.pipeline.session import session_for_batch
 

@@ -51,10 +51,12 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
 
 @pytest.mark.parametrize("task", ["merge", "maintain"])
 def test_a_dag_has_one_writer_at_a_time_also_in_backfills(task: str) -> None:
-    (dag,) = (dag for file in FILES for dag in _bag(file).dags.values() if dag.has_task(task))
-    # max_active_runs does not hold for backfills.
-    assert dag.get_task(task).max_active_tis_per_dag == 1
-    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    dags = [dag for file in FILES for dag in _bag(file).dags.values() if dag.has_task(task)]
+    assert dags
+    for dag in dags:
+        # max_active_runs does not hold for backfills.
+        assert dag.get_task(task).max_active_tis_per_dag == 1
+        assert (dag.max_active_runs, dag.catchup) == (1, False)
 
 
 @pytest.fixture
@@ -94,3 +96,16 @@ def test_the_maintenance_hands_the_forms_values_to_the_job(scene: Any, run_dag: 
     assert (settings["vacuum_after_days"], settings["expire_after_days"], settings["purge_from"]) == (14, 30, 0.1)
     assert settings["dry_run"] is True
     assert [value for name, value in itertools.pairwise(scene.arguments) if name == "--table"] == ["a.*", "b"]
+
+
+def test_files_that_land_start_the_merge_by_a_watcher_and_it_runs_by_hand_too(scene: Any, run_dag: Any) -> None:
+    from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
+
+    dag = _bag("cdc_merge_on_files.py").dags["cdc_merge_on_files"]
+    (asset,) = dag.timetable.asset_condition.objects
+    (watcher,) = asset.watchers
+    trigger = watcher.trigger
+    assert CdcArchiveEventTrigger(**trigger["kwargs"] if isinstance(trigger, dict) else trigger.serialize()[1]).poke_interval == 30
+    scene.land("0000000000")
+    assert run_dag(None, "cdc_merge_on_files") == {"state": "success", "merge": "success"}
+    assert scene.arguments.count("--table") == 0

@@ -12,8 +12,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.triggers.base import TriggerEvent
 
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConcurrentRunError
-from airflow_cdc.sensors.archive import ArchiveNotReadableError, CdcArchiveSensor
+from airflow_cdc.sensors.archive import CdcArchiveSensor
+from airflow_cdc.sensors.look import ArchiveNotReadableError
 from airflow_cdc.triggers.archive import CdcArchiveTrigger
+from airflow_cdc.triggers.look import Answer
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
 WAITING = {"files": 1, "topics": {TOPIC: 1}}
@@ -107,7 +109,7 @@ def test_with_no_time_to_wait_it_looks_once_and_a_run_with_nothing_to_do_is_skip
 
 
 def test_what_the_trigger_saw_is_what_the_sensor_hands_on() -> None:
-    assert _sensor().execute_complete({}, {"status": "success", "pending": WAITING}) == WAITING
+    assert _sensor().execute_complete({}, {"status": "success", "told": WAITING}) == WAITING
 
 
 @pytest.mark.parametrize(("transient", "kind"), [(True, AirflowException), (False, AirflowFailException)])
@@ -149,7 +151,7 @@ def test_the_trigger_fires_when_a_file_lands(scene: Any) -> None:
         scene.land("0000000000")
         return await waiting
 
-    assert asyncio.run(story()).payload == {"status": "success", "pending": WAITING}
+    assert asyncio.run(story()).payload == {"status": "success", "told": WAITING}
 
 
 def test_the_trigger_leaves_the_loop_to_others_while_it_looks(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +159,11 @@ def test_the_trigger_leaves_the_loop_to_others_while_it_looks(scene: Any, monkey
 
     threads: list[threading.Thread] = []
 
-    def look(*_: Any) -> dict[str, Any]:
+    def look(**_: Any) -> Answer:
         threads.append(threading.current_thread())
-        return WAITING
+        return Answer(is_done=True, told=WAITING)
 
-    monkeypatch.setattr("airflow_cdc.triggers.archive.look", look)
+    monkeypatch.setattr(CdcArchiveTrigger, "look", staticmethod(look))
     asyncio.run(_first_event(_trigger()))
     assert threads[0] is not threading.main_thread()
 
@@ -177,10 +179,10 @@ def test_an_error_becomes_an_event_that_says_whether_to_try_again(scene: Any, mo
     assert (event["status"], event["transient"]) == ("error", ArchiveNotFoundError.transient)
     assert "There is no archive" in event["message"]
 
-    def unplugged(*_: Any) -> None:
+    def unplugged(**_: Any) -> None:
         raise ConnectionError("unplugged")
 
-    monkeypatch.setattr("airflow_cdc.triggers.archive.look", unplugged)
+    monkeypatch.setattr(CdcArchiveTrigger, "look", staticmethod(unplugged))
     event = asyncio.run(_first_event(_trigger())).payload
     assert event == {"status": "error", "message": "ConnectionError: unplugged", "transient": True}
     assert ConcurrentRunError.transient is True

@@ -153,7 +153,7 @@ def test_a_file_that_waits_is_passed_over_and_written_down() -> None:
     found = pick(surveys, waiting={"b"})
     assert paths(found) == ["a", "c"]
     assert found is not None
-    assert (found.planned_through, found.held) == (PlanPosition(1, 3), (HeldFile(1, "b"),))
+    assert (found.planned_through, found.held) == (PlanPosition(2), (HeldFile(1, "b"),))
     assert [item.file for item in found.offsets] == ["a", "c"]
 
 
@@ -166,7 +166,7 @@ def test_a_held_file_is_taken_when_it_need_not_wait_any_more_though_the_plan_is_
     found = pick(surveys, PlanPosition(2, 1), held=(HeldFile(1, "b"),))
     assert paths(found) == ["b", "d"]
     assert found is not None
-    assert (found.planned_through, found.held) == (PlanPosition(3, 1), ())
+    assert (found.planned_through, found.held) == (PlanPosition(4), ())
 
 
 def test_a_held_file_for_which_there_is_no_room_stays_held() -> None:

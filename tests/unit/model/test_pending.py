@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import ArchiveNotFoundError
-from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
-from airflow_cdc.model.pending import PendingFiles, pending_files, surveyed_files_pending
+from airflow_cdc.model.pending import surveyed_files_pending
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import Survey, TopicShape
+from airflow_cdc.model.survey import TopicShape
+from tests.unit.model.scene import Scene
 from tests.unit.model.surveys import FS, shape
-
-
-class Scene:
-    """An archive, a lake, and runs that survey and commit without Spark."""
-
-    def __init__(self, folder: Path) -> None:
-        self.archive, self.lake = folder / "archive", folder / "lake"
-        self.archive.mkdir()
-        self.state = ArchiveState(FS, str(self.lake), str(self.archive))
-
-    def arrive(self, *paths: str) -> None:
-        for path in paths:
-            file = self.archive / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("{}\n")
-
-    def survey(self, shapes_of: Callable[[ArchivedFile], list[TopicShape]] = lambda file: [shape(file.path, file.topic)]) -> None:
-        ledger = self.state.ledger()
-        new = self.state.unsurveyed(list_archive(FS, str(self.archive)).files, ledger)
-        found = tuple(item for file in new for item in shapes_of(file))
-        assert self.state.add(Survey(self.state.archive, ledger.surveyed_through + 1, tuple(new), found))
-
-    def commit(self, topic: str, *, max_bytes: int = 10**9) -> None:
-        flow = FlowState(FS, str(self.lake), topic)
-        ledger, checkpoint = self.state.ledger(), flow.checkpoint()
-        planned = checkpoint.planned.get(self.state.archive, PlanPosition())
-        surveys = self.state.surveys(max(planned.survey, ledger.topics[topic]), ledger.surveyed_through)
-        plan = next_microbatch(
-            flow=topic, number=checkpoint.number + 1, archive=self.state.archive, surveys=surveys, planned=planned, max_bytes=max_bytes
-        )
-        assert plan is not None
-        assert flow.write_intent(plan)
-        flow.write_commit(BatchReport(topic, plan.number, len(plan.files), plan.size), "table")
-
-    def pending(self, *tables: str) -> PendingFiles:
-        return pending_files(
-            archive_fs=FS,
-            archive_root=str(self.archive),
-            archive=str(self.archive),
-            lake_fs=FS,
-            lake_root=str(self.lake),
-            tables=tables,
-        )
-
-    def told(self, *tables: str) -> tuple[list[str], dict[str, int], int]:
-        found = self.pending(*tables)
-        assert bool(found) is (found.count > 0)
-        return [file.path for file in found.unsurveyed], found.planned or {}, found.count
 
 
 @pytest.fixture

@@ -1,0 +1,46 @@
+"""Announced: which new files a watcher has told of already, as small as a watermark must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.files import name_digest
+
+MOST_TOLD_APART = 2000
+"""Announced files that are remembered one by one: what no run of the merge has looked into is not that much."""
+
+
+@dataclass(frozen=True)
+class Announced:
+    """The announced files that no survey holds yet; what a survey holds is the lake's to remember."""
+
+    count: int = 0
+    digest: int = 0
+    """Sum of the paths' digests modulo 2^64."""
+    names: tuple[str, ...] = ()
+    """Digests of the paths; of very many the last ones."""
+
+    @classmethod
+    def of(cls, files: Iterable[ArchivedFile]) -> Announced:
+        """Return that all of some files are announced."""
+        digests = [name_digest(file.path) for file in files]
+        return cls(len(digests), sum(digests) % 2**64, tuple(f"{digest:016x}" for digest in digests[-MOST_TOLD_APART:]))
+
+    def left_out(self, files: Sequence[ArchivedFile]) -> tuple[ArchivedFile, ...]:
+        """Return the files that were not announced; where there are very many, some that were may be among them."""
+        if Announced.of(files) == self:
+            return ()
+        names = set(self.names)
+        return tuple(file for file in files if f"{name_digest(file.path):016x}" not in names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values; the sum as text, for JSON readers lose integers above 2^53."""
+        return {"count": self.count, "digest": str(self.digest), "names": list(self.names)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Announced:
+        """Read what :meth:`to_json` wrote."""
+        return cls(document["count"], int(document["digest"]), tuple(document["names"]))

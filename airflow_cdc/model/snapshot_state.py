@@ -1,0 +1,47 @@
+"""Whether the initial snapshots of a lake's flows are applied: asked of their checkpoints alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
+
+
+@dataclass(frozen=True)
+class SnapshotState:
+    """Which flows have a whole snapshot in their table."""
+
+    complete: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """No read yet, or not the last; a name that was asked for and that nothing is known of stands here too."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a flow at all and none lacks its snapshot."""
+        return bool(self.complete) and not self.missing
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as plain JSON values."""
+        return {"complete": list(self.complete), "missing": list(self.missing)}
+
+
+def snapshot_state(*, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str]) -> SnapshotState:
+    """Return whether the flows whose names match ``tables`` (globs; none: every flow) have applied a snapshot to its end.
+
+    A microbatch that holds the read which its connector marks as the last makes the snapshot complete. Of a topic of several partitions the
+    reads of another partition may still come.
+    """
+    globs = tuple(tables)
+    known = {*ArchiveState(lake_fs, lake_root, archive).ledger().tables(), *flows_in(lake_fs, lake_root)}
+    chosen = {flow for flow in known if matches_any(flow, globs)} | {name for name in globs if not set(name) & set("*?[")}
+    done = {flow for flow in chosen if flow in known and _is_complete(FlowState(lake_fs, lake_root, flow))}
+    return SnapshotState(tuple(sorted(done)), tuple(sorted(chosen - done)))
+
+
+def _is_complete(flow: FlowState) -> bool:
+    snapshot = flow.checkpoint().snapshot
+    return snapshot is not None and snapshot.is_complete

@@ -1,0 +1,162 @@
+"""Whether an archive shows that a connector's transactions are whole past some moment: asked without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.as_of import AsOf
+from airflow_cdc.model.cut import AwaitedTransaction, whole_through
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.new_files import poke
+from airflow_cdc.model.position import commit_position
+from airflow_cdc.model.survey import RecordKind
+from airflow_cdc.model.transaction_records import MOST_BYTES, TransactionRecord, read_transaction_records
+from airflow_cdc.model.transactions import MOST_NAMED, OpenTransactions, ends_transactions, prefix_of
+
+
+@dataclass(frozen=True)
+class WholeCut:
+    """How far the transactions of one connector are archived whole."""
+
+    is_past: bool
+    """Whether that is as far as was asked for."""
+    transaction: str | None = None
+    """The last of them of which that is so; None where there is none yet."""
+    committed_at: str | None = None
+    """When its END was written, ISO-8601 in UTC, where a file that was read tells."""
+    waits_for: tuple[AwaitedTransaction, ...] = ()
+    """Transactions whose END announces events that are not archived; the first ones."""
+    unread_bytes: int = 0
+    """More waits than a look reads; a run of the merge must look into it first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cut as plain JSON values."""
+        return {**vars(self), "waits_for": [item.transaction for item in self.waits_for]}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An archive and a lake, as far as both are looked into."""
+
+    fs: FileSystem
+    root: str
+    state: ArchiveState
+    ledger: Ledger
+    new: tuple[ArchivedFile, ...]
+    lake_fs: FileSystem
+    lake_root: str
+
+
+def find_whole_cuts(
+    *,
+    archive_fs: FileSystem,
+    archive_root: str,
+    archive: str,
+    lake_fs: FileSystem,
+    lake_root: str,
+    connectors: Sequence[str] = (),
+    past: AsOf | None = None,
+) -> dict[str, WholeCut]:
+    """Return by ``topic.prefix`` how far the transactions of each connector are archived whole.
+
+    Reads what no run has looked into: the new files of transaction topics and tables, up to :data:`MOST_BYTES`.
+
+    :param connectors: the prefixes asked for; none: every connector whose transaction topic is archived.
+    :param past: the moment that must be reached; None: more than the lake's tables show.
+    :raises ConfigurationError: when a file cannot be read without Spark, or a position does not compare with the connector's ENDs.
+    """
+    state = ArchiveState(lake_fs, lake_root, archive)
+    ledger = state.ledger()
+    known = _Known(archive_fs, archive_root, state, ledger, poke(archive_fs, archive_root, state, ledger), lake_fs, lake_root)
+    prefixes = {*connectors_with_transactions(ledger), *(prefix_of(file.topic) for file in known.new if ends_transactions(file.topic))}
+    asked = connectors or sorted(prefixes)
+    return {prefix: _whole_cut(known, prefix, past) if prefix in prefixes else WholeCut(is_past=False) for prefix in asked}
+
+
+def connectors_with_transactions(ledger: Ledger) -> list[str]:
+    """Return the prefixes of the connectors whose transaction topic is archived."""
+    topics = (topic for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic])
+    return [prefix_of(topic) for topic in topics if ends_transactions(topic)]
+
+
+def _whole_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
+    transactions = known.state.transactions()
+    before = transactions.connectors.get(prefix, OpenTransactions())
+    files = [*_surveyed_since(known, prefix, transactions.surveyed_through), *_new_of(known, prefix)]
+    size = sum(file.text_size for file in files)
+    if size > MOST_BYTES:
+        return WholeCut(is_past=False, unread_bytes=size)
+    # The last of those that a run has looked into: the lake does not remember when its transactions ended.
+    files += _last_surveyed(known, f"{prefix}.transaction") if past and past.time else ()
+    records = list(read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1))
+    tables = _tables(known.ledger, records, prefix)
+    found = [record.transaction for record in records if record.topic in {*tables, f"{prefix}.transaction"}]
+    after = before.with_records(found, prefix=prefix, topics=tables)
+    applied = _applied_through(known, tables)
+    stop, awaited = whole_through(after, applied_through=applied)
+    ended = {key: place.ended for key, place in after.whole.items() if place.ended and (stop is None or place.ended < stop)}
+    last = max(ended, key=lambda key: (ended[key], key), default=None)
+    times = {record.transaction.key: record.ended_ms for record in records if record.ended_ms is not None}
+    told = WholeCut(is_past=False, transaction=last, committed_at=_iso(times.get(last or "")), waits_for=awaited[:MOST_NAMED])
+    if past is None:
+        with_rows = {item.key for item in (*found, *before.open.values()) if item.seen}
+        return replace(told, is_past=any(_is_new(key, after, before, applied, with_rows) for key in ended))
+    if past.time:
+        return replace(told, is_past=any(times.get(key, 0) >= (past.milliseconds or 0) for key in ended if key in times))
+    return replace(told, is_past=any(end >= (_end_of(past, end, prefix),) for end in ended.values()))
+
+
+def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied: int | None, with_rows: set[str]) -> bool:
+    """Tell whether a whole transaction brings rows that the tables do not show."""
+    commit = after.whole[key].commit
+    if commit is not None:
+        return applied is None or commit > applied
+    return key not in before.whole and key in with_rows
+
+
+def _end_of(past: AsOf, end: tuple[int, ...], prefix: str) -> int:
+    found = next((number for kind in ("postgresql", "sqlserver") if (number := commit_position(past.text, kind)) is not None), None)
+    if found is None or len(end) > 1:
+        raise ConfigurationError(
+            f"Connector {prefix}: {past.text!r} cannot be compared with its ENDs, which carry no such position.",
+            next_step="Give a time such as 2026-11-21T09:30:00Z; only PostgreSQL and SQL Server write the LSN into the transaction's id.",
+        )
+    return found
+
+
+def _surveyed_since(known: _Known, prefix: str, number: int) -> Iterable[ArchivedFile]:
+    """Yield the files that a run has looked into, but not for transactions."""
+    for survey in known.state.surveys(number + 1, known.ledger.surveyed_through):
+        holding = {shape.file for shape in survey.shapes if shape.topic.startswith(f"{prefix}.")}
+        yield from (file for file in survey.files if file.path in holding)
+
+
+def _new_of(known: _Known, prefix: str) -> Iterable[ArchivedFile]:
+    """Return the new files that may hold records of a connector: all but those of which a sink's name says otherwise."""
+    return (file for file in known.new if file.start_offset is None or file.topic.startswith(f"{prefix}."))
+
+
+def _last_surveyed(known: _Known, topic: str) -> tuple[ArchivedFile, ...]:
+    latest = known.ledger.latest.get(topic, 0)
+    return tuple(file for survey in known.state.surveys(latest, latest) for file in survey.files_of(topic)[-1:])
+
+
+def _tables(ledger: Ledger, records: Iterable[TransactionRecord], prefix: str) -> list[str]:
+    found = {record.topic for record in records if record.transaction.seen}
+    return sorted(topic for topic in {*ledger.tables(), *found} if topic.startswith(f"{prefix}."))
+
+
+def _applied_through(known: _Known, tables: Iterable[str]) -> int | None:
+    flows = (FlowState(known.lake_fs, known.lake_root, table) for table in tables)
+    reached = (position.commit for flow in flows for position in flow.checkpoint().reach.streamed_through.values())
+    return max(reached, default=None)
+
+
+def _iso(milliseconds: int | None) -> str | None:
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat() if milliseconds else None

@@ -1,0 +1,37 @@
+"""Look: what a run sees of the archive, and when it must see all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.new_files import NewFiles, find_new_files
+
+
+@dataclass
+class Look:
+    """What a run sees of the archive."""
+
+    fs: FileSystem
+    root: str
+    state: ArchiveState
+    lists_all: bool
+    """Whether the run asks which of the surveyed files are still there."""
+    ignored: tuple[str, ...] = ()
+    there: tuple[ArchivedFile, ...] = ()
+    """All data files, where the run asks for them."""
+
+    def new_files(self, ledger: Ledger) -> NewFiles:
+        """Return the files that no survey holds.
+
+        :raises ArchiveNotFoundError: when the archive's root does not exist.
+        """
+        if not self.lists_all:
+            found = find_new_files(self.fs, self.root, self.state, ledger)
+            self.ignored = found.ignored
+            return found
+        listing = list_archive(self.fs, self.root)
+        self.there, self.ignored = listing.files, listing.ignored
+        return NewFiles(tuple(self.state.unsurveyed(listing.files, ledger)), listing.ignored, self.state.looked())

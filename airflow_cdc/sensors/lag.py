@@ -1,0 +1,48 @@
+"""CdcLagSensor: succeed when a lake's tables are close behind what is archived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_cdc.hooks.archive import table_globs
+from airflow_cdc.sensors.look import CdcLookSensor
+from airflow_cdc.triggers.lag import CdcLagTrigger
+
+
+class CdcLagSensor(CdcLookSensor):
+    """Wait until what the flows have not applied is within every bound that is given; at least one must be.
+
+    It returns ``{"files": 4, "bytes": 8192, "seconds": 31.5, "behind": 1, "flows": {"server.db.orders": {"files": 4, …}}}``: the sums
+    and the greatest age, and the flows that are behind, of many those with the most files.
+
+    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
+    :param max_files: how many files may wait.
+    :param max_bytes: how many bytes may wait, as they lie in the archive.
+    :param max_seconds: how long ago the source may have committed the last applied event of a flow for which anything waits. A flow that
+        was never applied, or whose events tell no time, is beyond any bound.
+    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    """
+
+    template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "tables")
+    trigger_class = CdcLagTrigger
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        max_seconds: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.max_files = max_files
+        self.max_bytes = max_bytes
+        self.max_seconds = max_seconds
+
+    def question(self) -> dict[str, Any]:
+        """Return what is asked, beside the connections."""
+        bounds = {"max_files": self.max_files, "max_bytes": self.max_bytes, "max_seconds": self.max_seconds}
+        return {"tables": table_globs(self.tables), **bounds}

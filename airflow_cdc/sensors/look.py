@@ -1,0 +1,109 @@
+"""What all sensors of this package share: look, in a worker or in the triggerer, and say what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
+
+from airflow_cdc.hooks.archive import CdcArchiveHook
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.errors import CdcError
+from airflow_cdc.triggers.look import CdcLookTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class ArchiveNotReadableError(RuntimeError):
+    """Raised when looking failed while ``soft_fail`` is set.
+
+    ``soft_fail`` skips on every AirflowException. It is there for "nothing came in time"; a wrong root URL must not be skipped for ever.
+    """
+
+
+class CdcLookSensor(BaseSensorOperator):
+    """Wait until a look at an archive and a lake gives the answer that is waited for.
+
+    With ``timeout=0`` it looks once and never defers; together with ``soft_fail=True`` a run that need not go on is skipped at once.
+
+    :param archive_conn_id: connection of the archive. (templated)
+    :param lake_conn_id: connection of the lake. (templated)
+    :param deferrable: wait in the triggerer instead of a worker's slot.
+    """
+
+    template_fields: Sequence[str] = ("archive_conn_id", "lake_conn_id")
+    ui_color = "#e3eef9"
+    trigger_class: ClassVar[type[CdcLookTrigger]]
+
+    def __init__(
+        self,
+        *,
+        archive_conn_id: str = CdcArchiveHook.default_conn_name,
+        lake_conn_id: str = CdcLakeHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.archive_conn_id = archive_conn_id
+        self.lake_conn_id = lake_conn_id
+        self.deferrable = deferrable
+
+    def question(self) -> dict[str, Any]:
+        """Return what the trigger's ``look`` is asked with, beside the two connections."""
+        raise NotImplementedError
+
+    def tell(self, told: dict[str, Any]) -> None:
+        """Log what was seen."""
+        self.log.info("Seen: %s", told)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once."""
+        try:
+            answer = self.trigger_class.look(**self._asked)
+        except CdcError as error:
+            raise self._failure(str(error), transient=error.transient) from error
+        self.tell(answer.told)
+        return PokeReturnValue(is_done=answer.is_done, xcom_value=answer.told)
+
+    def execute(self, context: Context) -> Any:
+        """Look, and wait where the answer is not there yet."""
+        if not self.deferrable or self.timeout <= 0:
+            return super().execute(context)
+        # Without this look, a task whose answer is already there would take the way through the triggerer.
+        seen = self.poke(context)
+        if not seen:
+            self._defer()
+        return seen.xcom_value
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Take up the trigger's event."""
+        if event["status"] != "success":
+            raise self._failure(event["message"], transient=event["transient"])
+        told: dict[str, Any] = event["told"]
+        self.tell(told)
+        return told
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return {"archive_conn_id": self.archive_conn_id, "lake_conn_id": self.lake_conn_id, **self.question()}
+
+    def _defer(self) -> NoReturn:
+        self.defer(
+            trigger=self.trigger_class(**self._asked, poke_interval=self.poke_interval),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def _failure(self, message: str, *, transient: bool) -> Exception:
+        if self.soft_fail:
+            return ArchiveNotReadableError(message)
+        return AirflowException(message) if transient else AirflowFailException(message)

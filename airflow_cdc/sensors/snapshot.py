@@ -1,0 +1,31 @@
+"""CdcSnapshotSensor: succeed when the initial snapshots of flows are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_cdc.hooks.archive import table_globs
+from airflow_cdc.sensors.look import CdcLookSensor
+from airflow_cdc.triggers.snapshot import CdcSnapshotTrigger
+
+
+class CdcSnapshotSensor(CdcLookSensor):
+    """Wait until the tables of flows hold a whole snapshot: its last read, as the connector marks it, is applied.
+
+    It returns ``{"complete": ["server.db.orders"], "missing": []}``. A name without ``*`` or ``?`` of which nothing is known is missing.
+
+    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
+    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    """
+
+    template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "tables")
+    trigger_class = CdcSnapshotTrigger
+
+    def __init__(self, *, tables: str | Sequence[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+
+    def question(self) -> dict[str, Any]:
+        """Return what is asked, beside the connections."""
+        return {"tables": table_globs(self.tables)}

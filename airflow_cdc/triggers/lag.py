@@ -1,0 +1,39 @@
+"""CdcLagTrigger: wait in the triggerer until a lake's tables are close behind what is archived."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_cdc.hooks.archive import CdcArchiveHook
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.lag import find_lag, lag_summary
+from airflow_cdc.triggers.look import Answer, CdcLookTrigger
+
+
+class CdcLagTrigger(CdcLookTrigger):
+    """Fire when no bound of the lag is passed, or when looking fails."""
+
+    @staticmethod
+    def look(  # type: ignore[override]
+        *,
+        archive_conn_id: str,
+        lake_conn_id: str,
+        tables: list[str],
+        max_files: int | None,
+        max_bytes: int | None,
+        max_seconds: float | None,
+    ) -> Answer:
+        """Return how far the tables are behind.
+
+        :param archive_conn_id: connection of the archive.
+        :param lake_conn_id: connection of the lake.
+        :param tables: globs of flow names; none: every flow.
+        :raises ConfigurationError: when there is no bound.
+        """
+        if max_files is None and max_bytes is None and max_seconds is None:
+            raise ConfigurationError("The lag has no bound, so it is below none.", next_step="Give max_files, max_bytes or max_seconds.")
+        archive, lake = CdcArchiveHook(archive_conn_id), CdcLakeHook(lake_conn_id)
+        together, flows = find_lag(**archive.beside(lake), tables=tables, now=time.time())
+        done = together.is_within(max_files=max_files, max_bytes=max_bytes, max_seconds=max_seconds)
+        return Answer(done, lag_summary(together, flows))

@@ -1,0 +1,72 @@
+"""What all triggers of this package share: look in a thread, tell what was seen, or why it could not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_cdc.model.errors import CdcError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one look saw."""
+
+    is_done: bool
+    """Whether it is what was waited for."""
+    told: dict[str, Any]
+    """A small JSON object for the task's XCom."""
+
+
+class CdcLookTrigger(BaseTrigger):
+    """Look again and again, and fire when the answer is there, or when looking fails.
+
+    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Nothing is remembered
+    between two looks, so a restart of the triggerer changes nothing.
+
+    :param poke_interval: seconds between two looks.
+    :param question: what :meth:`look` is asked with, as plain JSON values.
+    """
+
+    def __init__(self, *, poke_interval: float, **question: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.poke_interval = poke_interval
+        self.question = question
+
+    @staticmethod
+    def look(**question: Any) -> Answer:
+        """Look once; the one question that sensor and trigger ask. It may block.
+
+        :raises CdcError: when there is nothing to look at.
+        """
+        raise NotImplementedError
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and every argument, as plain JSON values."""
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {**self.question, "poke_interval": self.poke_interval}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until the answer is there."""
+        while True:
+            try:
+                # File systems and connection look-ups block: on the loop they would hold up every other trigger of the triggerer.
+                answer = await asyncio.to_thread(self.look, **self.question)
+            except Exception as error:  # noqa: BLE001 - raised here, it would reach the task without its text.
+                yield TriggerEvent({"status": "error", **failure_of(error)})
+                return
+            if answer.is_done:
+                yield TriggerEvent({"status": "success", "told": answer.told})
+                return
+            await asyncio.sleep(self.poke_interval)
+
+
+def failure_of(error: Exception) -> dict[str, Any]:
+    """Return what a task is told of an error: the message, and whether to try again."""
+    if isinstance(error, CdcError):
+        return {"message": str(error), "transient": error.transient}
+    return {"message": f"{type(error).__name__}: {error}", "transient": True}

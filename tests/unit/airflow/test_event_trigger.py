@@ -1,0 +1,181 @@
+"""The watcher's trigger: it tells of each file once, over restarts too, whether or not anybody merges."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset
+from airflow.triggers.base import BaseEventTrigger
+
+from airflow_cdc.model.announced import MOST_TOLD_APART, Announced
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.triggers import archive_event
+from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
+
+TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
+
+
+class Store:
+    """What Airflow 3.3 hands to a watcher's trigger: JSON values by key, kept beyond the trigger's life."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+        self.is_down = False
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        if self.is_down:
+            raise ConnectionError("the API server is gone")
+        return json.loads(self.kept[key]) if key in self.kept else default
+
+    async def aset(self, key: str, value: Any) -> None:
+        if self.is_down:
+            raise ConnectionError("the API server is gone")
+        self.kept[key] = json.dumps(value)
+
+
+@pytest.fixture(autouse=True)
+def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_event, "HAND_OVER_SECONDS", 0.0)
+
+
+def watcher(store: Store | None, **arguments: Any) -> CdcArchiveEventTrigger:
+    trigger = CdcArchiveEventTrigger(**{"poke_interval": 0.01, **arguments})
+    trigger.asset_state_store = store
+    return trigger
+
+
+def watched(trigger: CdcArchiveEventTrigger, *steps: Callable[[], Any], seconds: float = 0.25) -> list[list[Any]]:
+    """Let the trigger look, take each step, let it look again, and stop it as a triggerer does; return the events after each."""
+
+    async def story() -> list[list[Any]]:
+        events: list[Any] = []
+
+        async def collect() -> None:
+            async for event in trigger.run():
+                events.extend([event.payload])
+
+        task = asyncio.ensure_future(collect())
+        found = []
+        for step in (lambda: None, *steps):
+            step()
+            await asyncio.sleep(seconds)
+            assert not task.done(), task
+            found.append(events[:])
+            events.clear()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return found
+
+    return asyncio.run(story())
+
+
+def merge(scene: Any) -> None:
+    command = [scene.spark_submit, "--archive", scene.archive, "--lake", scene.lake, "--report", scene.folder / "report.json"]
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)
+
+
+def told(files: int, **topics: int) -> dict[str, Any]:
+    return {"files": files, "topics": {f"server.db.{name}": count for name, count in topics.items()}}
+
+
+def test_it_tells_of_each_file_once_though_nobody_merges(scene: Any) -> None:
+    def two() -> None:
+        scene.land("0000000001")
+        scene.land("0000000000", topic=OTHER_TOPIC)
+
+    found = watched(watcher(Store()), lambda: scene.land("0000000000"), two, lambda: None)
+    assert found == [[], [told(1, orders=1)], [told(2, customers=1, orders=1)], []]
+
+
+def test_a_restart_of_the_triggerer_neither_loses_nor_repeats(scene: Any) -> None:
+    store = Store()
+    scene.land("0000000000")
+    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    # While no triggerer runs: one is still announced, one is new.
+    scene.land("0000000001")
+    restarted = CdcArchiveEventTrigger(**watcher(store).serialize()[1])
+    restarted.asset_state_store = store
+    assert watched(restarted) == [[told(1, orders=1)]]
+    assert watched(watcher(store)) == [[]]
+
+
+def test_an_event_that_the_triggerer_had_no_time_to_write_down_comes_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    monkeypatch.setattr(archive_event, "HAND_OVER_SECONDS", 60.0)
+    scene.land("0000000000")
+    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    assert store.kept == {}
+    assert watched(watcher(store)) == [[told(1, orders=1)]]
+
+
+def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_told(scene: Any) -> None:
+    store = Store()
+    scene.land("0000000000")
+    found = watched(watcher(store), lambda: merge(scene), lambda: scene.land("0000000001"))
+    assert found == [[told(1, orders=1)], [], [told(1, orders=1)]]
+    merge(scene)
+    assert watched(watcher(store)) == [[]]
+    assert json.loads(store.kept[archive_event.KEY]) == {"count": 0, "digest": "0", "names": []}
+
+
+def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.land("0000000000")
+    assert watched(watcher(None), lambda: None) == [[told(1, orders=1)], []]
+    assert capsys.readouterr().out.count("announced again") == 1
+    assert watched(watcher(None)) == [[told(1, orders=1)]]
+    merge(scene)
+    assert watched(watcher(None)) == [[]]
+
+
+def test_it_goes_on_looking_after_an_error_and_logs_it_once(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store()
+    scene.archive.rename(scene.folder / "away")
+
+    def down() -> None:
+        store.is_down = True
+        scene.land("0000000000")
+
+    def up() -> None:
+        store.is_down = False
+
+    found = watched(watcher(store), lambda: (scene.folder / "away").rename(scene.archive), down, up)
+    assert found == [[], [], [], [told(1, orders=1)]]
+    log = capsys.readouterr().out
+    assert (log.count("There is no archive"), log.count("API server is gone")) == (1, 1)
+
+
+def test_it_tells_of_the_chosen_tables_only(scene: Any) -> None:
+    scene.land("0000000000")
+    scene.land("0000000000", topic=OTHER_TOPIC)
+    assert watched(watcher(Store(), tables=["*.customers"])) == [[told(1, customers=1)]]
+
+
+def test_a_watcher_can_be_made_of_it_and_comes_back_from_what_it_serializes() -> None:
+    from airflow.sdk import AssetWatcher
+
+    trigger = CdcArchiveEventTrigger(tables=("a.*",), poke_interval=5)
+    path, arguments = trigger.serialize()
+    assert path == "airflow_cdc.triggers.archive_event.CdcArchiveEventTrigger"
+    expected = {"archive_conn_id": "cdc_archive_default", "lake_conn_id": "cdc_lake_default", "tables": ["a.*"], "poke_interval": 5}
+    assert arguments == expected
+    assert CdcArchiveEventTrigger(**arguments).serialize() == (path, arguments)
+    asset = Asset(name="a", uri="x-cdc://a", watchers=[AssetWatcher(name="w", trigger=trigger)])
+    assert asset.watchers[0].trigger is trigger
+    # By this number the triggerer knows one watcher from another.
+    assert isinstance(BaseEventTrigger.hash(path, arguments), int)
+
+
+def test_of_very_many_announced_files_the_last_are_told_apart() -> None:
+    files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_TOLD_APART + 10)]
+    announced = Announced.of(files)
+    assert len(json.dumps(announced.to_json())) < 64 * 1024
+    assert Announced.from_json(json.loads(json.dumps(announced.to_json()))) == announced
+    assert announced.left_out(files) == ()
+    more = ArchivedFile("99999", 1, "t")
+    assert announced.left_out([*files, more]) == (*files[:10], more)
+    assert announced.left_out(files[-5:]) == ()
