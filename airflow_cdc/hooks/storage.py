@@ -9,7 +9,10 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, ObjectStoragePath
 
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.hooks.storage_settings import storage_settings
+from airflow_cdc.model.errors import CdcError, ConfigurationError
+from airflow_cdc.model.files import is_object_store
+from airflow_cdc.model.storage import StorageSettings, store_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -17,6 +20,13 @@ if TYPE_CHECKING:
     from airflow_cdc.model.files import FileSystem
 
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
+_PROVIDERS = {
+    "s3": "apache-airflow-providers-amazon[s3fs]",
+    "gs": "apache-airflow-providers-google and gcsfs",
+    "abfss": "apache-airflow-providers-microsoft-azure and adlfs",
+    "hdfs": "pyarrow, beside Hadoop's native library",
+}
+_ANY_PROVIDER = "for s3:// that is apache-airflow-providers-amazon[s3fs]"
 
 
 class CdcStorageHook(BaseHook):
@@ -58,19 +68,35 @@ class CdcStorageHook(BaseHook):
 
         :raises ConfigurationError: when no installed provider knows the URL's scheme.
         """
+        if self.storage_conn_id:
+            existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
         try:
-            return ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
+            path = ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
+            # Airflow keeps one file system a connection for as long as the process lives, and a triggerer lives long: what another
+            # process wrote since would not be seen.
+            path.fs.invalidate_cache()
         except (ValueError, ImportError) as error:
             raise ConfigurationError(
                 f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {error}.",
-                next_step="Install the provider of that storage with its fsspec extra, for example apache-airflow-providers-amazon[s3fs].",
+                next_step=f"Install the provider of that storage with its fsspec extra: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
             ) from error
+        return path
 
     @property
     def fs(self) -> FileSystem:
         """The root's file system."""
         fs: FileSystem = self.path.fs
         return fs
+
+    def storage_settings(self) -> StorageSettings:
+        """Return what Spark and the job must be told to reach the root as Airflow does; nothing without a storage connection.
+
+        :raises ConfigurationError: when the storage connection is missing, of another kind, or says what Spark cannot be told.
+        """
+        if not self.storage_conn_id:
+            return StorageSettings()
+        connection = existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
+        return storage_settings(self.root, connection)
 
     @property
     def fs_root(self) -> str:
@@ -85,8 +111,35 @@ class CdcStorageHook(BaseHook):
         """Look at the root and say what was found, for Airflow's connection form."""
         try:
             return True, self._findings()
-        except Exception as error:  # noqa: BLE001 - the form shows whatever went wrong.
+        except CdcError as error:
             return False, str(error)
+        except Exception as error:  # noqa: BLE001 - the form shows whatever went wrong.
+            return False, f"{self.root} cannot be looked at: {_told(error)} Next step: {self._next_step(error)}"
+
+    def refuse_missing_bucket(self) -> None:
+        """Look for the bucket or container where the root itself is not there.
+
+        :raises ConfigurationError: when there is none; a merge would not make it.
+        """
+        bucket = self.fs_root.strip("/").split("/", 1)[0]
+        if is_object_store(self.fs) and not self.fs.exists(bucket):
+            raise ConfigurationError(
+                f"There is no bucket {bucket}, or these credentials may not see it.",
+                next_step=f"Check the {self.what}'s root URL, create the bucket, and give {self._credentials} the right to list it.",
+            )
+
+    def _next_step(self, error: Exception) -> str:
+        if isinstance(error, PermissionError):
+            return f"Check {self._credentials}, and what these may read and list there."
+        return f"Check that this machine reaches the storage and that {self._credentials} are right, then try again."
+
+    @property
+    def _credentials(self) -> str:
+        return f"the credentials in connection {self.storage_conn_id}" if self.storage_conn_id else "the machine's own credentials"
+
+    @property
+    def _scheme(self) -> str:
+        return urlsplit(store_of(self.root)).scheme
 
     def _findings(self) -> str:
         raise NotImplementedError
@@ -165,3 +218,8 @@ def _as_airflow_spells_it(root: str) -> str:
     if parts.scheme not in _AZURE:
         return root
     return parts._replace(netloc=parts.netloc.split("@", 1)[0]).geturl()
+
+
+def _told(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text if text.endswith(".") else f"{text}."

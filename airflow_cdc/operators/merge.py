@@ -11,7 +11,9 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.errors import CdcError
+from airflow_cdc.operators.hand_over import hand_over
 from airflow_cdc.operators.job_report import (
     ReportPlace,
     asset_extra,
@@ -125,12 +127,14 @@ class CdcMergeOperator(SparkSubmitOperator):
         self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
         # Their values are in conf now: as arguments of their own they would hide Delta's.
         self.jars = self.packages = None
-        self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
+        settings = archive.storage_settings().joined(lake.storage_settings())
+        self.env_vars = {**environment_for(target), **settings.environment, **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
-        self.application_args = list(self._arguments(archive.root, lake.root, place.uri))
+        storage = hand_over(settings, target, place, self.conf)
+        self.application_args = list(self._arguments(archive, lake, place.uri, storage=storage))
 
-    def _arguments(self, archive: str, lake: str, report: str) -> Iterator[str]:
-        yield from ("--archive", archive, "--lake", lake)
+    def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, report: str, *, storage: str | None) -> Iterator[str]:
+        yield from ("--archive", archive.root, "--lake", lake.root)
         if self.flows_file:
             yield from ("--flows", self.flows_file)
         for glob in table_globs(self.tables):
@@ -139,6 +143,10 @@ class CdcMergeOperator(SparkSubmitOperator):
             yield "--check-transactions"
         if self.consistent:
             yield "--consistent"
+        if archive.shape != ArchiveShape():
+            yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
+        if storage:
+            yield from ("--storage", storage)
         yield from ("--report", report)
 
     def _run_job(self, context: Context, place: ReportPlace) -> ApplyReport:
