@@ -54,7 +54,7 @@ def bring(folder: Path) -> None:
     setup.start_log()
     shutil.rmtree(folder / "python", ignore_errors=True)
     if shutil.which("go") is None:
-        raise setup.SetupError("There is no Go, which builds the server that stands for S3.", "install Go 1.24 or newer.")
+        raise setup.SetupError("There is no Go, which builds the server that stands for S3.", "install Go.")
     os.environ["GOBIN"] = str(folder / "bin")
     setup.run(f"{SERVER} (takes minutes)", ["go", "install", SERVER], "see that this machine reaches its Go module proxy.")
     command = [setup.bring_uv(), "pip", "install", "--python", setup.PYTHON, "--no-deps", "--target", folder / "python", *PACKAGES]

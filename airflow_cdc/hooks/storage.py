@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import fsspec
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, ObjectStoragePath
+from airflow.sdk.io import get_fs
 
 from airflow_cdc.hooks.storage_settings import storage_settings
 from airflow_cdc.model.errors import CdcError, ConfigurationError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from airflow_cdc.model.files import FileSystem
 
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
+_WITHOUT_PROVIDER = ("hdfs", "webhdfs")
+"""Schemes that Airflow has no file system of: none of its providers brings one."""
 _PROVIDERS = {
     "s3": "apache-airflow-providers-amazon[s3fs]",
     "gs": "apache-airflow-providers-google and gcsfs",
@@ -43,6 +47,8 @@ class CdcStorageHook(BaseHook):
     def __init__(self, conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
+        # Whoever corrects a key and tests again must not be answered by the file system that has the old one.
+        self._anew = False
 
     @cached_property
     def connection(self) -> Connection:
@@ -66,27 +72,42 @@ class CdcStorageHook(BaseHook):
     def path(self) -> ObjectStoragePath:
         """The root as a path object.
 
-        :raises ConfigurationError: when no installed provider knows the URL's scheme.
+        :raises ConfigurationError: when the storage connection does not exist.
         """
         if self.storage_conn_id:
             existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
-        try:
-            path = ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
-            # Airflow keeps one file system a connection for as long as the process lives, and a triggerer lives long: what another
-            # process wrote since would not be seen.
-            path.fs.invalidate_cache()
-        except (ValueError, ImportError) as error:
-            raise ConfigurationError(
-                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {error}.",
-                next_step=f"Install the provider of that storage with its fsspec extra: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
-            ) from error
-        return path
+        return ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
 
     @property
     def fs(self) -> FileSystem:
-        """The root's file system."""
-        fs: FileSystem = self.path.fs
-        return fs
+        """The root's file system.
+
+        :raises ConfigurationError: when no installed provider knows the URL's scheme.
+        """
+        return self._reached[0]
+
+    @property
+    def fs_root(self) -> str:
+        """The root as its file system names it: no scheme, no trailing slash."""
+        return self._reached[1].rstrip("/") or "/"
+
+    @cached_property
+    def _reached(self) -> tuple[FileSystem, str]:
+        try:
+            if self._scheme in _WITHOUT_PROVIDER:
+                options = self.storage_settings().file_systems.get(store_of(self.root), {})
+                fs, path = fsspec.core.url_to_fs(self.root, **options)
+                return fs, path
+            fs = get_fs(self.path.protocol or "file", self.storage_conn_id) if self._anew else self.path.fs
+        except (ValueError, ImportError, OSError) as error:
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {_told(error)}",
+                next_step=f"Install what reaches that storage: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
+            ) from error
+        # Airflow keeps one file system a connection for as long as the process lives, and a triggerer lives long: what another
+        # process wrote since would not be seen.
+        fs.invalidate_cache()
+        return fs, str(self.path.path)
 
     def storage_settings(self) -> StorageSettings:
         """Return what Spark and the job must be told to reach the root as Airflow does; nothing without a storage connection.
@@ -98,17 +119,13 @@ class CdcStorageHook(BaseHook):
         connection = existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
         return storage_settings(self.root, connection)
 
-    @property
-    def fs_root(self) -> str:
-        """The root as its file system names it: no scheme, no trailing slash."""
-        return str(self.path.path).rstrip("/") or "/"
-
     def get_conn(self) -> ObjectStoragePath:
         """Return the root as a path object."""
         return self.path
 
     def test_connection(self) -> tuple[bool, str]:
         """Look at the root and say what was found, for Airflow's connection form."""
+        self._anew = True
         try:
             return True, self._findings()
         except CdcError as error:

@@ -50,6 +50,15 @@ archives, lakes = given
 answer = {name: CdcArchiveHook(name).test_connection() for name in archives}
 answer |= {name: CdcLakeHook(name).test_connection() for name in lakes}
 """
+CORRECTED = """
+import os
+from airflow_cdc.hooks.archive import CdcArchiveHook
+answer = []
+for fields in given:
+    os.environ["AIRFLOW_CONN_STORE"] = json.dumps(fields)
+    answer.append(CdcArchiveHook("archive").test_connection()[0])
+answer.append(dict(CdcArchiveHook("archive").storage_settings().hadoop))
+"""
 RACE = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -70,7 +79,10 @@ with ThreadPoolExecutor(writers) as pool:
     results = list(pool.map(write, range(writers)))
 winners = [[writer for writer in range(writers) if results[writer][number]] for number in range(rounds)]
 held = [read_json(file_systems[0], f"{root}/{number}.json")["writer"] for number in range(rounds)]
-answer = [winners, held]
+try:
+    create_json(file_systems[0], "misspelled/1.json", {})
+except FileNotFoundError:
+    answer = [winners, held, file_systems[0].exists("misspelled")]
 """
 
 
@@ -240,5 +252,21 @@ def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Stor
 def test_exactly_one_of_many_writers_creates_a_state_file(stores: tuple[Store, Store]) -> None:
     store = stores[1]
     environment = {**os.environ, "PYTHONPATH": path_with_packages()}
-    winners, held = python(RACE, environment, store.options, f"{store.bucket}/race")
+    winners, held, bucket_was_made = python(RACE, environment, store.options, f"{store.bucket}/race")
     assert winners == [[writer] for writer in held]
+    assert bucket_was_made is False
+
+
+def test_a_corrected_key_counts_at_once_and_a_profiles_key_is_handed_on(stores: tuple[Store, Store], tmp_path: Path) -> None:
+    store = stores[0]
+    write_sink_file(tmp_path / "files", numbered([sqlserver("c", commit=1, key={"id": 1}, after={"id": 1})]), keys=True)
+    store.put(tmp_path / "files", "topics")
+    profile = tmp_path / "profiles"
+    profile.write_text(f"[etl]\naws_access_key_id = {store.key}\naws_secret_access_key = {store.secret}\n")
+    archive = {"archive": {"conn_type": "cdc_archive", "host": "s3://events/topics", "extra": {"storage_conn_id": "store"}}}
+    environment = {**airflow(tmp_path / "airflow", archive), "AWS_SHARED_CREDENTIALS_FILE": str(profile)}
+    by_profile = {"conn_type": "aws", "extra": {"endpoint_url": store.endpoint, "profile_name": "etl"}}
+    wrong = store.connection(password="not-the-s3cr3t")
+    *found, handed = python(CORRECTED, environment, wrong, store.connection(), wrong, by_profile)
+    assert found == [False, True, False, True]
+    assert (handed["fs.s3a.bucket.events.access.key"], handed["fs.s3a.bucket.events.secret.key"]) == (store.key, store.secret)
