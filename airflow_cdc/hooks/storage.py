@@ -94,7 +94,8 @@ class CdcStorageHook(BaseHook):
     @cached_property
     def _reached(self) -> tuple[FileSystem, str]:
         try:
-            if self._scheme in _WITHOUT_PROVIDER:
+            # Without a connection Airflow's Azure provider asks the environment for the account that the URL names.
+            if self._scheme in _WITHOUT_PROVIDER or (self._scheme == "abfss" and not self.storage_conn_id):
                 options = self.storage_settings().file_systems.get(store_of(self.root), {})
                 fs, path = fsspec.core.url_to_fs(self.root, **options)
                 return fs, path

@@ -59,6 +59,19 @@ for fields in given:
     answer.append(CdcArchiveHook("archive").test_connection()[0])
 answer.append(dict(CdcArchiveHook("archive").storage_settings().hadoop))
 """
+TRIGGER = """
+import fsspec
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.triggers.archive import look
+archive, lake = given
+answer = []
+for number in (1, 2):
+    # As other processes would: the file systems that look are not told.
+    others = [fsspec.filesystem("s3", **options, skip_instance_cache=True) for options in given]
+    others[0].pipe_file(f"events/topics/t/t+0+{number}.json", b"{}")
+    others[1].pipe_file(f"tables/lake/_cdc/flows/t{number}/flow.json", b"{}")
+    answer.append([look("cdc_archive_default", "cdc_lake_default", [])["files"], CdcLakeHook().flows()])
+"""
 RACE = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +127,18 @@ def airflow(home: Path, connections: dict[str, dict[str, Any]]) -> dict[str, str
     }
 
 
+def connections(archive: Store, lake: Store) -> dict[str, dict[str, Any]]:
+    """Return the connections by which both stores are known."""
+    events = {"storage_conn_id": "archive_store", "layout": "sink"}
+    return {
+        "archive_store": archive.connection(),
+        "lake_store": lake.connection(),
+        "cdc_archive_default": {"conn_type": "cdc_archive", "host": "s3://events/topics", "extra": events},
+        "cdc_lake_default": {"conn_type": "cdc_lake", "host": "s3://tables/lake", "extra": {"storage_conn_id": "lake_store"}},
+        "spark_default": {"conn_type": "spark", "host": "local[2]"},
+    }
+
+
 @contextmanager
 def watched(root: int) -> Iterator[set[str]]:
     """Collect the command lines and environments of a process and of everything that it starts meanwhile.
@@ -152,23 +177,7 @@ def test_a_dag_merges_from_one_store_into_another_and_nobody_sees_a_secret(store
     (home / "dags" / "far.py").write_text(DAG.format(ivy=str(TOOLS / "ivy"), packages=HADOOP_AWS, log4j=tmp_path / "log4j2.properties"))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    environment = {
-        **airflow(
-            home,
-            {
-                "archive_store": archive.connection(),
-                "lake_store": lake.connection(),
-                "cdc_archive_default": {
-                    "conn_type": "cdc_archive",
-                    "host": "s3://events/topics",
-                    "extra": {"storage_conn_id": "archive_store", "layout": "sink"},
-                },
-                "cdc_lake_default": {"conn_type": "cdc_lake", "host": "s3://tables/lake", "extra": {"storage_conn_id": "lake_store"}},
-                "spark_default": {"conn_type": "spark", "host": "local[2]"},
-            },
-        ),
-        "TMPDIR": str(temporary),
-    }
+    environment = {**airflow(home, connections(archive, lake)), "TMPDIR": str(temporary)}
     first = numbered([sqlserver("c", commit=n, key={"id": n}, after={"id": n, "name": f"n{n}"}) for n in range(1, 4)])
     later = numbered([sqlserver("d", commit=5, key={"id": 2}, before={"id": 2, "name": "n2"})], first=3)
 
@@ -179,7 +188,6 @@ def test_a_dag_merges_from_one_store_into_another_and_nobody_sees_a_secret(store
         assert merged["state"] == "success", worker.last_words()
         assert merged["tasks"]["merge"]["result"]["rows"] == {"inserted": 3, "updated": 0, "deleted": 0}
         assert rows(lake) == [{"id": n, "name": f"n{n}"} for n in range(1, 4)]
-        # The same process asks again: a listing that its file system kept would show nothing new.
         write_sink_file(tmp_path / "later", later, keys=True)
         archive.put(tmp_path / "later", "topics")
         again = worker.ask({"dag_id": "far"})
@@ -199,6 +207,12 @@ def test_a_dag_merges_from_one_store_into_another_and_nobody_sees_a_secret(store
         ]
         assert left == []
     assert list(temporary.glob("airflow-cdc-*")) == []
+
+
+def test_a_triggerer_that_lives_long_sees_what_came_since(stores: tuple[Store, Store], tmp_path: Path) -> None:
+    archive, lake = stores
+    environment = airflow(tmp_path / "airflow", connections(archive, lake))
+    assert python(TRIGGER, environment, archive.options, lake.options) == [[1, ["t1"]], [2, ["t1", "t2"]]]
 
 
 def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Store, Store], tmp_path: Path) -> None:
