@@ -29,7 +29,8 @@ test: lint ## Check the code and run the tests
 test-deep: setup ## Run the long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow
+test-system: setup ## Run the tests against a live Airflow and an object store (needs Go)
+	@$(BIN)/python scripts/object_store.py
 	$(BIN)/python -m pytest -m system_deep
 
 bench: setup ## Measure how long merges take

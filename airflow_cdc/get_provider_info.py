@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_cdc.hooks.archive.CdcArchiveHook",
                 label="Archive root URL",
                 placeholder="s3://bucket/topics",
+                fields={"layout": _LAYOUT, "format": _FORMAT},
             ),
             _connection_type(
                 "cdc_lake",
@@ -38,12 +39,13 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_cdc.hooks.lake.CdcLakeHook",
                 label="Lake root URL",
                 placeholder="s3://bucket/lake",
+                fields={},
             ),
         ],
     }
 
 
-def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder: str) -> dict[str, Any]:
+def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {
         "connection-type": kind,
         "hook-class-name": hook,
@@ -53,12 +55,23 @@ def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder
             "relabeling": {"host": label},
             "placeholders": {"host": placeholder},
         },
-        "conn-fields": {
-            "storage_conn_id": {
-                "label": "Storage connection id",
-                "description": "Airflow connection that reaches the storage, such as aws_default. Empty: the machine's own credentials.",
-                # A plain "string" would make the field required.
-                "schema": {"type": ["string", "null"]},
-            }
-        },
+        "conn-fields": {"storage_conn_id": _STORAGE, **fields},
     }
+
+
+# A plain "string" would make a field required.
+_STORAGE = {
+    "label": "Storage connection id",
+    "description": "Airflow connection that reaches the storage, such as aws_default. Empty: the machine's own credentials.",
+    "schema": {"type": ["string", "null"]},
+}
+_LAYOUT = {
+    "label": "Layout",
+    "description": "What every data file must be named like; another one is an error. sink: topic+partition+offset, as Kafka Connect does.",
+    "schema": {"type": ["string", "null"], "default": "auto", "enum": ["auto", "sink"]},
+}
+_FORMAT = {
+    "label": "Format",
+    "description": "What every data file must be; another one is an error. auto: each file says itself what it is.",
+    "schema": {"type": ["string", "null"], "default": "auto", "enum": ["auto", "json", "avro", "parquet"]},
+}

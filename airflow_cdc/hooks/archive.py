@@ -6,17 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeVar
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.archive import classify
-from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.errors import ArchiveNotFoundError, ConfigurationError
 from airflow_cdc.model.pending import PendingFiles, pending_files
 
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
 """Under which name a file system tells a file's time: local, S3, Azure, Google."""
 
+_Choice = TypeVar("_Choice", bound=Enum)
 _LITTLE = 64 * 1024**2
 
 
@@ -35,6 +39,25 @@ class CdcArchiveHook(CdcStorageHook):
 
     def __init__(self, archive_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(archive_conn_id, **kwargs)
+
+    @cached_property
+    def shape(self) -> ArchiveShape:
+        """What the connection says that the archive holds.
+
+        :raises ConfigurationError: when it says what there is not.
+        """
+        fields = self.connection.extra_dejson
+        return ArchiveShape(self._choice(ArchiveLayout, fields, "layout"), self._choice(ArchiveFormat, fields, "format"))
+
+    def _choice(self, choices: type[_Choice], fields: dict[str, Any], name: str) -> _Choice:
+        told = fields.get(name) or "auto"
+        try:
+            return choices(told)
+        except ValueError as error:
+            known = ", ".join(str(choice.value) for choice in choices)
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: its {name} is {told!r}.", next_step=f"Set it to one of {known}."
+            ) from error
 
     def pending(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> PendingFiles:
         """Return the archived files that wait for the flows whose names match ``tables`` (globs; none: every flow).
@@ -62,10 +85,12 @@ class CdcArchiveHook(CdcStorageHook):
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):
+            self.refuse_missing_bucket()
             raise ArchiveNotFoundError(f"There is no archive at {self.root}.", next_step="Check the archive's root URL.")
         found: dict[str, Any] = self.fs.find(self.fs_root, detail=True)
         prefix = self.fs_root.rstrip("/") + "/"
         listing = classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+        self.shape.check(self.root, listing.files)
         if not listing.files:
             return f"{self.root} is there and holds no archived events yet ({len(listing.ignored)} other files)."
         topics = {file.topic for file in listing.files}

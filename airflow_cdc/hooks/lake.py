@@ -32,6 +32,7 @@ class CdcLakeHook(CdcStorageHook):
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):
+            self.refuse_missing_bucket()
             return f"{self.root} can be reached and does not exist yet; the first merge creates it."
         flows = self.flows()
         if not flows:

@@ -7,9 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import fsspec
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, ObjectStoragePath
+from airflow.sdk.io import get_fs
 
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.hooks.storage_settings import storage_settings
+from airflow_cdc.model.errors import CdcError, ConfigurationError
+from airflow_cdc.model.files import is_object_store
+from airflow_cdc.model.storage import StorageSettings, store_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -17,6 +22,15 @@ if TYPE_CHECKING:
     from airflow_cdc.model.files import FileSystem
 
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
+_WITHOUT_PROVIDER = ("hdfs", "webhdfs")
+"""Schemes that Airflow has no file system of: none of its providers brings one."""
+_PROVIDERS = {
+    "s3": "apache-airflow-providers-amazon[s3fs]",
+    "gs": "apache-airflow-providers-google and gcsfs",
+    "abfss": "apache-airflow-providers-microsoft-azure and adlfs",
+    "hdfs": "pyarrow, beside Hadoop's native library",
+}
+_ANY_PROVIDER = "for s3:// that is apache-airflow-providers-amazon[s3fs]"
 
 
 class CdcStorageHook(BaseHook):
@@ -33,6 +47,8 @@ class CdcStorageHook(BaseHook):
     def __init__(self, conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
+        # Whoever corrects a key and tests again must not be answered by the file system that has the old one.
+        self._anew = False
 
     @cached_property
     def connection(self) -> Connection:
@@ -56,26 +72,53 @@ class CdcStorageHook(BaseHook):
     def path(self) -> ObjectStoragePath:
         """The root as a path object.
 
-        :raises ConfigurationError: when no installed provider knows the URL's scheme.
+        :raises ConfigurationError: when the storage connection does not exist.
         """
-        try:
-            return ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
-        except (ValueError, ImportError) as error:
-            raise ConfigurationError(
-                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {error}.",
-                next_step="Install the provider of that storage with its fsspec extra, for example apache-airflow-providers-amazon[s3fs].",
-            ) from error
+        if self.storage_conn_id:
+            existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
+        return ObjectStoragePath(_as_airflow_spells_it(self.root), conn_id=self.storage_conn_id)
 
     @property
     def fs(self) -> FileSystem:
-        """The root's file system."""
-        fs: FileSystem = self.path.fs
-        return fs
+        """The root's file system.
+
+        :raises ConfigurationError: when no installed provider knows the URL's scheme.
+        """
+        return self._reached[0]
 
     @property
     def fs_root(self) -> str:
         """The root as its file system names it: no scheme, no trailing slash."""
-        return str(self.path.path).rstrip("/") or "/"
+        return self._reached[1].rstrip("/") or "/"
+
+    @cached_property
+    def _reached(self) -> tuple[FileSystem, str]:
+        try:
+            # Without a connection Airflow's Azure provider asks the environment for the account that the URL names.
+            if self._scheme in _WITHOUT_PROVIDER or (self._scheme == "abfss" and not self.storage_conn_id):
+                options = self.storage_settings().file_systems.get(store_of(self.root), {})
+                fs, path = fsspec.core.url_to_fs(self.root, **options)
+                return fs, path
+            fs = get_fs(self.path.protocol or "file", self.storage_conn_id) if self._anew else self.path.fs
+        except (ValueError, ImportError, OSError) as error:
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {_told(error)}",
+                next_step=f"Install what reaches that storage: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
+            ) from error
+        # Airflow keeps one file system a connection for as long as the process lives, and a triggerer lives long: what another
+        # process wrote since would not be seen.
+        fs.invalidate_cache()
+        return fs, str(self.path.path)
+
+    def storage_settings(self) -> StorageSettings:
+        """Return what Spark and the job must be told to reach the root as Airflow does; nothing without a storage connection.
+
+        :raises ConfigurationError: when the storage connection is missing, of another kind, or says what Spark cannot be told.
+        """
+        if not self.storage_conn_id:
+            return StorageSettings()
+        connection = existing_connection(self.storage_conn_id, f"the storage connection that {self.conn_id} names")
+        return storage_settings(self.root, connection)
 
     def get_conn(self) -> ObjectStoragePath:
         """Return the root as a path object."""
@@ -83,10 +126,38 @@ class CdcStorageHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Look at the root and say what was found, for Airflow's connection form."""
+        self._anew = True
         try:
             return True, self._findings()
-        except Exception as error:  # noqa: BLE001 - the form shows whatever went wrong.
+        except CdcError as error:
             return False, str(error)
+        except Exception as error:  # noqa: BLE001 - the form shows whatever went wrong.
+            return False, f"{self.root} cannot be looked at: {_told(error)} Next step: {self._next_step(error)}"
+
+    def refuse_missing_bucket(self) -> None:
+        """Look for the bucket or container where the root itself is not there.
+
+        :raises ConfigurationError: when there is none; a merge would not make it.
+        """
+        bucket = self.fs_root.strip("/").split("/", 1)[0]
+        if is_object_store(self.fs) and not self.fs.exists(bucket):
+            raise ConfigurationError(
+                f"There is no bucket {bucket}, or these credentials may not see it.",
+                next_step=f"Check the {self.what}'s root URL, create the bucket, and give {self._credentials} the right to list it.",
+            )
+
+    def _next_step(self, error: Exception) -> str:
+        if isinstance(error, PermissionError):
+            return f"Check {self._credentials}, and what these may read and list there."
+        return f"Check that this machine reaches the storage and that {self._credentials} are right, then try again."
+
+    @property
+    def _credentials(self) -> str:
+        return f"the credentials in connection {self.storage_conn_id}" if self.storage_conn_id else "the machine's own credentials"
+
+    @property
+    def _scheme(self) -> str:
+        return urlsplit(store_of(self.root)).scheme
 
     def _findings(self) -> str:
         raise NotImplementedError
@@ -165,3 +236,8 @@ def _as_airflow_spells_it(root: str) -> str:
     if parts.scheme not in _AZURE:
         return root
     return parts._replace(netloc=parts.netloc.split("@", 1)[0]).geturl()
+
+
+def _told(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text if text.endswith(".") else f"{text}."

@@ -1,6 +1,10 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
-    apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent] --report URI
+    apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
+             [--layout L] [--format F] [--storage SETTINGS] --report URI
+
+``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
+file that holds it; the file is removed when it is read.
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
 :class:`airflow_cdc.model.outcome.ApplyReport`) is written in every case.
@@ -15,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
 
@@ -25,6 +30,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--flows")
     parser.add_argument("--check-transactions", action="store_true")
     parser.add_argument("--consistent", action="store_true")
+    parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
+    parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
 
 
@@ -33,10 +40,20 @@ def main(argv: list[str]) -> int:
     given = _arguments(argv)
 
     def work(spark: SparkSession) -> ApplyReport:
-        options = {"check_transactions": given.check_transactions, "consistent": given.consistent}
-        return apply_archive(ArchiveRun(spark, given.archive, given.lake, read_flows(given.flows), tuple(given.table), say, **options))
+        run = ArchiveRun(
+            spark,
+            given.archive,
+            given.lake,
+            read_flows(given.flows),
+            tuple(given.table),
+            say,
+            check_transactions=given.check_transactions,
+            consistent=given.consistent,
+            expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
+        )
+        return apply_archive(run)
 
-    return run_job("apply", given.report, work, lambda error: ApplyReport(given.archive, given.lake, error=error))
+    return run_job("apply", given, work, lambda error: ApplyReport(given.archive, given.lake, error=error))
 
 
 if __name__ == "__main__":

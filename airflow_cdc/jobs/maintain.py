@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         settings = MaintenanceSettings.from_json(json.loads(given.settings))
         return maintain(MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say))
 
-    return run_job("maintain", given.report, work, lambda error: MaintenanceReport(given.lake, error=error))
+    return run_job("maintain", given, work, lambda error: MaintenanceReport(given.lake, error=error))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,17 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
-import fsspec
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.die_with_parent import die_with_parent
-from airflow_cdc.model.errors import CdcError
+from airflow_cdc.model.errors import CdcError, ConfigurationError
+from airflow_cdc.model.storage import JobStorage
+from airflow_cdc.pipeline.explain_failure import missing_connector
 from airflow_cdc.pipeline.session import start_session
+from airflow_cdc.pipeline.storage import file_system, use_options
 
 
 class _Report(Protocol):
@@ -29,8 +32,34 @@ def job_parser(job: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"{job}.py")
     parser.add_argument("--lake", required=True)
     parser.add_argument("--table", action="append", default=[])
+    parser.add_argument("--storage")
     parser.add_argument("--report", required=True)
     return parser
+
+
+def _storage(given: str | None) -> JobStorage:
+    if not given:
+        return JobStorage()
+    if given.startswith("{"):
+        return JobStorage.from_json(json.loads(given))
+    path = Path(given)
+    text = path.read_text(encoding="utf-8")
+    # What it holds are credentials: nobody needs the file again, and a killed task would leave it behind.
+    path.unlink()
+    return JobStorage.from_json(json.loads(text))
+
+
+def _cause(problem: Exception) -> dict[str, Any]:
+    # Keys of a role expire, and a retry gets new ones.
+    if isinstance(problem, PermissionError) and "expired" not in str(problem).lower():
+        refused = ConfigurationError(
+            f"The storage refuses the job: {problem}.",
+            next_step="Check the storage connections' credentials, and what these may read, list and write.",
+        )
+        return refused.to_json()
+    if missing := missing_connector(problem):
+        return missing.to_json()
+    return {"type": type(problem).__name__, "message": str(problem)[:2000], "next_step": "See the job's log.", "transient": True}
 
 
 def say(line: str) -> None:
@@ -39,22 +68,28 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def run_job(job: str, place: str, work: Callable[[SparkSession], _Report], failed: Callable[[dict[str, Any]], _Report]) -> int:
+def run_job(
+    job: str, given: argparse.Namespace, work: Callable[[SparkSession], _Report], failed: Callable[[dict[str, Any]], _Report]
+) -> int:
     """Do a job's work, write its report and return its exit code: 0 when all went well, else 1.
 
-    :param place: URI at which the report is written, in every case.
+    :param given: the arguments of :func:`job_parser`: ``report``, the URI at which the report is written in every case; ``storage``, how
+        the stores are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file that holds it and that is
+        removed when it is read.
     :param failed: makes the report of an error that stopped the work.
     """
     die_with_parent()
     try:
-        report = work(start_session(f"airflow-cdc {job}"))
+        storage = _storage(given.storage)
+        use_options(storage.file_systems)
+        report = work(start_session(f"airflow-cdc {job}", options=storage.spark))
     except CdcError as error:
         report = failed(error.to_json())
-    except Exception as error:  # noqa: BLE001 - whatever it is, the operator must be told
+    except Exception as problem:  # noqa: BLE001 - whatever it is, the operator must be told
         # The submitting task sees only the end of the log: the cause must travel in the report.
         traceback.print_exc()
-        cause = {"type": type(error).__name__, "message": str(error)[:2000], "next_step": "See the job's log.", "transient": True}
-        report = failed(cause)
-    with fsspec.open(place, "w") as file:
+        report = failed(_cause(problem))
+    fs, path = file_system(given.report)
+    with fs.open(path, "w") as file:
         json.dump(report.to_json(), file)
     return 0 if report.ok else 1

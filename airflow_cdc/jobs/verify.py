@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
             return verify_lakes(spark, given.lake, given.other, given.table)
         return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
 
-    return run_job("verify", given.report, work, lambda error: VerifyReport(given.lake, given.other, error=error))
+    return run_job("verify", given, work, lambda error: VerifyReport(given.lake, given.other, error=error))
 
 
 if __name__ == "__main__":

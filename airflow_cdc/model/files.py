@@ -33,9 +33,27 @@ class FileSystem(Protocol):
     def invalidate_cache(self) -> None: ...
 
 
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+
+
+def is_object_store(fs: FileSystem) -> bool:
+    """Tell whether a file system has buckets of objects, and folders in name only."""
+    return bool(_OBJECT_STORES & _protocols(fs))
+
+
 def is_local(fs: FileSystem) -> bool:
     """Tell whether a file system is this machine's own."""
-    return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
+    return "file" in _protocols(fs)
+
+
+def _protocols(fs: FileSystem) -> set[str]:
+    return set(fs.protocol) if isinstance(fs.protocol, tuple | list) else {fs.protocol}
+
+
+def _make_parent(fs: FileSystem, path: str) -> None:
+    # An object needs no folder; s3fs would make a misspelled bucket instead of saying that there is none.
+    if not is_object_store(fs):
+        fs.makedirs(_parent(path), exist_ok=True)
 
 
 def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
@@ -61,7 +79,7 @@ def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
 def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
     """Write a JSON object; a reader sees the old or the new one, never a part."""
     data = _encode(document)
-    fs.makedirs(_parent(path), exist_ok=True)
+    _make_parent(fs, path)
     if not is_local(fs):
         fs.pipe_file(path, data)
         return
@@ -71,9 +89,13 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
 
 
 def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
-    """Write a JSON object unless the file exists; exactly one of several writers gets True."""
+    """Write a JSON object unless the file exists; exactly one of several writers gets True.
+
+    So it is on local disks and on object stores that heed ``If-None-Match`` or its like (S3, GCS, ABFS). Elsewhere, HDFS too,
+    fsspec looks first and writes then, and two writers at the same moment may both get True.
+    """
     data = _encode(document)
-    fs.makedirs(_parent(path), exist_ok=True)
+    _make_parent(fs, path)
     if is_local(fs):
         # A link appears whole or not at all, and refuses to replace; opening with "x" could leave half a file after a crash.
         scratch = _scratch(path)

@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import Asset
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
@@ -70,8 +71,9 @@ class CdcMergeOperator(CdcSubmitOperator):
             report = self.submit(
                 context,
                 lake,
-                lambda place: self._arguments(archive.root, lake.root, place),
+                lambda place: self._arguments(archive, lake, place),
                 ApplyReport.from_json,
+                others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
         for line in lines(report):
@@ -83,8 +85,8 @@ class CdcMergeOperator(CdcSubmitOperator):
         self._tell_assets(context, report)
         return summary(report)
 
-    def _arguments(self, archive: str, lake: str, report: str) -> Iterator[str]:
-        yield from ("--archive", archive, "--lake", lake)
+    def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, report: str) -> Iterator[str]:
+        yield from ("--archive", archive.root, "--lake", lake.root)
         if self.flows_file:
             yield from ("--flows", self.flows_file)
         for glob in table_globs(self.tables):
@@ -93,6 +95,8 @@ class CdcMergeOperator(CdcSubmitOperator):
             yield "--check-transactions"
         if self.consistent:
             yield "--consistent"
+        if archive.shape != ArchiveShape():
+            yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
         yield from ("--report", report)
 
     def _tell_assets(self, context: Context, report: ApplyReport) -> None:

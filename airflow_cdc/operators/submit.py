@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import CdcError
+from airflow_cdc.operators.hand_over import hand_over
 from airflow_cdc.operators.job_report import ReportPlace, report_in_lake, report_on_this_machine
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for, spark_target
 
@@ -54,12 +56,14 @@ class CdcSubmitOperator(SparkSubmitOperator):
         arguments: Callable[[str], Iterable[str]],
         read: Callable[[dict[str, Any]], _Report],
         *,
+        others: Sequence[CdcStorageHook] = (),
         little_waits: Callable[[], bool] = lambda: False,
     ) -> _Report:
         """Submit the job, wait for it, and return its report, also where the job failed and said why.
 
         :param arguments: the job's, by where it shall write its report.
         :param read: makes the report of its JSON.
+        :param others: what the job reaches beside the lake; it gets the stores' credentials of all of them.
         :param little_waits: tells whether the job has little to do; asked only where that makes a difference.
         :raises CdcError: when the Spark connection leads nowhere, or the report is none.
         :raises AirflowException: when the job left no report, or failed after it.
@@ -67,7 +71,12 @@ class CdcSubmitOperator(SparkSubmitOperator):
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
         with self._report_place(target, lake, context) as place:
             self._prepare(target, little_waits=target.is_local and little_waits())
-            self.application_args = list(arguments(place.uri))
+            settings = lake.storage_settings()
+            for other in others:
+                settings = settings.joined(other.storage_settings())
+            self.env_vars = {**settings.environment, **(self.env_vars or {})} or None
+            storage = hand_over(settings, target, place, self.conf or {})
+            self.application_args = [*arguments(place.uri), *(("--storage", storage) if storage else ())]
             return self._run_job(context, place, read)
 
     def on_kill(self) -> None:

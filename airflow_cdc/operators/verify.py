@@ -83,7 +83,10 @@ class CdcVerifyOperator(CdcSubmitOperator):
         with told_by_airflow():
             lake = CdcLakeHook(self.lake_conn_id)
             with self._against() as against:
-                report = self.submit(context, lake, lambda place: self._arguments(lake.root, against, place), VerifyReport.from_json)
+                others = [CdcLakeHook(self.other_lake_conn_id)] if self.other_lake_conn_id else []
+                report = self.submit(
+                    context, lake, lambda place: self._arguments(lake.root, against, place), VerifyReport.from_json, others=others
+                )
         for line in report.lines():
             self.log.info(line)
         if report.error:

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import fsspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -56,6 +56,7 @@ from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey import survey_files
 
 _SURVEY_ATTEMPTS = 5
@@ -89,6 +90,8 @@ class ArchiveRun:
     consistent: bool = False
     """Whether the tables of a connector shall end together: at its last whole transaction, or by position where nothing tells. Checks the
     transactions too."""
+    expected: ArchiveShape = field(default_factory=ArchiveShape)
+    """What the archive is said to hold; another file stops the run."""
     parallel: int = min(4, 1 + (os.cpu_count() or 1))
     """Tables merged at a time: one more than there are cores, for each waits now and then."""
     end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
@@ -100,14 +103,14 @@ class ArchiveRun:
 def apply_archive(run: ArchiveRun) -> ApplyReport:
     """Apply every pending microbatch of every flow; a flow that fails does not stop the others.
 
-    :raises ConfigurationError: when two topics would share a table.
+    :raises ConfigurationError: when two topics would share a table, or the archive holds other files than expected.
     :raises CdcError: when the archive or the lake's state cannot be read at all.
     """
     run = replace(run, archive=absolute_uri(run.archive), lake=absolute_uri(run.lake))
-    archive_fs, archive_root = fsspec.core.url_to_fs(run.archive)
-    lake_fs, lake_root = fsspec.core.url_to_fs(run.lake)
+    archive_fs, archive_root = file_system(run.archive)
+    lake_fs, lake_root = file_system(run.lake)
     state = ArchiveState(lake_fs, lake_root, run.archive)
-    look = Look(archive_fs, archive_root, state, lists_all=run.consistent or run.check_transactions)
+    look = Look(archive_fs, archive_root, state, run.expected, lists_all=run.consistent or run.check_transactions)
     ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
@@ -366,7 +369,7 @@ class _FlowRun:
         return report
 
     def _clear_staging(self) -> None:
-        folder = fsspec.core.url_to_fs(staging_uri(self.run.lake, self.flow.name))[1]
+        folder = file_system(staging_uri(self.run.lake, self.flow.name))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
 

@@ -8,7 +8,6 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-import fsspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,6 +17,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
 from airflow_cdc.pipeline.merge import read_target
+from airflow_cdc.pipeline.storage import file_system
 
 _SIDE = "__cdc_side"
 _ROW = "__cdc_row"
@@ -79,7 +79,7 @@ def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[st
 
 def tables_in(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]:
     """Return the flows of a lake that have a table."""
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
     tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
     return [flow for flow, table in tables.items() if table and read_target(spark, spark_uri(table)) is not None]

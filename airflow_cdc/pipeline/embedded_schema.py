@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
-import fsspec
+from airflow_cdc.pipeline.storage import file_system
 
 AvroNode = Any
 """An Avro schema or a part of it: a name, a union or an object, as JSON has it."""
@@ -25,7 +25,7 @@ _LENGTH_BYTES = 10
 @lru_cache(maxsize=4096)
 def avro_schema(archive: str, path: str) -> AvroNode | None:
     """Return an Avro file's schema, None for a file that is none. Archived files never change, so the answer is kept."""
-    fs, root = fsspec.core.url_to_fs(archive)
+    fs, root = file_system(archive)
     size = _HEAD_BYTES
     while True:
         head: bytes = fs.cat_file(f"{root}/{path}", start=0, end=size)
@@ -40,14 +40,14 @@ def avro_schema(archive: str, path: str) -> AvroNode | None:
 @lru_cache(maxsize=4096)
 def is_parquet(archive: str, path: str) -> bool:
     """Tell whether a file ends as Parquet files do."""
-    fs, root = fsspec.core.url_to_fs(archive)
+    fs, root = file_system(archive)
     return bool(fs.cat_file(f"{root}/{path}", start=-len(_PARQUET_MAGIC)) == _PARQUET_MAGIC)
 
 
 @lru_cache(maxsize=4096)
 def parquet_avro_schema(archive: str, path: str) -> AvroNode | None:
     """Return the Avro schema that a Parquet file was written from, None where it names none."""
-    fs, root = fsspec.core.url_to_fs(archive)
+    fs, root = file_system(archive)
     tail = fs.cat_file(f"{root}/{path}", start=-8)
     footer = int.from_bytes(tail[:4], "little") + len(tail)
     return _schema_in(fs.cat_file(f"{root}/{path}", start=-footer), b"parquet.avro.schema")

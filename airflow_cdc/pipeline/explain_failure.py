@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from airflow_cdc.model.errors import ArchivedFileMissingError, CdcError, ConcurrentRunError, PlanRefusedError, SparkFailedError, first_line
+from airflow_cdc.model.errors import (
+    ArchivedFileMissingError,
+    CdcError,
+    ConcurrentRunError,
+    ConfigurationError,
+    PlanRefusedError,
+    SparkFailedError,
+    first_line,
+)
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.storage import CONNECTORS
 
 
 def explain_failure(state: FlowState, number: int, problem: PySparkException) -> CdcError:
@@ -14,6 +23,8 @@ def explain_failure(state: FlowState, number: int, problem: PySparkException) ->
     if state.report(number):
         # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
         return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
+    if missing := missing_connector(problem):
+        return missing
     told, condition = first_line(problem), problem.getCondition()
     if condition == "PATH_NOT_FOUND":
         return ArchivedFileMissingError(
@@ -31,3 +42,15 @@ def explain_failure(state: FlowState, number: int, problem: PySparkException) ->
         next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
         condition=condition,
     )
+
+
+def missing_connector(problem: Exception) -> ConfigurationError | None:
+    """Return the error for a store that this Spark cannot reach at all; None where something else failed."""
+    told = str(problem)
+    for scheme, (name, package) in CONNECTORS.items():
+        if f"Class {name} not found" in told:
+            return ConfigurationError(
+                f"Spark has no {name.rsplit('.', 1)[-1]}, by which it reaches {scheme}://.",
+                next_step=f'Give the operator packages="{package}", of the Hadoop version that the cluster\'s Spark has.',
+            )
+    return None

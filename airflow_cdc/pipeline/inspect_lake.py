@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,6 +21,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable, latest_version, read_target
+from airflow_cdc.pipeline.storage import file_system
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FlowSummary:
 
 def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
     """Return every flow of a lake, ordered by name."""
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
 
 
@@ -114,7 +114,7 @@ def source_rows(
     :param version: of the table; None: the newest whenever the rows are asked for.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     table = FlowState(fs, root, flow).checkpoint().table or f"{lake.rstrip('/')}/{flow}"
     target = read_target(spark, spark_uri(table))
     if target is None:
@@ -135,7 +135,7 @@ def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: i
 
 def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return the quarantined records of the flows, in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``)."""
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     records: list[dict[str, Any]] = []
     for flow in flows_in(fs, root):
         uri = spark_uri(quarantine_uri(lake, flow))

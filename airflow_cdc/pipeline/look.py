@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_cdc.model.archive import ArchivedFile, list_archive
+from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.lake import ArchiveState, Ledger
 from airflow_cdc.model.new_files import NewFiles, find_new_files
@@ -17,6 +18,8 @@ class Look:
     fs: FileSystem
     root: str
     state: ArchiveState
+    expected: ArchiveShape
+    """What the archive is said to hold; checked of what is new."""
     lists_all: bool
     """Whether the run asks which of the surveyed files are still there."""
     ignored: tuple[str, ...] = ()
@@ -27,11 +30,14 @@ class Look:
         """Return the files that no survey holds.
 
         :raises ArchiveNotFoundError: when the archive's root does not exist.
+        :raises ConfigurationError: when the archive holds other files than expected.
         """
-        if not self.lists_all:
+        if self.lists_all:
+            listing = list_archive(self.fs, self.root)
+            self.there = listing.files
+            found = NewFiles(tuple(self.state.unsurveyed(listing.files, ledger)), listing.ignored, self.state.looked())
+        else:
             found = find_new_files(self.fs, self.root, self.state, ledger)
-            self.ignored = found.ignored
-            return found
-        listing = list_archive(self.fs, self.root)
-        self.there, self.ignored = listing.files, listing.ignored
-        return NewFiles(tuple(self.state.unsurveyed(listing.files, ledger)), listing.ignored, self.state.looked())
+        self.ignored = found.ignored
+        self.expected.check(self.state.archive, found.files)
+        return found

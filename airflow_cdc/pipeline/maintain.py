@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-import fsspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -36,6 +35,7 @@ from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
 from airflow_cdc.pipeline.maintain_table import Upkeep, maintain_table
 from airflow_cdc.pipeline.merge import read_target
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import first_part
+from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.table_history import TableHistory
 
 _MOST_CLUSTERING_COLUMNS = 4
@@ -62,7 +62,7 @@ class MaintenanceRun:
 def maintain(run: MaintenanceRun) -> MaintenanceReport:
     """Maintain the tables of a lake's flows; a flow that fails does not stop the others. Doing it twice does it once."""
     lake = absolute_uri(run.lake)
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     flows = [_FlowRun(run, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, run.tables)]
     with ThreadPoolExecutor(max(1, min(_SIDE_BY_SIDE, len(flows)))) as pool:
         outcomes = tuple(pool.map(_FlowRun.maintain, flows))
@@ -82,7 +82,7 @@ class _FlowRun:
         done: list[TableMaintenance] = []
         cleared, error = 0, None
         try:
-            staging = fsspec.core.url_to_fs(staging_uri(self.lake, self.flow))[1]
+            staging = file_system(staging_uri(self.lake, self.flow))[1]
             cleared = clear_staging(self.fs, staging, dry_run=self.run.settings.dry_run)
             # What was done before a failure must be told.
             done.extend(filter(None, (maintain_table(self.run.spark, upkeep) for upkeep in self._upkeeps())))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-import fsspec
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.as_of import AsOf
@@ -22,6 +21,7 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.find_end import find_end
 from airflow_cdc.pipeline.merge import read_target
+from airflow_cdc.pipeline.storage import file_system
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _new_folder(lake: str) -> str:
 
 
 def _refuse_if_taken(order: Rebuild, into: str) -> None:
-    fs, root = fsspec.core.url_to_fs(into)
+    fs, root = file_system(into)
     table = CdcFlow(order.flow).table_path(into)
     if order.flow in flows_in(fs, root) or read_target(order.spark, spark_uri(table)) is not None:
         raise ConfigurationError(
@@ -93,7 +93,7 @@ def _refuse_if_taken(order: Rebuild, into: str) -> None:
 
 def _copy_surveys(archive: str, lake: str, into: str) -> ArchiveState:
     """Give the new lake what the live one knows of the archive, so that nothing is looked into twice."""
-    live, new = (ArchiveState(fs, root, archive) for fs, root in map(fsspec.core.url_to_fs, (lake, into)))
+    live, new = (ArchiveState(fs, root, archive) for fs, root in map(file_system, (lake, into)))
     # Beside surveys of its own the copies would hold files twice.
     if not new.ledger().surveyed_through:
         for survey in live.surveys(1, live.ledger().surveyed_through):

@@ -6,7 +6,6 @@ import glob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import fsspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -29,6 +28,7 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.storage import file_system
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         order.after_effect,
         only_planned=True,
     )
-    fs, root = fsspec.core.url_to_fs(run.lake)
+    fs, root = file_system(run.lake)
     state, flow = ArchiveState(fs, root, run.archive), FlowState(fs, root, order.flow)
     checkpoint = flow.checkpoint()
     settings = order.flows.get(order.flow, CdcFlow(order.flow))

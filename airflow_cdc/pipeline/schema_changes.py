@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-import fsspec
 from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -18,6 +17,7 @@ from airflow_cdc.model.survey import RecordKind
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.storage import file_system
 
 MOST_CHANGES = 20_000
 """Changes of tables that are read; where there are more, none is: some of a table's would not do."""
@@ -124,7 +124,7 @@ class SchemaChanges:
         topics = {topic for topic in self.ledger.control_topics() if kind in self.ledger.kinds[topic]}
         if not topics:
             return []
-        fs, root = fsspec.core.url_to_fs(self.archive.archive)
+        fs, root = file_system(self.archive.archive)
         first = min(self.ledger.topics[topic] for topic in topics)
         files: list[ArchivedFile] = []
         for survey in self.archive.surveys(first, self.ledger.surveyed_through):

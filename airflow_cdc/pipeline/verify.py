@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import fsspec
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
@@ -19,6 +18,7 @@ from airflow_cdc.pipeline.compare_source import compare_source
 from airflow_cdc.pipeline.compare_tables import schema_differences, tables_in
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
 from airflow_cdc.pipeline.merge import latest_version, newest_report
+from airflow_cdc.pipeline.storage import file_system
 
 _ROWS = "__cdc_rows"
 _WHOLE = "__cdc_whole"
@@ -88,7 +88,7 @@ def _sum(names: Sequence[str]) -> str:
 
 def _standing(spark: SparkSession, lake: str, flow: str) -> Standing:
     """Return where a flow's table stands now; a merge whose commit marker is not written yet counts."""
-    fs, root = fsspec.core.url_to_fs(lake)
+    fs, root = file_system(lake)
     checkpoint = FlowState(fs, root, flow).checkpoint()
     if not checkpoint.table:
         raise ConfigurationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -88,12 +89,6 @@ def test_says_which_connection_is_missing_and_which_cannot_be_read(scene: Any) -
         _ = CdcArchiveHook("broken").root
 
 
-def test_says_which_provider_a_storage_needs(scene: Any) -> None:
-    scene.connect("far", conn_type="cdc_archive", host="nostorage://bucket/a")
-    with pytest.raises(ConfigurationError, match="Install the provider"):
-        _ = CdcArchiveHook("far").fs
-
-
 def test_the_archive_tells_what_it_holds(scene: Any) -> None:
     assert CdcArchiveHook().test_connection() == (True, f"{scene.archive} is there and holds no archived events yet (0 other files).")
     scene.land("0000000000")
@@ -112,6 +107,48 @@ def test_the_archive_tells_that_it_is_missing(scene: Any) -> None:
     assert "There is no archive" in told
     with pytest.raises(ArchiveNotFoundError):
         CdcArchiveHook("gone").pending(CdcLakeHook())
+
+
+def test_the_archive_tells_when_it_holds_other_files_than_its_connection_says(scene: Any) -> None:
+    scene.connect("avro", conn_type="cdc_archive", host=str(scene.archive), extra={"layout": "sink", "format": "avro"})
+    assert CdcArchiveHook("avro").test_connection()[0]
+    scene.land("0000000000")
+    holds, told = CdcArchiveHook("avro").test_connection()
+    assert not holds
+    assert "shall hold files of layout sink and format avro alone, and 1 of 1 files are others: server.db.orders/" in told
+
+
+def test_a_connection_says_only_what_there_is(scene: Any) -> None:
+    scene.connect("orc", conn_type="cdc_archive", host=str(scene.archive), extra={"format": "orc"})
+    with pytest.raises(ConfigurationError, match=r"its format is 'orc'\. Next step: Set it to one of auto, json, avro, parquet"):
+        _ = CdcArchiveHook("orc").shape
+
+
+def test_a_storage_connection_must_exist(scene: Any) -> None:
+    scene.connect("far", conn_type="cdc_lake", host="file:///data/lake", extra={"storage_conn_id": "misspelled"})
+    told = "There is no connection misspelled. Next step: Create the storage connection that far names"
+    assert CdcLakeHook("far").test_connection()[1].startswith(told)
+    with pytest.raises(ConfigurationError, match=told):
+        CdcLakeHook("far").storage_settings()
+
+
+@pytest.mark.parametrize(
+    ("root", "provider"),
+    [
+        ("s3://b/t", "apache-airflow-providers-amazon"),
+        ("gs://b/t", "apache-airflow-providers-google"),
+        ("hdfs://127.0.0.1:1/t", "pyarrow"),
+        ("nostorage://b/t", "for s3://"),
+    ],
+)
+def test_says_how_a_missing_provider_is_installed(scene: Any, monkeypatch: pytest.MonkeyPatch, root: str, provider: str) -> None:
+    # Also where the machine that runs this has them.
+    for module in ("s3fs", "gcsfs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    scene.connect("far", conn_type="cdc_archive", host=root)
+    holds, told = CdcArchiveHook("far").test_connection()
+    assert not holds
+    assert f"Next step: Install what reaches that storage: {provider}" in told
 
 
 def test_the_lake_tells_its_flows(scene: Any) -> None:

@@ -58,9 +58,27 @@ def test_a_connection_type_is_the_one_its_hook_names(entry: dict[str, Any]) -> N
 @pytest.mark.parametrize("entry", INFO["connection-types"], ids=lambda entry: entry["connection-type"])
 def test_the_form_has_no_required_field_but_the_root(entry: dict[str, Any]) -> None:
     # A type without "null" makes the field required in the form.
-    assert entry["conn-fields"]["storage_conn_id"]["schema"]["type"] == ["string", "null"]
+    assert {tuple(field["schema"]["type"]) for field in entry["conn-fields"].values()} == {("string", "null")}
     assert "host" in entry["ui-field-behaviour"]["relabeling"]
     assert "host" not in entry["ui-field-behaviour"]["hidden-fields"]
+
+
+@pytest.mark.parametrize(("kind", "fields"), [("cdc_archive", {"storage_conn_id", "layout", "format"}), ("cdc_lake", {"storage_conn_id"})])
+def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any, kind: str, fields: set[str]) -> None:
+    entry = next(entry for entry in INFO["connection-types"] if entry["connection-type"] == kind)
+    assert set(entry["conn-fields"]) == fields
+    module, name = entry["hook-class-name"].rsplit(".", 1)
+    hook = getattr(importlib.import_module(module), name)
+    scene.connect("filled", conn_type=kind, host="/data", extra={"storage_conn_id": "mine"})
+    assert hook("filled").storage_conn_id == "mine"
+    for field in fields - {"storage_conn_id"}:
+        schema = entry["conn-fields"][field]["schema"]
+        assert schema["default"] == "auto"
+        for choice in schema["enum"]:
+            scene.connect("filled", conn_type=kind, host="/data", extra={field: choice})
+            assert getattr(hook("filled").shape, field).value == choice
+        known = type(getattr(hook("filled").shape, field))
+        assert [choice.value for choice in known] == schema["enum"]
 
 
 def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> None:

@@ -1,33 +1,97 @@
-"""What the job's arguments ask the run for."""
+"""What the job's arguments ask the run for, and how it takes and keeps the storage's credentials."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_cdc.jobs import apply, run_job
+from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.storage import JobStorage
+from airflow_cdc.pipeline import storage
 from airflow_cdc.pipeline.apply_archive import ArchiveRun
+
+
+@dataclass
+class Job:
+    """A job whose Spark and run are only written down."""
+
+    folder: Path
+    runs: list[ArchiveRun] = field(default_factory=list)
+    options: Mapping[str, str] = field(default_factory=dict)
+    failure: Exception | None = None
+
+    def start(self, _: str, *, options: Mapping[str, str]) -> None:
+        self.options = options
+
+    def apply(self, run: ArchiveRun) -> ApplyReport:
+        self.runs.append(run)
+        if self.failure:
+            raise self.failure
+        return ApplyReport(run.archive, run.lake)
+
+    def main(self, *arguments: str, archive: str = "/a") -> dict[str, Any]:
+        report = self.folder / "report.json"
+        apply.main(["--archive", archive, "--lake", "/l", "--report", str(report), *arguments])
+        document: dict[str, Any] = json.loads(report.read_text())
+        return document
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    recorded = Job(tmp_path)
+    monkeypatch.setattr(run_job, "start_session", recorded.start)
+    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
+    monkeypatch.setattr(apply, "apply_archive", recorded.apply)
+    monkeypatch.setattr(storage, "_OPTIONS", {})
+    return recorded
 
 
 @pytest.mark.parametrize(
     ("switches", "asked"),
     [([], (False, False)), (["--check-transactions"], (True, False)), (["--consistent"], (False, True))],
 )
-def test_the_job_looks_at_transactions_only_where_it_is_told_to(
-    switches: list[str], asked: tuple[bool, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs: list[ArchiveRun] = []
+def test_the_job_looks_at_transactions_only_where_it_is_told_to(switches: list[str], asked: tuple[bool, bool], job: Job) -> None:
+    assert job.main(*switches)["ok"] is True
+    assert [(run.check_transactions, run.consistent) for run in job.runs] == [asked]
 
-    def record(run: ArchiveRun) -> ApplyReport:
-        runs.append(run)
-        return ApplyReport(run.archive, run.lake)
 
-    monkeypatch.setattr(run_job, "start_session", lambda _: None)
-    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
-    monkeypatch.setattr(apply, "apply_archive", record)
-    assert apply.main(["--archive", "/a", "--lake", "/l", "--report", str(tmp_path / "report.json"), *switches]) == 0
-    assert [(run.check_transactions, run.consistent) for run in runs] == [asked]
-    assert json.loads((tmp_path / "report.json").read_text())["ok"] is True
+def test_the_run_is_told_what_the_archive_shall_hold(job: Job) -> None:
+    job.main()
+    job.main("--layout", "sink", "--format", "avro")
+    assert [run.expected for run in job.runs] == [ArchiveShape(), ArchiveShape(ArchiveLayout.SINK, ArchiveFormat.AVRO)]
+
+
+def test_credentials_are_read_once_and_their_file_is_gone_before_spark_starts(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = JobStorage({"spark.hadoop.fs.s3a.bucket.b.secret.key": "s3cr3t"}, {"memory://b": {"secret": "s3cr3t"}})
+    handed = job.folder / "storage.json"
+    handed.write_text(json.dumps(given.to_json()))
+    there: list[bool] = []
+    monkeypatch.setattr(run_job, "start_session", lambda _, options: there.append(handed.exists()) or job.start(_, options=options))
+    assert job.main("--storage", str(handed))["ok"] is True
+    assert there == [False]
+    assert job.options == given.spark
+    # The job's own calls find the store's options by its URL alone.
+    assert storage.file_system("memory://b/topics")[0].storage_options == {"secret": "s3cr3t"}
+    assert storage.file_system("memory://c/topics")[0].storage_options == {}
+
+
+def test_what_is_no_secret_may_stand_in_the_arguments(job: Job) -> None:
+    job.main("--storage", json.dumps(JobStorage({"spark.hadoop.x": "1"}).to_json()))
+    assert job.options == {"spark.hadoop.x": "1"}
+
+
+def test_a_store_that_refuses_is_not_asked_again(job: Job) -> None:
+    job.failure = PermissionError("Forbidden")
+    error = job.main()["error"]
+    assert (error["type"], error["transient"]) == ("ConfigurationError", False)
+    assert "Check the storage connections' credentials" in error["next_step"]
+    for passing in (OSError("time-out"), PermissionError("The provided token has expired.")):
+        job.failure = passing
+        assert job.main()["error"]["transient"] is True

@@ -1,0 +1,98 @@
+"""Storage settings: what Spark and the job's own file calls need beside a URL to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_cdc.model.errors import ConfigurationError
+
+FOLDER = "{private folder}"
+"""Stands in a Hadoop setting for the folder where :attr:`StorageSettings.files` are written."""
+
+CONNECTORS = {
+    "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem", "org.apache.hadoop:hadoop-aws:3.5.0"),
+    "gs": ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "org.apache.hadoop:hadoop-gcp:3.5.0"),
+    "abfss": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure:3.5.0"),
+}
+"""By scheme: the class by which Spark reaches a store, and the Maven coordinates that bring it, of the Hadoop that PySpark ships."""
+
+_SECRETS = "(?i:secret|password|token|access[.]?key|account[.]key)"
+"""Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not know."""
+_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    """Settings of one or more stores; values are never part of ``repr``, for they hold credentials."""
+
+    hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Hadoop's settings by name, for Spark."""
+    file_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """fsspec's options by store, see :func:`store_of`; JSON values."""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Text by name of files that a Hadoop setting points at; each holds a secret."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables that spark-submit is started with; no secret."""
+    has_secret: bool = False
+    """Whether a value is a secret of the connection, and not only says where the store is."""
+
+    def joined(self, other: StorageSettings) -> StorageSettings:
+        """Return the settings of both.
+
+        :raises ConfigurationError: when they contradict each other: two connections for one store, or for all of Google's.
+        """
+        for mine, others in ((self.hadoop, other.hadoop), (self.file_systems, other.file_systems), (self.environment, other.environment)):
+            if differing := sorted(name for name in mine.keys() & others.keys() if mine[name] != others[name]):
+                raise ConfigurationError(
+                    f"The storage connections of archive and lake differ in what both set: {differing[0]}.",
+                    next_step="Name the same storage connection in both; one store is reached in one way.",
+                )
+        return StorageSettings(
+            {**self.hadoop, **other.hadoop},
+            {**self.file_systems, **other.file_systems},
+            {**self.files, **other.files},
+            {**self.environment, **other.environment},
+            self.has_secret or other.has_secret,
+        )
+
+    def in_folder(self, folder: str) -> StorageSettings:
+        """Return the settings with :attr:`files` lying in a folder."""
+        return replace(self, hadoop={name: value.replace(FOLDER, folder) for name, value in self.hadoop.items()})
+
+    def for_job(self, redaction: str | None = None) -> JobStorage:
+        """Return what the job is told.
+
+        :param redaction: the user's ``spark.redaction.regex``; what it hides stays hidden.
+        """
+        spark = {f"spark.hadoop.{name}": value for name, value in self.hadoop.items()}
+        if self.has_secret:
+            spark["spark.redaction.regex"] = f"(?:{redaction})|{_SECRETS}" if redaction else _SECRETS
+        return JobStorage(spark, self.file_systems)
+
+
+@dataclass(frozen=True)
+class JobStorage:
+    """Storage settings as the job takes them; values are never part of ``repr``."""
+
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Spark's settings by name."""
+    file_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """As :attr:`StorageSettings.file_systems`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        return {"spark": dict(self.spark), "file_systems": {store: dict(options) for store, options in self.file_systems.items()}}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> JobStorage:
+        """Read what :meth:`to_json` wrote."""
+        return cls(document["spark"], document["file_systems"])
+
+
+def store_of(uri: str) -> str:
+    """Return the store that a URI lies in, however it is spelled: scheme and bucket, container or name node."""
+    parts = urlsplit(uri)
+    return f"{_SPELLINGS.get(parts.scheme, parts.scheme)}://{parts.netloc}"

@@ -1,0 +1,51 @@
+"""Hand the storage's credentials to the job: by a file that only this user reads, never by a command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.storage import StorageSettings
+from airflow_cdc.operators.job_report import ReportPlace
+from airflow_cdc.operators.spark_target import SparkTarget
+
+
+def hand_over(settings: StorageSettings, target: SparkTarget, place: ReportPlace, conf: dict[str, Any]) -> str | None:
+    """Return the value of the job's ``--storage``: a file's path, or the settings themselves where they hold no secret.
+
+    The file lies beside the report in a private folder that goes with the task; the job removes it as soon as it has read it.
+
+    :param conf: Spark's options as they are submitted.
+    :raises ConfigurationError: when a secret would have to travel to another machine.
+    """
+    if not (settings.hadoop or settings.file_systems):
+        return None
+    if not settings.has_secret:
+        return json.dumps(settings.for_job().to_json())
+    if not target.driver_is_here:
+        raise ConfigurationError(
+            f"A storage connection holds credentials, and the job's driver runs in the cluster ({target.master}): "
+            "they would show in its command line.",
+            next_step="Take the keys out of the storage connection and give the cluster credentials of its own (instance role, "
+            "Hadoop credential provider, Kubernetes secret), or use deploy mode client.",
+        )
+    if settings.files and not target.is_local:
+        raise ConfigurationError(
+            f"A storage connection holds a key file's text, and the executors of {target.master} would not find that file.",
+            next_step="Put the key file on every machine and name it in key_path, or give the machines credentials of their own.",
+        )
+    folder = Path(place.path).parent
+    for name, text in settings.files.items():
+        _write_privately(folder / name, text)
+    path = folder / "storage.json"
+    _write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
+    return str(path)
+
+
+def _write_privately(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
