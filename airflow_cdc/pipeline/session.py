@@ -36,6 +36,9 @@ SESSION_OPTIONS = {
     # The batch is staged before it is merged, so its source is stable and needs no second copy.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # Delta refuses versions by their age, whether anybody has removed their files or not. A flow that stood still for a week would not get
+    # over a transaction that its last file had cut; what was removed is asked of the log (table_history).
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.json.enablePartialResults": "true",
     # Names and texts stand in our statements as they are: one that holds ${…} must not become the value of a setting.

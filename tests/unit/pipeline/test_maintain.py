@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,7 +78,7 @@ def aged(lake: Path, days: int) -> Path:
     return copy
 
 
-def test_small_files_become_one_and_old_ones_go_and_the_next_run_finds_nothing_to_do(
+def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_late_events_mind(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
     for number in range(1, 5):
@@ -109,6 +110,13 @@ def test_small_files_become_one_and_old_ones_go_and_the_next_run_finds_nothing_t
     assert [table.actions for flow in again.flows for table in flow.tables] == [(), ()]
     assert latest_version(spark, target) == version == of(again, TableKind.TARGET).version_after
 
+    # Late events find the newer row and the delete marker.
+    stale = [sqlserver("u", commit=3, after=person(2, "older")), sqlserver("u", commit=4, after=person(1, "gone"))]
+    write_records(archive / "0.jsonl", numbered([*stale, sqlserver("c", commit=5, after=person(5, "late"))], first=90))
+    report = apply(archive, lake, flows=ONE_FILE_EACH)
+    assert report.flows[0].events.stale == 2
+    assert rows(spark, lake) == [*held, person(5, "late")]
+
 
 def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenance_committed(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
@@ -135,63 +143,65 @@ def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenanc
     assert rows(spark, lake) == [person(1, "newer"), person(2, "new"), person(3, "new")]
 
 
-def test_late_events_after_maintenance_neither_regress_a_row_nor_bring_a_deleted_one_back(
+def test_expired_markers_are_removed_once(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
-    newest = [
-        sqlserver("u", commit=20, serial=2, before=person(1, "old"), after=person(1, "newest")),
-        sqlserver("d", commit=21, before=person(2, "gone")),
-        sqlserver("c", commit=22, after=person(4, "new")),
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=person(1, "stays"))]))
+    for number, keys in ((2, (20,)), (3, (30, 31))):
+        events = [sqlserver("d", commit=key, before=person(key, "gone")) for key in keys]
+        write_records(archive / f"{number}.jsonl", numbered(events, first=number * 10))
+    apply(archive, lake, flows=ONE_FILE_EACH)
+    commit = lake / "_cdc" / "flows" / TOPIC / "commits" / "00000002.json"
+    told = datetime.now(timezone.utc) - timedelta(days=31)
+    commit.write_text(json.dumps({**json.loads(commit.read_text()), "committed_at": told.isoformat()}))
+    few = replace(SETTINGS, keep_microbatches=1)
+
+    for settings, removed in ((SETTINGS, 0), (replace(few, dry_run=True), 1), (few, 1), (few, 0)):
+        assert of(keep(lake, settings), TableKind.DELETE_MARKERS).markers_removed == removed
+    markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
+    assert sorted(row["id"] for row in markers.collect()) == [30, 31]
+
+
+def test_the_version_upon_which_an_open_transaction_began_outlives_the_retention(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
+) -> None:
+    # UPDATE t SET id = id + 1, of which the last file holds the first half.
+    old, new = (person(1, "a"), person(2, "b")), (person(2, "a"), person(3, "b"))
+    moves = [
+        event
+        for number, (before, after) in enumerate(zip(old, new, strict=True))
+        for event in (
+            sqlserver("d", commit=50, change=51 + number, serial=1, before=before),
+            sqlserver("c", commit=50, change=51 + number, serial=2, after=after),
+        )
     ]
-    for number, event in enumerate(newest):
-        write_records(archive / f"b{number}.jsonl", numbered([event], first=10 + number))
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=row) for row in old]))
+    write_records(archive / "2.jsonl", numbered(moves[:2], first=2))
     apply(archive, lake, flows=ONE_FILE_EACH)
     lake = aged(lake, days=20)
-    keep(lake, replace(SETTINGS, compact_from=1))
+    assert of(keep(lake), TableKind.TARGET).actions == ()
+    vacuumed = lake.with_name("vacuumed")
+    shutil.copytree(lake, vacuumed)
+    for path in vacuumed.rglob("*.json"):
+        # The log's files tell by their own times when versions were committed.
+        if str(lake) in path.read_text():
+            path.write_text(path.read_text().replace(str(lake), str(vacuumed)))
 
-    late = [sqlserver("c", commit=10, after=person(1, "old")), sqlserver("c", commit=11, after=person(2, "gone"))]
-    write_records(archive / "a.jsonl", numbered([*late, sqlserver("c", commit=12, after=person(3, "late"))]))
-    report = apply(archive, lake)
-
-    assert report.flows[0].events.stale == 2
-    assert rows(spark, lake) == [person(1, "newest"), person(3, "late"), person(4, "new")]
-
-
-def test_markers_expire_by_the_flows_own_clock(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
-) -> None:
-    for number in range(1, 4):
-        events = [sqlserver("d", commit=number * 10 + key, before=person(number * 10 + key, "gone")) for key in range(number)]
-        write_records(archive / f"{number}.jsonl", numbered(events, first=number * 10))
-    # A delete in an empty table writes no marker: something must be there.
-    write_records(archive / "0.jsonl", numbered([sqlserver("c", commit=1, after=person(1, "stays"))]))
+    write_records(archive / "3.jsonl", numbered(moves[2:], first=4))
     apply(archive, lake, flows=ONE_FILE_EACH)
-    commits = lake / "_cdc" / "flows" / TOPIC / "commits"
+    assert rows(spark, lake) == list(new)
 
-    def done_at(number: int, days_ago: int) -> None:
-        path = commits / f"{number:08d}.json"
-        told = datetime.now(timezone.utc) - timedelta(days=days_ago)
-        path.write_text(json.dumps({**json.loads(path.read_text()), "committed_at": told.isoformat()}))
-
-    def expired(settings: MaintenanceSettings) -> int:
-        return of(keep(lake, settings), TableKind.DELETE_MARKERS).markers_removed
-
-    few = replace(SETTINGS, keep_microbatches=1)
-    # The flow stood still: what is old by the calendar is not behind its newest microbatch.
-    for number, days_ago in ((1, 93), (2, 92), (3, 91), (4, 90)):
-        done_at(number, days_ago)
-    assert expired(few) == 0
-    for number, days_ago in ((1, 93), (2, 92), (3, 20), (4, 0)):
-        done_at(number, days_ago)
-    # A cut transaction may still be put together from these, however old they are.
-    assert expired(SETTINGS) == 0
-    assert expired(replace(few, dry_run=True)) == 1
-    assert [expired(few), expired(few)] == [1, 0]
-    markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
-    assert sorted(row["id"] for row in markers.collect()) == [20, 21, 30, 31, 32]
+    # What everybody's VACUUM would have done: the flow says so, and does not try again for ever.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    spark.sql(f"VACUUM delta.`{vacuumed}/{TOPIC}` RETAIN 168 HOURS")
+    spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+    (flow,) = apply(archive, vacuumed, flows=ONE_FILE_EACH, may_fail=True).flows
+    assert flow.error is not None
+    assert (flow.error["type"], flow.error["transient"]) == ("TableHistoryGoneError", False)
+    assert "its files were vacuumed" in flow.error["message"]
 
 
-@pytest.mark.parametrize("cluster_by", [(), "key"])
+@pytest.mark.parametrize("cluster_by", [(), pytest.param("key", marks=pytest.mark.deep)])
 def test_rows_that_deletion_vectors_hide_are_purged_where_they_are_many(
     cluster_by: tuple[str, ...] | str, apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
@@ -256,3 +266,46 @@ def test_a_commit_marker_tells_when_its_microbatch_was_done(apply: Apply, archiv
     done = FlowState(fsspec.filesystem("file"), str(lake), TOPIC).committed_at(1)
     assert done is not None
     assert before <= done <= datetime.now(timezone.utc)
+
+
+@pytest.mark.deep
+def test_files_are_bounded_over_a_hundred_microbatches_with_maintenance_beside_them(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    expected, offset = {}, 0
+    for number in range(1, 101):
+        changed = person(number // 2, f"changed {number}")
+        events = [sqlserver("c", commit=number * 10, after=person(number, "new"))]
+        events += [sqlserver("u", commit=number * 10 + 1, before=person(number // 2, "new"), after=changed)] if number > 1 else []
+        write_records(archive / f"{number:04d}.jsonl", numbered(events, first=offset))
+        offset += len(events)
+        expected[number] = "new"
+        expected |= {number // 2: changed["name"]} if number > 1 else {}
+    target, most, lost = f"{lake}/{TOPIC}", 0, 0
+    settings, ended = replace(SETTINGS, compact_from=8), threading.Event()
+
+    def maintain_again_and_again() -> None:
+        nonlocal most, lost
+        while not ended.wait(1):
+            for flow in maintain(MaintenanceRun(spark, str(lake), settings=settings)).flows:
+                # Merges that kept being first: told, and nothing is lost.
+                assert flow.error is None or flow.error["transient"], flow.error
+                lost += flow.error is not None
+                most = max([most, *(table.files_before for table in flow.tables)])
+
+    beside = threading.Thread(target=maintain_again_and_again)
+    beside.start()
+    try:
+        statuses = []
+        while not statuses or statuses[-1] != "applied":
+            (flow,) = apply(archive, lake, flows=ONE_FILE_EACH, may_fail=True).flows
+            assert flow.error is None or flow.error["type"] == "ConcurrentRunError", flow.error
+            statuses.append(flow.status.value)
+    finally:
+        ended.set()
+        beside.join()
+    assert {row["id"]: row["name"] for row in rows(spark, lake)} == expected
+    detail = describe_table(spark, target)
+    assert detail is not None
+    # As many as a run tolerates, and what came while it was at work.
+    assert max(most, detail["numFiles"]) < 50
