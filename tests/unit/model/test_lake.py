@@ -259,6 +259,7 @@ reports = st.builds(
     applied_through=st.dictionaries(names, positions, max_size=2),
     truncated_through=st.none() | positions,
     columns_added=st.lists(names, max_size=2).map(tuple),
+    columns_renamed=st.dictionaries(names, names, max_size=2),
     columns_widened=st.lists(names, max_size=2).map(tuple),
     table_version=st.none() | numbers,
     merge_plan=names,
