@@ -38,6 +38,7 @@ from airflow_cdc.console import (
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.as_of import parse_as_of, parse_position
 from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.outcome import ApplyReport
 
 app = typer.Typer(
@@ -58,6 +59,8 @@ def apply(
     tables: Globs = None,
     check_transactions: Annotated[bool, typer.Option("--check-transactions", help="Check the counts of transaction topics.")] = False,
     consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
+    since: Annotated[str | None, typer.Option(help="Only files archived from this time on (ISO-8601).", show_default=False)] = None,
+    until: Annotated[str | None, typer.Option(help="Only files archived before this time (ISO-8601).", show_default=False)] = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
     conf: SparkConf = None,
@@ -67,11 +70,12 @@ def apply(
     Exit code 0 when all flows succeeded, 1 when any failed (the others still complete), 2 on usage.
     """
     with usage():
-        settings = read_flows(flows)
+        settings, interval = read_flows(flows), parse_interval(since, until)
     with spark_command("apply", master, conf) as (spark, console):
-        from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+        from airflow_cdc.pipeline.apply_archive import apply_archive
+        from airflow_cdc.pipeline.archive_run import ArchiveRun
 
-        options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent}
+        options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent, "interval": interval}
         run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)

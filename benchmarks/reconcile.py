@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_microbatch import latest_changes, resolve_hazards
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.count_events import count_surveyed
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun

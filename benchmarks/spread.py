@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from benchmarks import textbook
 from benchmarks.events import TOPIC, Change, spread, write_events
 from benchmarks.measure import Result, measure

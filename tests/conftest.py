@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc import runtime
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.session import start_session
 
 # At the interpreter's end py4j tells each closed connection to a stream that pytest has closed before.

@@ -12,13 +12,10 @@ from typing import Any, TypeVar
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
-from airflow_cdc.model.archive import classify
+from airflow_cdc.model.archive import classify_infos, modified_at
 from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConfigurationError
 from airflow_cdc.model.pending import PendingFiles, pending_files
-
-_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
-"""Under which name a file system tells a file's time: local, S3, Azure, Google."""
 
 _Choice = TypeVar("_Choice", bound=Enum)
 _LITTLE = 64 * 1024**2
@@ -89,12 +86,12 @@ class CdcArchiveHook(CdcStorageHook):
             raise ArchiveNotFoundError(f"There is no archive at {self.root}.", next_step="Check the archive's root URL.")
         found: dict[str, Any] = self.fs.find(self.fs_root, detail=True)
         prefix = self.fs_root.rstrip("/") + "/"
-        listing = classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+        listing = classify_infos((path.removeprefix(prefix), info) for path, info in found.items())
         self.shape.check(self.root, listing.files)
         if not listing.files:
             return f"{self.root} is there and holds no archived events yet ({len(listing.ignored)} other files)."
         topics = {file.topic for file in listing.files}
-        newest = max((_modified(found[prefix + file.path]), file.path) for file in listing.files)
+        newest = max((modified_at(found[prefix + file.path]) or 0, file.path) for file in listing.files)
         when = datetime.fromtimestamp(newest[0], timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if newest[0] else "time unknown"
         return f"{self.root} holds {len(listing.files)} files of {len(topics)} topics; newest: {newest[1]} ({when})."
 
@@ -110,10 +107,3 @@ def pending_summary(pending: PendingFiles) -> dict[str, Any]:
     topics = Counter(file.topic for file in pending.unsurveyed)
     topics.update(pending.planned or {})
     return {"files": pending.count, "topics": dict(sorted(topics.items()))}
-
-
-def _modified(info: dict[str, Any]) -> float:
-    value = next((info[name] for name in _MODIFIED if info.get(name)), 0)
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value.replace("Z", "+00:00"))
-    return value.timestamp() if isinstance(value, datetime) else float(value)

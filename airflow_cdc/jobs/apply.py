@@ -1,6 +1,7 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
     apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
+             [--since TIME] [--until TIME]
              [--layout L] [--format F] [--storage SETTINGS] --report URI
 
 ``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
@@ -20,8 +21,10 @@ from pyspark.sql import SparkSession
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
 from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -30,6 +33,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--flows")
     parser.add_argument("--check-transactions", action="store_true")
     parser.add_argument("--consistent", action="store_true")
+    parser.add_argument("--since")
+    parser.add_argument("--until")
     parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
     parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
@@ -49,6 +54,7 @@ def main(argv: list[str]) -> int:
             say,
             check_transactions=given.check_transactions,
             consistent=given.consistent,
+            interval=parse_interval(given.since, given.until),
             expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
         )
         return apply_archive(run)

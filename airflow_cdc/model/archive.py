@@ -8,13 +8,15 @@ Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka C
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.errors import ArchiveNotFoundError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.time_in_path import time_in_path
 
 _SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z][A-Za-z0-9.]*$")
 _COMPANION_NAME = re.compile(
@@ -31,6 +33,8 @@ _OTHER_ENDINGS = re.compile(
 )
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
+"""Under which name a file system tells a file's time: local, S3, Azure, Google."""
 _GAIN = 12
 """How many times change events shrink when they are compressed, about."""
 
@@ -66,6 +70,17 @@ class ArchivedFile:
     """As the name tells it; where a survey found another, that one."""
     respelled: bool = False
     """Whether a survey saw records in other shapes than Debezium's envelope; they are respelled when they are read."""
+    modified: int | None = None
+    """When it was written, in seconds since 1970, where its folders name no earlier time."""
+
+    @property
+    def archived_at(self) -> int | None:
+        """When it was archived, in seconds since 1970: as its folders name it, which a copy keeps, or it was written before that; None
+        where nothing tells.
+
+        Folders of a zone that is ahead of UTC name times that are still to come.
+        """
+        return time_in_path(self.path) if self.modified is None else self.modified
 
     @property
     def text_size(self) -> int:
@@ -106,7 +121,23 @@ def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
     found: dict[str, Any] = fs.find(root, detail=True)
     if root in found:
         raise ArchiveNotFoundError(f"The archive's root {root} is a file.", next_step="Give the folder that holds the archived files.")
-    return classify((path.removeprefix(prefix), int(info["size"] or 0)) for path, info in found.items())
+    return classify_infos((path.removeprefix(prefix), info) for path, info in found.items())
+
+
+def classify_infos(found: Iterable[tuple[str, Mapping[str, Any]]]) -> ArchiveListing:
+    """Sort files by their paths below the root and what the file system tells of them, as :func:`classify` does."""
+    infos = dict(found)
+    return classify(
+        ((path, int(info["size"] or 0)) for path, info in infos.items()), {path: modified_at(info) for path, info in infos.items()}
+    )
+
+
+def modified_at(info: Mapping[str, Any]) -> float | None:
+    """Return when a file was written, in seconds since 1970; None where its file system does not tell."""
+    value = next((info[name] for name in _MODIFIED if info.get(name)), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
 
 
 def missing_archive(root: str) -> ArchiveNotFoundError:
@@ -114,8 +145,11 @@ def missing_archive(root: str) -> ArchiveNotFoundError:
     return ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
 
 
-def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
-    """Sort (path below the root, size) pairs into data files with their companions, and the rest."""
+def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | None] | None = None) -> ArchiveListing:
+    """Sort (path below the root, size) pairs into data files with their companions, and the rest.
+
+    :param modified: by path: when a file was written, in seconds since 1970.
+    """
     sizes = dict(paths)
     keys_of: dict[str, str] = {}
     for path in sizes:
@@ -129,7 +163,7 @@ def classify(paths: Iterable[tuple[str, int]]) -> ArchiveListing:
         if _OTHER_ENDINGS.search(path) or _is_skipped_by_spark(path):
             ignored.append(path)
         else:
-            files.append(_describe(path, sizes[path], keys_of.get(path)))
+            files.append(_describe(path, sizes[path], keys_of.get(path), _written(path, (modified or {}).get(path))))
     return ArchiveListing(tuple(files), tuple(ignored))
 
 
@@ -162,15 +196,21 @@ def _is_skipped_by_spark(path: str) -> bool:
     return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def _describe(path: str, size: int, keys_path: str | None) -> ArchivedFile:
+def _written(path: str, modified: float | None) -> int | None:
+    """Return when a file was written, None where its folders name an earlier time: a copy is written later."""
+    named = time_in_path(path)
+    return None if modified is None or (named is not None and named <= modified) else int(modified)
+
+
+def _describe(path: str, size: int, keys_path: str | None, modified: int | None) -> ArchivedFile:
     *folders, name = path.split("/")
     sink = _SINK_NAME.match(name)
     typed = _TYPED.search(name)
     form = FileFormat(typed[1].lower()) if typed else FileFormat.LINES
     if sink:
-        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form)
+        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form, modified=modified)
     partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
     named = [part for part in folders if not _FOLDER_VALUE.match(part)]
     in_topic_folder = named and len(named) < len(folders)
     topic = named[-1] if in_topic_folder else _ENDING.sub("", name, count=1)
-    return ArchivedFile(path, size, topic or name, partition, None, keys_path, form)
+    return ArchivedFile(path, size, topic or name, partition, None, keys_path, form, modified=modified)

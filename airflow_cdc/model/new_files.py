@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_cdc.model.archive import ArchivedFile, ArchiveListing, classify, companions, list_archive, missing_archive
+from airflow_cdc.model.archive import ArchivedFile, ArchiveListing, classify_infos, companions, list_archive, missing_archive
 from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.model.lake import ArchiveState, Ledger
 from airflow_cdc.model.list_after import list_after
@@ -146,11 +146,11 @@ class _Walk:
 
     def _classified(self, folder: str, names: Iterable[str]) -> ArchiveListing:
         paths = [f"{folder}/{name}" if folder else name for name in names]
-        return classify((path, size) for path in paths if (size := self._size(path)) is not None)
+        return classify_infos((path, info) for path in paths if (info := self._info(path)) is not None)
 
-    def _size(self, path: str) -> int | None:
+    def _info(self, path: str) -> Mapping[str, Any] | None:
         try:
-            return int(self.fs.info(self._path(path))["size"] or 0)
+            return self.fs.info(self._path(path))
         except FileNotFoundError:
             return None
 

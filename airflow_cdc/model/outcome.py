@@ -47,6 +47,8 @@ class FlowOutcome:
     """Files of which records wait behind the run's cut."""
     cut_records: int = 0
     """Those records."""
+    outside_files: int = 0
+    """Pending files that were archived outside of the run's interval."""
 
     @property
     def events(self) -> EventCounts:
@@ -69,6 +71,8 @@ class FlowOutcome:
             yield f"{self.flow}: {known.missing} offsets are missing in all"
         if self.cut_files:
             yield f"{self.flow}: {self.cut_records} records in {self.cut_files} files wait behind the cut"
+        if self.outside_files:
+            yield f"{self.flow}: {self.outside_files} files wait that were archived outside of the interval"
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -84,6 +88,7 @@ class FlowOutcome:
             "waiting_files": self.waiting_files,
             "cut_files": self.cut_files,
             "cut_records": self.cut_records,
+            "outside_files": self.outside_files,
         }
 
     @classmethod
@@ -99,6 +104,7 @@ class FlowOutcome:
             document.get("waiting_files", 0),
             document.get("cut_files", 0),
             document.get("cut_records", 0),
+            document.get("outside_files", 0),
         )
 
 

@@ -10,12 +10,16 @@ from airflow.providers.common.compat.sdk import Asset
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.archive_shape import ArchiveShape
+from airflow_cdc.model.interval import Interval, parse_interval
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+_BACKFILL, _SCHEDULED = "backfill", "scheduled"
+"""Types of a Dag run."""
 
 
 class CdcMergeOperator(CdcSubmitOperator):
@@ -36,12 +40,24 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
     :param consistent: stop all tables of a connector at its last whole transaction; what stands behind it waits, and the sensor calls for
         it again when more is archived. Checks the transactions too.
+    :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
+    :param archived_until: only files that were archived before this time. (templated)
+    :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval, a scheduled
+        one all that were before the interval's end, late ones too; a run by hand or by an asset takes all that waits.
     :param conn_id: Spark connection. It must exist.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
     """
 
-    template_fields: Sequence[str] = (*CdcSubmitOperator.template_fields, "archive_conn_id", "lake_conn_id", "tables", "flows_file")
+    template_fields: Sequence[str] = (
+        *CdcSubmitOperator.template_fields,
+        "archive_conn_id",
+        "lake_conn_id",
+        "tables",
+        "flows_file",
+        "archived_since",
+        "archived_until",
+    )
     ui_color = "#d6e6c8"
     job = "apply.py"
 
@@ -54,6 +70,9 @@ class CdcMergeOperator(CdcSubmitOperator):
         flows_file: str | None = None,
         check_transactions: bool = False,
         consistent: bool = False,
+        archived_since: str | None = None,
+        archived_until: str | None = None,
+        by_data_interval: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,15 +82,19 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.flows_file = flows_file
         self.check_transactions = check_transactions
         self.consistent = consistent
+        self.archived_since = archived_since
+        self.archived_until = archived_until
+        self.by_data_interval = by_data_interval
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
+            interval = self._interval(context)
             report = self.submit(
                 context,
                 lake,
-                lambda place: self._arguments(archive, lake, place),
+                lambda place: self._arguments(archive, lake, interval, place),
                 ApplyReport.from_json,
                 others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
@@ -85,7 +108,24 @@ class CdcMergeOperator(CdcSubmitOperator):
         self._tell_assets(context, report)
         return summary(report)
 
-    def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, report: str) -> Iterator[str]:
+    def _interval(self, context: Context) -> Interval:
+        """Return when the files were archived that the run shall take.
+
+        :raises ConfigurationError: when a time cannot be read.
+        """
+        given = parse_interval(self.archived_since, self.archived_until)
+        run = context["dag_run"]
+        # The attributes, for a run without a logical date has no such keys in its context.
+        begin, end = run.data_interval_start, run.data_interval_end
+        if given != Interval() or not self.by_data_interval or begin is None or end is None:
+            return given
+        kind = getattr(run.run_type, "value", run.run_type)
+        if kind == _BACKFILL and begin < end:
+            return Interval(begin, end)
+        # Behind a scheduled run nothing may be left that came late. Of one by hand its date says when somebody pressed the button.
+        return Interval(until=end) if kind == _SCHEDULED else Interval()
+
+    def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, interval: Interval, report: str) -> Iterator[str]:
         yield from ("--archive", archive.root, "--lake", lake.root)
         if self.flows_file:
             yield from ("--flows", self.flows_file)
@@ -95,6 +135,9 @@ class CdcMergeOperator(CdcSubmitOperator):
             yield "--check-transactions"
         if self.consistent:
             yield "--consistent"
+        for name, moment in (("--since", interval.since), ("--until", interval.until)):
+            if moment:
+                yield from (name, moment.isoformat())
         if archive.shape != ArchiveShape():
             yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
         yield from ("--report", report)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -34,6 +31,7 @@ from airflow_cdc.model.errors import (
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
+from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
@@ -45,6 +43,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
@@ -66,38 +65,6 @@ _APPLY = {
     TableMode.CHANGE_LOG: apply_to_change_log,
     TableMode.VERSIONS: apply_to_versions,
 }
-
-
-@dataclass(frozen=True)
-class ArchiveRun:
-    """One run over an archive."""
-
-    spark: SparkSession
-    archive: str
-    """URI of the archive's root."""
-    lake: str
-    """URI of the lake's root."""
-    flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic; a topic without any gets the defaults."""
-    tables: tuple[str, ...] = ()
-    """Globs of the flows to apply; none: all."""
-    progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
-    after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
-    check_transactions: bool = False
-    """Whether to check the counts of archived transaction topics; costs one more look at each new file."""
-    consistent: bool = False
-    """Whether the tables of a connector shall end together: at its last whole transaction, or by position where nothing tells. Checks the
-    transactions too."""
-    expected: ArchiveShape = field(default_factory=ArchiveShape)
-    """What the archive is said to hold; another file stops the run."""
-    parallel: int = min(4, 1 + (os.cpu_count() or 1))
-    """Tables merged at a time: one more than there are cores, for each waits now and then."""
-    end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
-    """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
-    only_planned: bool = False
-    """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -231,8 +198,8 @@ class _FlowRun:
             return self._failed(reports, problem)
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
             return self._failed(reports, self._unexpected(problem))
-        waiting, cut = self._waiting, self.behind_cut
-        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut else FlowStatus.UP_TO_DATE
+        waiting, cut, outside = self._waiting, self.behind_cut, self._outside
+        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
         gaps = self._gaps[:MOST_LISTED] if waiting else ()
         return FlowOutcome(
             self.flow.name,
@@ -243,6 +210,7 @@ class _FlowRun:
             waiting_files=len(waiting),
             cut_files=len(cut),
             cut_records=sum(cut.values()),
+            outside_files=len(outside),
         )
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
@@ -277,7 +245,7 @@ class _FlowRun:
                 planned=planned,
                 max_bytes=self.flow.max_microbatch_bytes,
                 held=held,
-                waiting=self._waiting | {path for path, part in parts.items() if not part.shapes},
+                waiting=self._waiting | self._outside | {path for path, part in parts.items() if not part.shapes},
                 parts=parts,
             )
             if microbatch:
@@ -311,6 +279,17 @@ class _FlowRun:
 
     def _applied_offsets(self, checkpoint: FlowCheckpoint) -> ArchivedOffsets:
         return checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
+
+    @cached_property
+    def _outside(self) -> frozenset[str]:
+        """Paths of the pending files that were archived outside of the run's interval."""
+        if self.run.interval == Interval():
+            return frozenset()
+        checkpoint = self.state.checkpoint()
+        plan = checkpoint.plan(self.archive.archive)
+        surveys = self.archive.pending_surveys(checkpoint, self.ledger)
+        pending = (file for survey in surveys for file in pending_in(survey, self.flow.topic, *plan))
+        return frozenset(file.path for file in pending if not self.run.interval.holds(file))
 
     @property
     def _gaps(self) -> tuple[OffsetGap, ...]:
@@ -353,8 +332,13 @@ class _FlowRun:
             report = _APPLY[self.flow.mode](attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
-        except PySparkException as problem:
-            raise explain_failure(self.state, microbatch.number, problem) from problem
+        except CdcError:
+            raise
+        except Exception as problem:
+            # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
+            if isinstance(problem, PySparkException) or self.state.report(microbatch.number):
+                raise explain_failure(self.state, microbatch.number, problem) from problem
+            raise
         offsets = report_offsets(
             self.flow.topic,
             [file for file in microbatch.files if file.path not in microbatch.rests],

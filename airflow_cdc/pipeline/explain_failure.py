@@ -17,7 +17,7 @@ from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.storage import CONNECTORS
 
 
-def explain_failure(state: FlowState, number: int, problem: PySparkException) -> CdcError:
+def explain_failure(state: FlowState, number: int, problem: Exception) -> CdcError:
     """Return the error that a person is told when Spark failed under a flow's microbatch."""
     place = f"Flow {state.flow}, microbatch {number}"
     if state.report(number):
@@ -25,7 +25,7 @@ def explain_failure(state: FlowState, number: int, problem: PySparkException) ->
         return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
     if missing := missing_connector(problem):
         return missing
-    told, condition = first_line(problem), problem.getCondition()
+    told, condition = first_line(problem), problem.getCondition() if isinstance(problem, PySparkException) else None
     if condition == "PATH_NOT_FOUND":
         return ArchivedFileMissingError(
             f"{place}: a file of the microbatch is gone from the archive: {told}",

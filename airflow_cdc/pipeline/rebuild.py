@@ -16,8 +16,9 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, Ledger, flows_in
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.find_end import find_end
 from airflow_cdc.pipeline.merge import read_target

@@ -18,8 +18,9 @@ from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_multiset import apply_rows
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.commit_positions import comparable_connector
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import CommitRange, find_applied

@@ -25,7 +25,8 @@ CLIENT = """
 import json, os, sys
 from pyspark.sql import SparkSession
 from airflow_cdc import runtime
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.session import SESSION_OPTIONS
 
 builder = SparkSession.builder.remote("local[2]")

@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.pipeline.apply_archive import ArchiveRun, apply_archive
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from tests.events import numbered, sqlserver, write_records
 
 # The console of a command that ran in this process is closed when it is collected; in its own it ends with it.

@@ -15,7 +15,7 @@ from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, Archiv
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline import storage
-from airflow_cdc.pipeline.apply_archive import ArchiveRun
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 
 
 @dataclass
