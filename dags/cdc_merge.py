@@ -1,4 +1,4 @@
-"""Apply an archive's pending change events to Delta tables, every ten minutes.
+"""Apply an archive's pending change events to Delta tables, every ten minutes; and the past, by `airflow backfill create`.
 
 It needs three connections and nothing else: ``cdc_archive_default`` (type CDC archive), ``cdc_lake_default`` (type CDC lake)
 and ``spark_default`` (type Spark, for example host ``local[2]``).
@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Param
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
@@ -17,7 +18,8 @@ from airflow_cdc.sensors.archive import CdcArchiveSensor
 with DAG(
     dag_id="cdc_merge",
     description="Apply archived change events to Delta tables",
-    schedule="*/10 * * * *",
+    # A plain cron text would give runs that begin and end at one moment: no backfill could tell their files apart.
+    schedule=CronDataIntervalTimetable("*/10 * * * *", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
@@ -38,8 +40,8 @@ with DAG(
     # One look; with nothing to do the run ends at once, skipped.
     wait_for_files = CdcArchiveSensor(task_id="wait_for_files", tables=tables, timeout=0, soft_fail=True)
 
-    # max_active_runs does not hold for backfills: this does, for one writer at a time.
-    merge = CdcMergeOperator(task_id="merge", tables=tables, max_active_tis_per_dag=1)
+    # max_active_runs does not hold for backfills: max_active_tis_per_dag does, for one writer at a time.
+    merge = CdcMergeOperator(task_id="merge", tables=tables, by_data_interval=True, max_active_tis_per_dag=1)
 
     wait_for_files >> merge
 # [END howto_cdc_merge]

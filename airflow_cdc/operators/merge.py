@@ -114,10 +114,12 @@ class CdcMergeOperator(CdcSubmitOperator):
         :raises ConfigurationError: when a time cannot be read.
         """
         given = parse_interval(self.archived_since, self.archived_until)
+        if given != Interval() or not self.by_data_interval:
+            return given
         run = context["dag_run"]
-        # The attributes, for a run without a logical date has no such keys in its context.
+        # The attributes: the context of a run without a logical date has no such keys.
         begin, end = run.data_interval_start, run.data_interval_end
-        if given != Interval() or not self.by_data_interval or begin is None or end is None:
+        if begin is None or end is None:
             return given
         kind = getattr(run.run_type, "value", run.run_type)
         if kind == _BACKFILL and begin < end:
