@@ -59,19 +59,24 @@ def maintain_table(spark: SparkSession, upkeep: Upkeep) -> TableMaintenance | No
     if before is None:
         return None
     work = _Work(_session(spark, upkeep, int(before["sizeInBytes"] or 0)), upkeep)
-    history = read_history(work.spark, upkeep.uri)
+    look = _Look(before, read_history(work.spark, upkeep.uri))
     done = TableMaintenance(
         upkeep.kind,
         upkeep.uri,
         files_before=int(before["numFiles"]),
         bytes_before=int(before["sizeInBytes"]),
-        version_before=history.latest,
+        version_before=look.history.latest,
     )
     for step in (work.expire, work.cluster, work.purge, work.compact, work.vacuum):
-        done = step(done, before if not done.actions else work.describe())
-    after = work.describe() if done.actions and not upkeep.settings.dry_run else before
-    latest = read_history(work.spark, upkeep.uri).latest if after is not before else history.latest
-    return replace(done, files_after=int(after["numFiles"]), bytes_after=int(after["sizeInBytes"]), version_after=latest)
+        so_far, done = done.actions, step(done, look)
+        if done.actions != so_far and not upkeep.settings.dry_run:
+            look = work.look()
+    return replace(
+        done,
+        files_after=int(look.detail["numFiles"]),
+        bytes_after=int(look.detail["sizeInBytes"]),
+        version_after=look.history.latest,
+    )
 
 
 def _session(spark: SparkSession, upkeep: Upkeep, size: int) -> SparkSession:
@@ -91,28 +96,36 @@ def _session(spark: SparkSession, upkeep: Upkeep, size: int) -> SparkSession:
 
 
 @dataclass(frozen=True)
+class _Look:
+    """A table as its log tells it."""
+
+    detail: Row
+    history: TableHistory
+
+
+@dataclass(frozen=True)
 class _Work:
     spark: SparkSession
     """A session of its own."""
     upkeep: Upkeep
 
-    def describe(self) -> Row:
-        """Return the table's detail as it is now."""
-        found = describe_table(self.spark, self.upkeep.uri)
-        if found is None:
+    def look(self) -> _Look:
+        """Return the table as it is now."""
+        detail = describe_table(self.spark, self.upkeep.uri)
+        if detail is None:
             raise ConcurrentRunError(f"Table {self.upkeep.uri} went away meanwhile.", next_step="Run again.")
-        return found
+        return _Look(detail, read_history(self.spark, self.upkeep.uri))
 
-    def expire(self, done: TableMaintenance, detail: Row) -> TableMaintenance:
+    def expire(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
         if self.upkeep.expire is None:
             return done
         expire = self.upkeep.expire
         removed = self._attempt(lambda: expire(self.spark))
         return replace(done, actions=(*done.actions, Action.EXPIRE), markers_removed=removed) if removed else done
 
-    def cluster(self, done: TableMaintenance, detail: Row) -> TableMaintenance:
+    def cluster(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
         wanted = self.upkeep.cluster_by
-        if not wanted or _unquoted(detail["clusteringColumns"] or ()) == wanted:
+        if not wanted or _unquoted(look.detail["clusteringColumns"] or ()) == wanted:
             return done
         if not self.upkeep.settings.dry_run:
             try:
@@ -124,34 +137,34 @@ class _Work:
                 ) from error
         return replace(done, actions=(*done.actions, Action.CLUSTER))
 
-    def purge(self, done: TableMaintenance, detail: Row) -> TableMaintenance:
-        hidden = read_history(self.spark, self.upkeep.uri).hidden_rows
+    def purge(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
+        hidden = look.history.hidden_rows
         if not hidden or hidden < self.upkeep.settings.purge_from * (hidden + self._rows()):
             return done
         purged = replace(done, actions=(*done.actions, Action.PURGE))
         if self.upkeep.settings.dry_run:
             return purged
-        by = _unquoted(detail["clusteringColumns"] or ()) if self.upkeep.cluster_by else ()
+        by = _unquoted(look.detail["clusteringColumns"] or ()) if self.upkeep.cluster_by else ()
         if by:
             # Delta 4.4 purges no file that lies clustered. A crash before the columns are back: the next run gives them, as the flow asks.
             self._attempt(lambda: self.spark.sql(f"ALTER TABLE {self._table} CLUSTER BY NONE"))
         purged = self._rewrite(purged, f"REORG TABLE {self._table} APPLY (PURGE)")
-        return self.cluster(purged, self.describe()) if by else purged if purged.deletion_vectors_purged else done
+        return self.cluster(purged, self.look()) if by else purged if purged.deletion_vectors_purged else done
 
-    def compact(self, done: TableMaintenance, detail: Row) -> TableMaintenance:
-        needed = max(1, math.ceil(int(detail["sizeInBytes"]) / _TARGET_FILE_BYTES))
+    def compact(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
+        needed = max(1, math.ceil(int(look.detail["sizeInBytes"]) / _TARGET_FILE_BYTES))
         is_new = Action.CLUSTER in done.actions
-        is_spread = int(detail["numFiles"]) - needed >= self.upkeep.settings.compact_from
-        if not (is_new or is_spread) or (read_history(self.spark, self.upkeep.uri).is_rewritten and not is_new):
+        is_spread = int(look.detail["numFiles"]) - needed >= self.upkeep.settings.compact_from
+        if not (is_new or is_spread) or (look.history.is_rewritten and not is_new):
             return done
         done = replace(done, actions=(*done.actions, Action.COMPACT))
         # Only FULL lays rows anew that lie by other columns.
         full = " FULL" if is_new and Action.PURGE not in done.actions else ""
         return done if self.upkeep.settings.dry_run else self._rewrite(done, f"OPTIMIZE {self._table}{full}")
 
-    def vacuum(self, done: TableMaintenance, detail: Row) -> TableMaintenance:
-        history, now = read_history(self.spark, self.upkeep.uri), datetime.now(timezone.utc)
-        retention = max(self.upkeep.settings.vacuum_after, _own_retention(detail["properties"] or {}))
+    def vacuum(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
+        history, now = look.history, datetime.now(timezone.utc)
+        retention = max(self.upkeep.settings.vacuum_after, _own_retention(look.detail["properties"] or {}))
         if not history.leaves_to_vacuum(now - retention):
             return done
         needed_since = self.upkeep.needed_since(history)

@@ -132,7 +132,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['catalog_table', 'cluster_by', 'columns', .*'on_dropped_column', 'on_gap', .*'table', 'topic'"
+    known = r"known are \['catalog_table', 'cluster_by', 'columns', 'document_columns', .*'on_dropped_column', 'on_gap', .*'table', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 
@@ -201,3 +201,14 @@ def test_a_flows_file_that_cannot_be_read_is_named_or_says_what_it_lacks(content
 def test_globs_choose_whole_names_by_case_and_none_choose_all(globs: tuple[str, ...], chosen: list[str]) -> None:
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, globs)] == chosen
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, iter(globs))] == chosen
+
+
+@pytest.mark.parametrize(("told", "read"), [("key", "key"), (["a", "b"], ("a", "b")), ([], ())])
+def test_a_flow_may_say_how_its_table_is_clustered(told: object, read: object) -> None:
+    assert CdcFlow.from_mapping({"topic": "t", "cluster_by": told}).cluster_by == read
+
+
+@pytest.mark.parametrize("told", ["id", ["a", "a"], 1, [1]])
+def test_columns_to_cluster_by_are_a_list_or_the_key(told: object) -> None:
+    with pytest.raises(ConfigurationError, match="cluster_by is"):
+        CdcFlow.from_mapping({"topic": "t", "cluster_by": told})

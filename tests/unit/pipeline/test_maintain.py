@@ -125,7 +125,7 @@ def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenanc
         if effect == "merge":
             raise KeyboardInterrupt
 
-    for number in range(1, 4):
+    for number in range(1, 3):
         write_records(archive / f"{number}.jsonl", numbered([sqlserver("c", commit=number, after=person(number, "new"))], first=number))
     apply(archive, lake, flows=ONE_FILE_EACH)
     write_records(archive / "4.jsonl", numbered([sqlserver("u", commit=9, before=person(1, "new"), after=person(1, "newer"))], first=9))
@@ -133,14 +133,14 @@ def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenanc
         apply(archive, lake, after_effect=crash)
     merged = latest_version(spark, f"{lake}/{TOPIC}")
 
-    assert of(keep(lake), TableKind.TARGET).actions == (Action.COMPACT,)
+    assert of(keep(lake, replace(SETTINGS, compact_from=1)), TableKind.TARGET).actions == (Action.COMPACT,)
     for number in range(20):
         spark.sql(f"ALTER TABLE delta.`{lake}/{TOPIC}` SET TBLPROPERTIES ('a.week' = '{number}')")
     report = apply(archive, lake)
 
     (batch,) = report.flows[0].batches
     assert (batch.table_version, vars(batch.rows)) == (merged, {"inserted": 0, "updated": 1, "deleted": 0})
-    assert rows(spark, lake) == [person(1, "newer"), person(2, "new"), person(3, "new")]
+    assert rows(spark, lake) == [person(1, "newer"), person(2, "new")]
 
 
 def test_expired_markers_are_removed_once(
@@ -150,13 +150,17 @@ def test_expired_markers_are_removed_once(
     for number, keys in ((2, (20,)), (3, (30, 31))):
         events = [sqlserver("d", commit=key, before=person(key, "gone")) for key in keys]
         write_records(archive / f"{number}.jsonl", numbered(events, first=number * 10))
+    began = datetime.now(timezone.utc)
     apply(archive, lake, flows=ONE_FILE_EACH)
+    done = FlowState(fsspec.filesystem("file"), str(lake), TOPIC).committed_at(3)
+    assert done is not None
+    assert began <= done <= datetime.now(timezone.utc)
     commit = lake / "_cdc" / "flows" / TOPIC / "commits" / "00000002.json"
     told = datetime.now(timezone.utc) - timedelta(days=31)
     commit.write_text(json.dumps({**json.loads(commit.read_text()), "committed_at": told.isoformat()}))
     few = replace(SETTINGS, keep_microbatches=1)
 
-    for settings, removed in ((SETTINGS, 0), (replace(few, dry_run=True), 1), (few, 1), (few, 0)):
+    for settings, removed in ((replace(few, dry_run=True), 1), (few, 1), (few, 0)):
         assert of(keep(lake, settings), TableKind.DELETE_MARKERS).markers_removed == removed
     markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
     assert sorted(row["id"] for row in markers.collect()) == [30, 31]
@@ -226,18 +230,6 @@ def test_rows_that_deletion_vectors_hide_are_purged_where_they_are_many(
     assert of(keep(lake, flows=flows), TableKind.TARGET).actions == ()
 
 
-def test_columns_that_delta_cannot_cluster_by_stop_the_flow_with_the_reason(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path
-) -> None:
-    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=person(1, "new"))]))
-    apply(archive, lake)
-    flows = {TOPIC: CdcFlow(TOPIC, cluster_by=("nmae",))}
-    (outcome,) = maintain(MaintenanceRun(spark, str(lake), flows)).flows
-    assert outcome.error is not None
-    assert (outcome.error["type"], outcome.error["transient"]) == ("ConfigurationError", False)
-    assert "nmae" in outcome.error["message"]
-
-
 def test_only_folders_that_nobody_stages_in_any_more_are_cleared(tmp_path: Path) -> None:
     old, young = tmp_path / "00000001-latest-a", tmp_path / "00000002-latest-b"
     for folder in (old, young):
@@ -259,15 +251,6 @@ def test_a_short_retention_must_be_asked_for_by_name() -> None:
     assert MaintenanceSettings(vacuum_after=timedelta(0), allow_short_retention=True).vacuum_after == timedelta(0)
 
 
-def test_a_commit_marker_tells_when_its_microbatch_was_done(apply: Apply, archive: Path, lake: Path) -> None:
-    before = datetime.now(timezone.utc)
-    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=person(1, "new"))]))
-    apply(archive, lake)
-    done = FlowState(fsspec.filesystem("file"), str(lake), TOPIC).committed_at(1)
-    assert done is not None
-    assert before <= done <= datetime.now(timezone.utc)
-
-
 @pytest.mark.deep
 def test_files_are_bounded_over_a_hundred_microbatches_with_maintenance_beside_them(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
@@ -281,16 +264,15 @@ def test_files_are_bounded_over_a_hundred_microbatches_with_maintenance_beside_t
         offset += len(events)
         expected[number] = "new"
         expected |= {number // 2: changed["name"]} if number > 1 else {}
-    target, most, lost = f"{lake}/{TOPIC}", 0, 0
+    target, most = f"{lake}/{TOPIC}", 0
     settings, ended = replace(SETTINGS, compact_from=8), threading.Event()
 
     def maintain_again_and_again() -> None:
-        nonlocal most, lost
-        while not ended.wait(1):
+        nonlocal most
+        while not ended.wait(5):
             for flow in maintain(MaintenanceRun(spark, str(lake), settings=settings)).flows:
                 # Merges that kept being first: told, and nothing is lost.
                 assert flow.error is None or flow.error["transient"], flow.error
-                lost += flow.error is not None
                 most = max([most, *(table.files_before for table in flow.tables)])
 
     beside = threading.Thread(target=maintain_again_and_again)
