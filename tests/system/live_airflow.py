@@ -133,6 +133,10 @@ class LiveAirflow:
         runs = self.ask("GET", f"/dags/{dag_id}/dagRuns?limit=100&state=running&state=queued")["dag_runs"]
         return [run["dag_run_id"] for run in runs]
 
+    def runs(self, dag_id: str) -> set[str]:
+        """Return the ids of all of a Dag's runs."""
+        return {run["dag_run_id"] for run in self.ask("GET", f"/dags/{dag_id}/dagRuns?limit=100")["dag_runs"]}
+
     def run_at_work(self, dag_id: str, task_id: str) -> str:
         """Return the run of a Dag whose task is running."""
         return next(run for run in self.active_runs(dag_id) if self.task(dag_id, run, task_id)["state"] == "running")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,25 @@ from tests.system.live_airflow import REPOSITORY, LiveAirflow, running
 from tests.system.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.system_deep
-MERGE = "cdc_merge"
+MERGE, ON_FILES, HOURLY, PATIENT = "cdc_merge", "cdc_merge_on_files", "cdc_hourly", "cdc_patient"
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
-    home = tmp_path_factory.mktemp("live") / "home"
-    with running(LiveAirflow(home, REPOSITORY / "dags", AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="True")) as started:
+    folder = tmp_path_factory.mktemp("live")
+    dags = Path(shutil.copytree(REPOSITORY / "dags", folder / "dags"))
+    # As the how-to says: the same Dag with intervals that suit the backfill.
+    merge = (dags / "cdc_merge.py").read_text(encoding="utf-8")
+    merge = merge.replace(f'"{MERGE}"', f'"{HOURLY}"').replace("*/10 * * * *", "@hourly")
+    # Ended long ago: no scheduled run may take what the backfill is to take.
+    merge = merge.replace("catchup=False,", "catchup=False, end_date=datetime(2026, 3, 1, tzinfo=timezone.utc),")
+    (dags / "cdc_hourly.py").write_text(merge, encoding="utf-8")
+    patient = merge.replace(f'"{HOURLY}"', f'"{PATIENT}"')
+    patient = patient.replace("timeout=0, soft_fail=True", "timeout=600, poke_interval=5, deferrable=True")
+    (dags / "cdc_patient.py").write_text(patient, encoding="utf-8")
+    with running(LiveAirflow(folder / "home", dags, AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="True")) as started:
         started.connect("spark_default", "spark", "local[2]")
-        started.until(lambda: MERGE in started.dag_ids() or None, "the Dags to be parsed", seconds=60)
+        started.until(lambda: {MERGE, HOURLY, PATIENT, ON_FILES} <= {*started.dag_ids()} or None, "the Dags to be parsed", seconds=60)
         yield started
 
 
@@ -42,13 +53,13 @@ class Shop:
             airflow.disconnect(conn_id)
             airflow.connect(conn_id, conn_type, str(place))
 
-    def land(self, *, tables: int = 1, rows: int = 20) -> None:
-        """Land one file a table, each with new rows."""
+    def land(self, *, tables: int = 1, rows: int = 20, below: str = ".") -> None:
+        """Land one file a table, each with new rows, in a folder of the archive."""
         for table in range(tables):
             topic = f"server1.testDB.dbo.t{table}"
             numbers = range(self._offset + 1, self._offset + rows + 1)
             records = [sqlserver("c", commit=number, change=number, after={"id": number, "name": "x"}, topic=topic) for number in numbers]
-            write_records(self.archive / f"{topic}-{self._offset}.jsonl", numbered(records, first=self._offset))
+            write_records(self.archive / below / f"{topic}-{self._offset}.jsonl", numbered(records, first=self._offset))
         self._offset += rows
 
     def rows(self, spark: SparkSession) -> dict[str, int]:
@@ -110,6 +121,48 @@ def test_a_worker_killed_while_it_merges_loses_nothing(airflow: LiveAirflow, sho
     assert airflow.task(MERGE, run, "merge")["try_number"] == 2
     assert shop.rows(spark) == {f"t{table}": 200 for table in range(6)}
     assert len(shop.commits()) == 6
+
+
+def test_a_sensor_that_waits_in_the_triggerer_outlives_it(airflow: LiveAirflow, shop: Shop, spark: SparkSession) -> None:
+    airflow.unpause(PATIENT)
+    run = airflow.trigger(PATIENT)
+    airflow.wait_for_task(PATIENT, run, "wait_for_files", "deferred")
+    airflow.kill_part("triggerer")
+    shop.land()
+    airflow.start_part("triggerer")
+    assert airflow.wait_for_run(PATIENT, run) == "success", airflow.logs()
+    assert shop.rows(spark) == {"t0": 20}
+
+
+def test_files_that_land_start_a_run_and_a_dead_triggerer_loses_none(airflow: LiveAirflow, shop: Shop, spark: SparkSession) -> None:
+    airflow.unpause(ON_FILES)
+    shop.land()
+    airflow.until(lambda: shop.rows(spark) == {"t0": 20} or None, "the first files to be merged", seconds=240)
+    airflow.until(lambda: None if airflow.active_runs(ON_FILES) else True, "its run to end", seconds=120)
+    known = airflow.runs(ON_FILES)
+    airflow.kill_part("triggerer")
+    shop.land()
+    airflow.start_part("triggerer")
+    airflow.until(lambda: shop.rows(spark) == {"t0": 40} or None, "what landed meanwhile to be merged", seconds=240)
+    airflow.until(lambda: None if airflow.active_runs(ON_FILES) else True, "its run to end", seconds=120)
+    new = airflow.runs(ON_FILES) - known
+    assert new
+    assert {airflow.run_state(ON_FILES, run) for run in new} == {"success"}, airflow.logs()
+
+
+def test_a_backfill_of_past_intervals_ends_where_one_pass_does(airflow: LiveAirflow, shop: Shop, spark: SparkSession) -> None:
+    for hour in range(4):
+        shop.land(below=f"year=2026/month=02/day=03/hour={hour:02d}")
+    begin, end = "2026-02-03T00:00:00+00:00", "2026-02-03T03:00:00+00:00"
+    airflow.cli(
+        "backfill", "create", "--dag-id", HOURLY, "--from-date", begin, "--to-date", end, "--max-active-runs", "4", "--run-backwards"
+    )
+    runs = airflow.until(lambda: airflow.active_runs(HOURLY) or None, "the backfill's runs", seconds=60)
+    airflow.until(lambda: None if airflow.active_runs(HOURLY) else True, "the backfill to end", seconds=900)
+    assert {airflow.run_state(HOURLY, run) for run in runs} == {"success"}, airflow.logs()
+    assert shop.rows(spark) == {"t0": 80}
+    # A microbatch an interval, each of its one file: no run took another's.
+    assert len(shop.commits()) == 4
 
 
 def test_a_standalone_cluster_that_loses_a_worker(airflow: LiveAirflow, shop: Shop, spark: SparkSession, tmp_path: Path) -> None:
