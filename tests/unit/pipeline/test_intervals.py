@@ -17,7 +17,7 @@ from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 
-DAYS = 6
+DAYS = 4
 
 
 def land(archive: Path) -> None:

@@ -78,6 +78,7 @@ def aged(lake: Path, days: int) -> Path:
     return copy
 
 
+@pytest.mark.deep
 def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_late_events_mind(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
@@ -166,6 +167,7 @@ def test_expired_markers_are_removed_once(
     assert sorted(row["id"] for row in markers.collect()) == [30, 31]
 
 
+@pytest.mark.deep
 def test_the_version_upon_which_an_open_transaction_began_outlives_the_retention(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_rename_that_the_schema_change_topic_tells_keeps_the_values(
     assert orders.rows(spark)[2:] == [{"id": 3, NEW: 31, "note": "x"}, {"id": 9, NEW: 90, "note": "late"}]
 
 
+@pytest.mark.deep
 def test_without_the_word_of_a_statement_a_rename_is_a_drop_and_an_add(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     orders = Orders(apply, tmp_path)
     orders.altered(None, id="INT", n="INT")
@@ -135,6 +136,7 @@ def test_without_the_word_of_a_statement_a_rename_is_a_drop_and_an_add(apply: Ap
     assert orders.rows(spark) == [{"id": 1, "m": None, "n": 10}, {"id": 2, "m": 7, "n": 20}]
 
 
+@pytest.mark.deep
 def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     orders = Orders(apply, tmp_path)
     orders.altered(None, id="INT", n="INT")
@@ -173,6 +175,7 @@ def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, s
     assert list(orders.rows(spark)[0]) == ["id", "cost", "gone"]
 
 
+@pytest.mark.deep
 def test_a_value_that_events_leave_out_follows_its_column(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """The row remembers by a column's name what its events did not tell, and the image before tells it by the old one."""
     topic = "pg.public.customers"

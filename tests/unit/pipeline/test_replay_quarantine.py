@@ -81,6 +81,7 @@ def test_what_can_be_merged_by_now_takes_its_place_and_the_rest_stays(apply: App
         quarantine.replay("no_such_reason")
 
 
+@pytest.mark.deep
 def test_events_that_are_overtaken_leave_the_quarantine_too(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     quarantine = Set(apply, spark, tmp_path)
     write_records(quarantine.archive / "3.jsonl", numbered([sqlserver("u", commit=7, after={"id": 2, "n": 22})], first=6))
@@ -93,6 +94,7 @@ def test_events_that_are_overtaken_leave_the_quarantine_too(apply: Apply, spark:
     assert [line for line, _, _ in quarantine.set_aside()] == [4, 5]
 
 
+@pytest.mark.deep
 def test_a_replay_that_is_cut_off_is_ended_by_the_next_run(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     quarantine = Set(apply, spark, tmp_path)
 
