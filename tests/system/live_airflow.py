@@ -44,6 +44,8 @@ class LiveAirflow:
         self.environment = {
             **plain,
             "AIRFLOW_HOME": str(home),
+            # SQLite has one writer at a time; a command that meets the scheduler must wait for it.
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
