@@ -49,7 +49,7 @@ def position(number: int) -> str:
 
 @pytest.fixture
 def order(spark: SparkSession, archive: Path, lake: Path, tmp_path: Path) -> Rebuild:
-    return Rebuild(spark, str(archive), str(lake), TOPIC, into=str(tmp_path / "new"))
+    return Rebuild(spark, str(archive), str(lake), (TOPIC,), into=str(tmp_path / "new"))
 
 
 def as_of(order: Rebuild, text: str, into: Path) -> ApplyReport:
@@ -168,7 +168,7 @@ def test_a_later_snapshot_tells_nothing_of_an_earlier_moment(
     moment: str, rows: dict[int, str], spark: SparkSession, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
     write_records(archive / "1.jsonl", snapshots())
-    as_of(replace(order, flow=PG), moment, tmp_path / "new")
+    as_of(replace(order, names=(PG,)), moment, tmp_path / "new")
     assert names(spark, tmp_path / "new", PG) == rows
 
 
@@ -178,7 +178,7 @@ def test_reads_that_were_left_out_come_when_the_lake_goes_on(
     ends_with_a_snapshot: bool, spark: SparkSession, apply: Apply, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
     write_records(archive / "1.jsonl", snapshots()[:-1] if ends_with_a_snapshot else snapshots())
-    as_of(replace(order, flow=PG), "2023-11-14T22:13:20.200Z", tmp_path / "new")
+    as_of(replace(order, names=(PG,)), "2023-11-14T22:13:20.200Z", tmp_path / "new")
     assert names(spark, tmp_path / "new", PG) == {1: "ann b.", 2: "bea"}
     report = apply(archive, tmp_path / "new")
     assert report.flows[0].events.read == (2 if ends_with_a_snapshot else 3)
@@ -207,9 +207,13 @@ def test_a_folder_that_knows_the_flow_is_refused(
     write_records(archive / "1.jsonl", numbered(HISTORY))
     apply(archive, lake)
     before = files_below(lake)
-    with pytest.raises(ConfigurationError, match=f"holds a table or the state of flow {TOPIC} already"):
-        rebuild(replace(order, into=str(lake)))
+    with pytest.raises(ConfigurationError, match="is the live lake"):
+        rebuild(replace(order, into=f"{lake}/"))
     assert files_below(lake) == before
+    other = tmp_path / "other"
+    apply(archive, other)
+    with pytest.raises(ConfigurationError, match=f"holds a table or the state of flow {TOPIC} already"):
+        rebuild(replace(order, into=str(other)))
     # A table without state is somebody's too.
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/new/{TOPIC}` (id INT) USING delta")
     with pytest.raises(ConfigurationError, match="holds a table or the state"):
@@ -219,7 +223,7 @@ def test_a_folder_that_knows_the_flow_is_refused(
 def test_a_flow_that_the_archive_does_not_hold_is_refused_and_a_name_is_no_glob(archive: Path, order: Rebuild) -> None:
     write_records(archive / "1.jsonl", numbered(HISTORY))
     with pytest.raises(ConfigurationError) as refused:
-        rebuild(replace(order, flow="server1.*"))
+        rebuild(replace(order, names=("server1.*",)))
     assert f"holds no flow server1.*; its flows are ['{TOPIC}']" in refused.value.message
 
 
