@@ -29,7 +29,7 @@ class CdcRebuildOperator(CdcSubmitOperator):
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake in which the flows live. (templated)
-    :param into_lake_conn_id: connection of the new lake. A lake that holds one of the tables or its state is refused, unless they come from a
+    :param into_lake_conn_id: connection of the new lake. One that holds one of the tables or its state is refused, unless they come from a
         rebuild of the same archive, lake and moment. None: a folder of this task and run below the live lake's ``_cdc/rebuilds``.
         (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
