@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from airflow_cdc import __version__
 from airflow_cdc.cli_common import (
@@ -25,26 +24,26 @@ from airflow_cdc.cli_common import (
     usage,
 )
 from airflow_cdc.cli_keep import maintain, verify
+from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.console import (
     differing_columns,
     print_errors,
     print_gaps,
     print_json,
     report_table,
-    reprocessed_line,
     stdout_console,
     table,
 )
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.as_of import parse_as_of, parse_position
+from airflow_cdc.model.as_of import check_range, parse_as_of
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.reprocessing import found_line
 
 app = typer.Typer(
     help="Archived change events become exact Delta tables.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
 app.add_typer(quarantine, name="quarantine")
 
 app.command()(maintain)
@@ -107,7 +106,7 @@ def rebuild(
         from airflow_cdc.pipeline.rebuild import Rebuild
         from airflow_cdc.pipeline.rebuild import rebuild as rebuild_flow
 
-        report = rebuild_flow(Rebuild(spark, archive, lake, flow, moment, into, settings, progress_on(console)))
+        report = rebuild_flow(Rebuild(spark, archive, lake, (flow,), moment, into, settings, progress_on(console)))
         _print_report(report, console, as_json=as_json)
         if not report.ok:
             raise typer.Exit(EXIT_FAILED)
@@ -124,8 +123,12 @@ def reprocess(
     flow: Flow,
     archive: Archive,
     lake: Lake,
-    from_position: Annotated[str | None, typer.Option(help="First position; none: from the beginning.", show_default=False)] = None,
-    to_position: Annotated[str | None, typer.Option(help="Last position; none: to the end of what is applied.", show_default=False)] = None,
+    from_position: Annotated[
+        str | None, typer.Option(help="First position or time (ISO-8601); none: from the beginning.", show_default=False)
+    ] = None,
+    to_position: Annotated[
+        str | None, typer.Option(help="Last position or time; none: to the end of what is applied.", show_default=False)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
@@ -138,7 +141,8 @@ def reprocess(
     """
     with usage():
         settings = read_flows(flows)
-        first, last = (parse_position(text) if text else None for text in (from_position, to_position))
+        first, last = (parse_as_of(text) if text else None for text in (from_position, to_position))
+        check_range(first, last)
     with spark_command("reprocess", master, conf) as (spark, console):
         from airflow_cdc.pipeline.reprocess import Reprocessing
         from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
@@ -148,7 +152,7 @@ def reprocess(
         if as_json:
             print_json({"dry_run": dry_run, "found": done.found.to_json(), "report": done.report and done.report.to_json()})
         else:
-            stdout_console().print(f"{flow}: {reprocessed_line(done.found)}", markup=False, highlight=False)
+            stdout_console().print(f"{flow}: {found_line(done.found)}", markup=False, highlight=False)
         if done.report:
             print_errors(console, done.report)
             if not done.report.ok:
@@ -244,45 +248,6 @@ def diff(
                 console.print(f"only in {name}, not compared: {', '.join(only)}", style="dim", highlight=False)
         if not found.equal:
             raise typer.Exit(EXIT_FAILED)
-
-
-@quarantine.command("list")
-def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
-    """List quarantined records: flow, reason, place."""
-    with spark_command("quarantine", master, conf) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import read_quarantine
-
-        records = read_quarantine(spark, lake, tables or ())
-        if as_json:
-            print_json({"quarantine": records})
-            return
-        columns = ("flow", "microbatch", "reason", "detail", "file", "line", "offset")
-        rows = [[record[column] for column in columns] for record in records]
-        stdout_console().print(table(f"Quarantine of {lake}", columns, rows, right=("microbatch", "line", "offset")))
-
-
-@quarantine.command("show")
-def quarantine_show(
-    flow: Flow,
-    lake: Lake,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: SparkConf = None,
-) -> None:
-    """Show a flow's quarantined records with their raw text."""
-    with spark_command("quarantine", master, conf) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import read_quarantine
-
-        records = [record for record in read_quarantine(spark, lake) if record["flow"] == flow]
-        if as_json:
-            print_json({"flow": flow, "quarantine": records})
-            return
-        console = stdout_console()
-        for record in records:
-            place = f" {record['file']}:{record['line']} (microbatch {record['microbatch']})"
-            console.print(Text.assemble((record["reason"], "bold"), place))
-            console.print(record["detail"] or "", highlight=False, markup=False)
-            console.print(record["raw"], highlight=False, markup=False, style="dim")
 
 
 @app.command()

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.report import BatchReport
 
 if TYPE_CHECKING:
     from airflow_cdc.pipeline.compare_tables import TableDifference
@@ -93,13 +92,6 @@ def report_table(report: ApplyReport) -> RenderableType:
         for flow in report.flows
     ]
     return table("Applied", ("flow", "status", *counted, "rows"), rows, right=(*counted, "rows"))
-
-
-def reprocessed_line(found: BatchReport) -> str:
-    """Return what reprocessing finds to do, as people read it."""
-    rows, events = found.rows, found.events
-    changes = f"{rows.inserted:,} inserts, {rows.updated:,} updates, {rows.deleted:,} deletes, {events.stale:,} older than the row"
-    return f"{changes} ({events.read:,} records in {found.files:,} files)"
 
 
 def differing_columns(found: TableDifference) -> Text:

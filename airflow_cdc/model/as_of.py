@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.position import commit_position, is_position
+from airflow_cdc.model.position import POSITION_PATTERNS, commit_position, is_position
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+AS_OF_PATTERN = f"^(|{'|'.join((*POSITION_PATTERNS, _TIME.pattern))})$"
+"""What a form takes for a position or a time, or for nothing told; as JSON schema and browsers read it."""
 _FRACTION = re.compile(r"\.(\d+)")
 
 
@@ -42,15 +44,13 @@ class AsOf:
         return found
 
 
-def parse_position(text: str) -> AsOf:
-    """Read a position.
+def check_range(first: AsOf | None, last: AsOf | None) -> None:
+    """Refuse a range of two times that ends before it begins; of positions only their connector tells.
 
-    :raises ConfigurationError: for any other text, a time too.
+    :raises ConfigurationError: for such a range.
     """
-    written = text.strip()
-    if not is_position(written):
-        raise ConfigurationError(f"{text!r} is no position.", next_step="Give a commit number, an LSN or file:pos (docs/reference/cli.md).")
-    return AsOf(written)
+    if first and last and first.time and last.time and first.time > last.time:
+        raise ConfigurationError(f"The range from {first.text} to {last.text} is empty.", next_step="Give the earlier time first.")
 
 
 def parse_as_of(text: str) -> AsOf:

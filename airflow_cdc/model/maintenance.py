@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.truth import truth
 
 SAFE_RETENTION = timedelta(days=7)
 """Below it a reader or writer that began before the clean-up may miss its files; Delta's own bound."""
@@ -107,19 +108,13 @@ def _days(value: Any) -> timedelta:
     return timedelta(days=float(value))
 
 
-def _truth(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    return {"true": True, "false": False}[str(value).strip().lower()]
-
-
 _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "vacuum_after_days": ("vacuum_after", _days),
     "expire_after_days": ("expire_after", _days),
     "purge_from": ("purge_from", float),
     "compact_from": ("compact_from", int),
-    "allow_short_retention": ("allow_short_retention", _truth),
-    "dry_run": ("dry_run", _truth),
+    "allow_short_retention": ("allow_short_retention", truth),
+    "dry_run": ("dry_run", truth),
 }
 
 

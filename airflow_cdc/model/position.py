@@ -94,6 +94,9 @@ _SPELLINGS: Mapping[str, tuple[re.Pattern[str], Callable[[str], int]]] = {
     **dict.fromkeys(("mysql", "mariadb"), (re.compile(r".*\.\d+:\d+"), binlog_position)),
 }
 
+POSITION_PATTERNS = tuple(dict.fromkeys((_AS_NUMBERS.pattern, *(pattern.pattern for pattern, _ in _SPELLINGS.values()))))
+"""Regular expressions of all spellings, each to be matched as a whole."""
+
 
 def commit_position(text: str, connector: str) -> int | None:
     """Return the commit part of a position that a person wrote; None where it is none of that connector.

@@ -19,6 +19,8 @@ from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COM
 from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.session import session_for_batch
 
+_POSITION = f"coalesce({COMMIT}, {READ_COMMIT})"
+
 
 def connectors_of(surveys: Iterable[Survey], flow: str) -> set[str]:
     """Return the connectors that a flow's events name."""
@@ -63,21 +65,28 @@ def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str
     return FlowEnd(min(ends, default=highest + 1), reads_before)
 
 
+def flow_records(lines: DataFrame, files: list[ArchivedFile], flow: str, connector: str) -> DataFrame:
+    """Return the lines of a flow that tell a position, as :func:`airflow_cdc.pipeline.commit_positions.parse_lines` does.
+
+    :param lines: those of ``files``.
+    """
+    located = parse_lines(lines, "", comparable_dialect({connector}))
+    known = f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}, {sql.text(flow)})"
+    return located.filter(f"{known} = {sql.text(flow)} AND {_POSITION} IS NOT NULL")
+
+
 def _scan(lines: DataFrame, files: list[ArchivedFile], flow: str, connector: str, milliseconds: int | None) -> list[Row]:
     """Return what :func:`find_end` asks, by Kafka partition.
 
     That is: the position of the read that stands first, if one does; the highest streamed position; and of what the source committed
     after a time, the lowest position, streamed and read.
     """
-    located = parse_lines(lines, "", comparable_dialect({connector}))
-    known = f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}, {sql.text(flow)})"
     offset = f"coalesce(try_cast(get_json_object({RAW}, '$.offset') AS BIGINT), {file_literal(files, 'start_offset', 'BIGINT')})"
     partition = f"coalesce(try_cast(get_json_object({RAW}, '$.partition') AS INT), {file_literal(files, 'partition', 'INT')})"
-    position = f"coalesce({COMMIT}, {READ_COMMIT})"
-    records = located.filter(f"{known} = {sql.text(flow)} AND {position} IS NOT NULL").selectExpr(
+    records = flow_records(lines, files, flow, connector).selectExpr(
         f"{partition} AS partition",
         # Where no offset is told, the lowest position stands first.
-        f"struct({offset} AS offset, if({offset} IS NULL, {position}, NULL) AS position, {ORDINAL} AS ordinal) AS place",
+        f"struct({offset} AS offset, if({offset} IS NULL, {_POSITION}, NULL) AS position, {ORDINAL} AS ordinal) AS place",
         COMMIT,
         READ_COMMIT,
         f"coalesce({COMMITTED_MS} > {'NULL' if milliseconds is None else milliseconds}, false) AS is_after",

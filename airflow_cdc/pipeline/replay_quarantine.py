@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from airflow_cdc.model.errors import ConfigurationError, RejectReason
 from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.reprocessing import check_reasons
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.record.quarantine import quarantined_files
 from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.pipeline.select_flows import check_known
+from airflow_cdc.pipeline.storage import file_system
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,13 @@ def replay_quarantine(order: Reprocessing, reasons: Collection[str] = ()) -> Rep
 
     :param order: of which flow; its range is not asked for.
     :param reasons: only files with records that were set aside for one of these reasons; none: all.
-    :raises ConfigurationError: for a reason that there is none of.
+    :raises ConfigurationError: for a reason that there is none of, or a flow that the lake does not know.
     :raises CdcError: as :func:`airflow_cdc.pipeline.reprocess.reprocess` does.
     """
-    known = sorted(reason.value for reason in RejectReason)
-    if unknown := sorted({*reasons} - {*known}):
-        raise ConfigurationError(f"No record is set aside for {unknown}; the reasons are {known}.", next_step="Correct the reason's name.")
+    check_reasons(reasons)
+    fs, root = file_system(absolute_uri(order.lake))
+    # A misspelled flow has no quarantine either.
+    check_known(ArchiveState(fs, root, absolute_uri(order.archive)), order.lake, order.flow)
     files = quarantined_files(order.spark, spark_uri(quarantine_uri(absolute_uri(order.lake), order.flow)), reasons)
     if not files:
         return Replayed(0, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -14,6 +14,7 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
@@ -21,13 +22,13 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.commit_positions import comparable_connector
 from airflow_cdc.pipeline.explain_failure import explain_failure
-from airflow_cdc.pipeline.find_applied import CommitRange, find_applied
-from airflow_cdc.pipeline.find_end import connector_of, connectors_of
+from airflow_cdc.pipeline.find_applied import find_applied
+from airflow_cdc.pipeline.find_range import find_range
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
+from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
 
@@ -44,9 +45,9 @@ class Reprocessing:
     flow: str
     """Name of the flow."""
     first: AsOf | None = None
-    """Position of the first transaction; None: from the beginning."""
+    """Position of the first transaction, or a time; None: from the beginning."""
     last: AsOf | None = None
-    """Position of the last transaction; None: to the end of what is applied."""
+    """Position of the last transaction, or a time; None: to the end of what is applied."""
     dry_run: bool = False
     """Whether to tell only what would become of the rows."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
@@ -75,11 +76,11 @@ def reprocess(order: Reprocessing) -> Reprocessed:
 
     It looks first, as a dry run does, and writes an intent only where a row is to be changed, or where fewer records are rejected than
     the quarantine has of these files: one that cannot be done would stand in the flow's way. From there on it is a microbatch like any
-    other, which the next run takes up after a crash.
+    other, which the next run takes up after a crash; so does the next reprocessing that is no dry run, before it looks.
 
     :raises ConfigurationError: when the lake has applied nothing of the flow, its table keeps history, or its events do not spell positions
         so.
-    :raises ConcurrentRunError: when a microbatch of the flow is planned and not done.
+    :raises ConcurrentRunError: when a microbatch of new files is planned and not done; for a dry run any.
     :raises CdcError: when the range cannot be read or merged; nothing was changed.
     """
     run = ArchiveRun(
@@ -94,57 +95,71 @@ def reprocess(order: Reprocessing) -> Reprocessed:
     )
     fs, root = file_system(run.lake)
     state, flow = ArchiveState(fs, root, run.archive), FlowState(fs, root, order.flow)
-    checkpoint = flow.checkpoint()
     settings = order.flows.get(order.flow, CdcFlow(order.flow))
     if settings.mode is not TableMode.CURRENT:
         raise ConfigurationError(
             f"Flow {order.flow}: its table keeps history ({settings.mode.value}); only tables of rows as they are can be reprocessed.",
             next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
         )
-    within = _range(order, state)
-    number = checkpoint.number + 1
-    if flow.intent(number):
-        raise ConcurrentRunError(
-            f"Flow {order.flow}: microbatch {number} is planned and not done; another run may be at it.",
-            next_step="Let it end, or take it up with `airflow-cdc apply`; then reprocess again.",
-        )
+    check_known(state, run.lake, order.flow)
+    taken_up = _take_up(order, run, flow)
+    number = flow.checkpoint().number + 1
+    if taken_up and not taken_up.ok:
+        return Reprocessed(BatchReport(order.flow, number, files=0, bytes=0), taken_up)
     try:
-        microbatch = find_applied(order.spark, state, flow, checkpoint, within)
-        if microbatch is None:
-            return Reprocessed(BatchReport(order.flow, number, files=0, bytes=0))
-        order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
-        session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
-        application = f"{order.flow}:{flow.incarnation()}"
-        changes_of = SchemaChanges(order.spark, state, state.ledger()).of
-        attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, changes_of=changes_of, is_dry=True)
-        found = apply_rows(attempt)
+        found = _look(order, run, state, flow, settings)
     except PySparkException as problem:
         raise explain_failure(flow, number, problem) from problem
-    set_aside = count_replaced(order.spark, attempt.state(quarantine_uri), microbatch, flow)
-    if order.dry_run or (found.rows == RowCounts() and found.events.rejected >= set_aside):
-        return Reprocessed(found)
-    if not flow.write_intent(microbatch):
+    if found.microbatch is None or order.dry_run:
+        return Reprocessed(found.report, taken_up)
+    if not flow.write_intent(found.microbatch):
         raise ConcurrentRunError(
             f"Flow {order.flow}: another run planned microbatch {number} first.", next_step="Nothing is lost; run again."
         )
-    return Reprocessed(found, apply_archive(run))
+    return Reprocessed(found.report, _joined(taken_up, apply_archive(run)))
 
 
-def _range(order: Reprocessing, state: ArchiveState) -> CommitRange:
-    ledger = state.ledger()
-    if order.flow not in ledger.topics:
-        raise ConfigurationError(
-            f"Lake {order.lake} knows no flow {order.flow} of archive {order.archive}; its flows are {ledger.tables()}.",
-            next_step="Correct the flow's name or the roots; a flow is reprocessed after it was applied.",
-        )
-    connectors = connectors_of(state.surveys(ledger.topics[order.flow], ledger.surveyed_through), order.flow)
-    if order.first is None and order.last is None:
-        return CommitRange(comparable_connector(connectors), files=order.files)
-    connector = connector_of(connectors, order.flow)
-    first, last = (bound.commit(connector, order.flow) if bound else None for bound in (order.first, order.last))
-    if first is not None and last is not None and first > last:
-        raise ConfigurationError(
-            f"Flow {order.flow}: the range from commit position {first} to {last} is empty.",
-            next_step="Give the lower position first.",
-        )
-    return CommitRange(connector, first, None if last is None else last + 1, order.files)
+def _take_up(order: Reprocessing, run: ArchiveRun, flow: FlowState) -> ApplyReport | None:
+    """Finish an earlier reprocessing that was cut off: a task that is tried again would else wait for the flow's next run."""
+    number = flow.checkpoint().number + 1
+    planned = flow.intent(number)
+    if planned is None:
+        return None
+    if planned.is_again and not order.dry_run:
+        return apply_archive(run)
+    raise ConcurrentRunError(
+        f"Flow {order.flow}: microbatch {number} is planned and not done; another run may be at it.",
+        next_step="Let it end, or take it up with `airflow-cdc apply`; then reprocess again.",
+    )
+
+
+def _joined(earlier: ApplyReport | None, report: ApplyReport) -> ApplyReport:
+    if earlier is None:
+        return report
+    batches = tuple(batch for flow in earlier.flows for batch in flow.batches)
+    return replace(report, flows=tuple(replace(flow, batches=(*batches, *flow.batches)) for flow in report.flows))
+
+
+@dataclass(frozen=True)
+class _Found:
+    report: BatchReport
+    microbatch: Microbatch | None = None
+    """None where nothing is to be done."""
+
+
+def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowState, settings: CdcFlow) -> _Found:
+    """Return what there is to do in the range; writes nothing."""
+    checkpoint = flow.checkpoint()
+    within = find_range(order.spark, state, order.flow, order.first, order.last)
+    microbatch = find_applied(order.spark, state, flow, checkpoint, replace(within, files=order.files)) if within else None
+    if microbatch is None:
+        return _Found(BatchReport(order.flow, checkpoint.number + 1, files=0, bytes=0))
+    order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
+    session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
+    application = f"{order.flow}:{flow.incarnation()}"
+    changes_of = SchemaChanges(order.spark, state, state.ledger()).of
+    attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, changes_of=changes_of, is_dry=True)
+    report = apply_rows(attempt)
+    set_aside = count_replaced(order.spark, attempt.state(quarantine_uri), microbatch, flow)
+    is_right = report.rows == RowCounts() and report.events.rejected >= set_aside
+    return _Found(report, None if is_right else microbatch)

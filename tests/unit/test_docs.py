@@ -20,6 +20,7 @@ from airflow_cdc.model.errors import CdcError, RejectReason
 from airflow_cdc.model.flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
@@ -172,6 +173,8 @@ REPORTS = [
     Cut,
     AwaitedTransaction,
     ApplyReport,
+    FlowReprocess,
+    ReprocessReport,
 ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import ParamValidationError
 
 DAGS = Path(__file__).parents[3] / "dags"
 FILES = sorted(path.name for path in DAGS.glob("*.py"))
@@ -49,7 +50,7 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
     assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
 
 
-@pytest.mark.parametrize("task", ["merge", "maintain"])
+@pytest.mark.parametrize("task", ["merge", "maintain", "reprocess", "replay", "rebuild"])
 def test_a_dag_has_one_writer_at_a_time_also_in_backfills(task: str) -> None:
     dags = [dag for file in FILES for dag in _bag(file).dags.values() if dag.has_task(task)]
     assert dags
@@ -96,6 +97,62 @@ def test_the_maintenance_hands_the_forms_values_to_the_job(scene: Any, run_dag: 
     assert (settings["vacuum_after_days"], settings["expire_after_days"], settings["purge_from"]) == (14, 30, 0.1)
     assert settings["dry_run"] is True
     assert [value for name, value in itertools.pairwise(scene.arguments) if name == "--table"] == ["a.*", "b"]
+
+
+REPAIRED = {"ok": True, "archive": "a", "lake": "l", "dry_run": False, "flows": [], "error": None}
+REBUILT = {"ok": True, "archive": "a", "lake": "l2", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
+REPAIRS = [
+    (
+        {"mode": "reprocess", "from_position": str(2**70), "to_position": "2026-11-21T09:30:00Z", "only_plan": True},
+        ["--from-position", str(2**70), "--to-position", "2026-11-21T09:30:00Z", "--dry-run"],
+    ),
+    ({"mode": "replay", "reasons": ["missing_key", "malformed_json"]}, ["--reason", "missing_key", "--reason", "malformed_json"]),
+    ({"mode": "rebuild", "as_of": "0/16B3748", "into_lake_conn_id": "other_lake"}, ["--as-of", "0/16B3748"]),
+]
+
+
+@pytest.mark.parametrize("logical_date", DATES, ids=["with a date", "without a date"])
+@pytest.mark.parametrize(("form", "told"), REPAIRS, ids=[form["mode"] for form, _ in REPAIRS])
+def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
+    scene: Any, run_dag: Any, form: dict[str, Any], told: list[str], logical_date: datetime | None
+) -> None:
+    mode = form["mode"]
+    scene.connect("other_lake", conn_type="cdc_lake", host="/other/lake")
+    scene.submit_leaves(REBUILT if mode == "rebuild" else REPAIRED, exit_code=0)
+    ended = run_dag(logical_date, "cdc_repair", tables=["a.*", "b"], **form)
+    skipped = dict.fromkeys({"reprocess", "replay", "rebuild"} - {mode}, "skipped")
+    assert ended == {"state": "success", "choose": "success", mode: "success", **skipped}
+    job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith(f"jobs/{mode}.py"))
+    into = ["--into", "/other/lake"] if mode == "rebuild" else []
+    roots = ["--archive", str(scene.archive), "--lake", str(scene.lake), *into, "--table", "a.*", "--table", "b"]
+    assert scene.arguments[job + 1 : -2] == [*roots, *told]
+
+
+def test_a_repair_refuses_what_its_mode_does_not_take(scene: Any, run_dag: Any) -> None:
+    scene.submit_by("#!/bin/sh\necho submitted; exit 3\n")
+    ended = run_dag(None, "cdc_repair", tables=["a"], mode="replay", from_position="7")
+    assert ended == {"state": "failed", "choose": "failed", **dict.fromkeys(("reprocess", "replay", "rebuild"), "upstream_failed")}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"tables": []},
+        {"tables": ["a"], "from_position": 2**70},
+        {"tables": ["a"], "as_of": "yesterday"},
+        {"tables": ["a"], "mode": "x"},
+    ],
+)
+def test_the_form_of_a_repair_takes_no_nonsense(form: dict[str, Any]) -> None:
+    def filled(values: dict[str, Any]) -> dict[str, Any]:
+        params = _bag("cdc_repair.py").dags["cdc_repair"].params
+        params.update(values)
+        return params.validate()  # type: ignore[no-any-return]
+
+    assert filled({"tables": ["a"], "from_position": str(2**70)})["from_position"] == str(2**70)
+    with pytest.raises(ParamValidationError):
+        filled(form)
 
 
 def test_files_that_land_start_the_merge_by_a_watcher_and_it_runs_by_hand_too(scene: Any, run_dag: Any) -> None:

@@ -12,6 +12,7 @@ from tests.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, ORDERS, TEAPOT, Ended, Run, logs, process
 
 pytestmark = CLOSED_LATE
+ROOTS = ("--archive", "a", "--lake", "l")
 
 
 # apply
@@ -78,8 +79,11 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["rebuild", "t", "--archive", "a", "--lake", "l", "--flows", "nowhere.yaml"], "nowhere.yaml"),
         (["reprocess", "--archive", "a", "--lake", "l"], "FLOW"),
         (["reprocess", "t", "--lake", "l"], "--archive"),
-        (["reprocess", "t", "--archive", "a", "--lake", "l", "--from-position", "2026-11-21"], "'2026-11-21' is no position"),
-        (["reprocess", "t", "--archive", "a", "--lake", "l", "--to-position", "first"], "'first' is no position"),
+        (["reprocess", "t", "--archive", "a", "--lake", "l", "--from-position", "yesterday"], "neither a position nor a time"),
+        (["reprocess", "t", "--archive", "a", "--lake", "l", "--to-position", "first"], "'first' is neither a position nor a time"),
+        (["reprocess", "t", *ROOTS, "--from-position", "2026-11-21", "--to-position", "2026-11-20"], "Give the earlier time first"),
+        (["quarantine", "replay", "t", "--lake", "l"], "--archive"),
+        (["quarantine", "replay", "t", *ROOTS, "--reason", "bad_luck"], "No record is set aside for"),
         (["unheard-of"], "unheard-of"),
     ],
 )

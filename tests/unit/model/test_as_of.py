@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 import pytest
 
-from airflow_cdc.model.as_of import AsOf, parse_as_of, parse_position
+from airflow_cdc.model.as_of import AS_OF_PATTERN, check_range, parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
 
 
@@ -60,7 +61,19 @@ def test_what_is_neither_is_refused(text: str) -> None:
         parse_as_of(text)
 
 
-def test_a_range_is_of_positions_and_not_of_times() -> None:
-    assert parse_position(" 0/16B3748 ") == AsOf("0/16B3748")
-    with pytest.raises(ConfigurationError, match="'2026-11-21' is no position"):
-        parse_position("2026-11-21")
+def test_a_range_of_times_has_a_length() -> None:
+    early, late = parse_as_of("2026-11-21"), parse_as_of("2026-11-21T00:00:01Z")
+    check_range(early, late)
+    check_range(early, early)
+    with pytest.raises(ConfigurationError, match="Give the earlier time first"):
+        check_range(late, early)
+
+
+@pytest.mark.parametrize("text", ["", "22295128", "0/16B3748", "00000027:00000ac0:0002", "mariadb-bin.000003:1234", "2026-11-21T09:30:00Z"])
+def test_a_form_takes_every_spelling(text: str) -> None:
+    assert re.search(AS_OF_PATTERN, text)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-1", "1:2", "0/xyz", "1.5", " "])
+def test_a_form_takes_nothing_else(text: str) -> None:
+    assert not re.search(AS_OF_PATTERN, text)

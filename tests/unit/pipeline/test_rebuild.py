@@ -13,15 +13,17 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.model.position import sqlserver_lsn
+from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.compare_tables import compare_lakes
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, lsn, numbered, postgresql, sqlserver, write_records
 
-PG = "pg.public.customers"
+PG, ORDERS = "pg.public.customers", "server1.testDB.dbo.orders"
 # What each transaction did, and what the table then held.
 HISTORY = [
     sqlserver("c", commit=1, serial=1, after={"id": 1, "name": "ann"}),
@@ -49,7 +51,7 @@ def position(number: int) -> str:
 
 @pytest.fixture
 def order(spark: SparkSession, archive: Path, lake: Path, tmp_path: Path) -> Rebuild:
-    return Rebuild(spark, str(archive), str(lake), TOPIC, into=str(tmp_path / "new"))
+    return Rebuild(spark, str(archive), str(lake), (TOPIC,), into=str(tmp_path / "new"))
 
 
 def as_of(order: Rebuild, text: str, into: Path) -> ApplyReport:
@@ -168,7 +170,7 @@ def test_a_later_snapshot_tells_nothing_of_an_earlier_moment(
     moment: str, rows: dict[int, str], spark: SparkSession, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
     write_records(archive / "1.jsonl", snapshots())
-    as_of(replace(order, flow=PG), moment, tmp_path / "new")
+    as_of(replace(order, names=(PG,)), moment, tmp_path / "new")
     assert names(spark, tmp_path / "new", PG) == rows
 
 
@@ -178,7 +180,7 @@ def test_reads_that_were_left_out_come_when_the_lake_goes_on(
     ends_with_a_snapshot: bool, spark: SparkSession, apply: Apply, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
     write_records(archive / "1.jsonl", snapshots()[:-1] if ends_with_a_snapshot else snapshots())
-    as_of(replace(order, flow=PG), "2023-11-14T22:13:20.200Z", tmp_path / "new")
+    as_of(replace(order, names=(PG,)), "2023-11-14T22:13:20.200Z", tmp_path / "new")
     assert names(spark, tmp_path / "new", PG) == {1: "ann b.", 2: "bea"}
     report = apply(archive, tmp_path / "new")
     assert report.flows[0].events.read == (2 if ends_with_a_snapshot else 3)
@@ -207,11 +209,64 @@ def test_a_folder_that_knows_the_flow_is_refused(
     write_records(archive / "1.jsonl", numbered(HISTORY))
     apply(archive, lake)
     before = files_below(lake)
-    with pytest.raises(ConfigurationError, match=f"holds a table or the state of flow {TOPIC} already"):
-        rebuild(replace(order, into=str(lake)))
+    with pytest.raises(ConfigurationError, match="is the live lake"):
+        rebuild(replace(order, into=f"{lake}/"))
     assert files_below(lake) == before
+    other = tmp_path / "other"
+    apply(archive, other)
+    with pytest.raises(ConfigurationError, match=f"holds a table or the state of flow {TOPIC} already"):
+        rebuild(replace(order, into=str(other)))
     # A table without state is somebody's too.
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/new/{TOPIC}` (id INT) USING delta")
+    with pytest.raises(ConfigurationError, match="holds a table or the state"):
+        rebuild(order)
+
+
+class CrashError(Exception):
+    """Stands for a killed driver."""
+
+
+@pytest.mark.deep
+def test_a_rebuild_that_was_cut_off_goes_on_where_it_stood_and_another_is_refused(
+    archive: Path, lake: Path, apply: Apply, order: Rebuild, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = numbered([*HISTORY, sqlserver("c", commit=1, after={"id": 1, "name": "first"}, topic=ORDERS)])
+    for number, records in enumerate((events[:3], events[3:]), start=1):
+        write_records(archive / f"{number}.jsonl", records)
+        apply(archive, lake)
+    order = replace(order, names=(TOPIC, ORDERS), as_of=parse_as_of(position(2)))
+
+    # While the surveys are copied …
+    with monkeypatch.context() as cut_off:
+        added: list[int] = []
+
+        def add(state: ArchiveState, survey: Survey) -> bool:
+            if added:
+                raise CrashError("copy")
+            added.append(survey.number)
+            return really_add(state, survey)
+
+        really_add = ArchiveState.add
+        cut_off.setattr(ArchiveState, "add", add)
+        with pytest.raises(CrashError):
+            rebuild(order)
+
+    # … and when a flow is merged, and not marked as done.
+    def crash(effect: str) -> None:
+        if effect == "merge":
+            raise CrashError(effect)
+
+    assert not rebuild(replace(order, after_effect=crash)).ok
+
+    with pytest.raises(ConfigurationError, match="holds a table or the state"):
+        rebuild(replace(order, as_of=None))
+    told: list[str] = []
+    assert rebuild(replace(order, progress=told.append)).ok
+    assert not [line for line in told if "looking into" in line], "the copy of the surveys was ended"
+    assert (names(spark, tmp_path / "new"), names(spark, tmp_path / "new", ORDERS)) == (STATES[2], {1: "first"})
+    # Once more there is nothing to do, unless a run has gone on since: the table is none of that moment any more.
+    assert {flow.status for flow in rebuild(order).flows} == {FlowStatus.WAITING, FlowStatus.UP_TO_DATE}
+    apply(archive, tmp_path / "new")
     with pytest.raises(ConfigurationError, match="holds a table or the state"):
         rebuild(order)
 
@@ -219,7 +274,7 @@ def test_a_folder_that_knows_the_flow_is_refused(
 def test_a_flow_that_the_archive_does_not_hold_is_refused_and_a_name_is_no_glob(archive: Path, order: Rebuild) -> None:
     write_records(archive / "1.jsonl", numbered(HISTORY))
     with pytest.raises(ConfigurationError) as refused:
-        rebuild(replace(order, flow="server1.*"))
+        rebuild(replace(order, names=("server1.*",)))
     assert f"holds no flow server1.*; its flows are ['{TOPIC}']" in refused.value.message
 
 

@@ -243,11 +243,43 @@ def test_after_a_crash_the_next_run_of_the_flow_finishes_it(effect: str, live: L
     assert crashed.flows[0].status is FlowStatus.FAILED
     if effect != "commit":
         with pytest.raises(ConcurrentRunError, match="microbatch 4 is planned and not done"):
-            live.again()
+            live.again(dry_run=True)
     live.apply(live.archive, live.lake)
     assert live.rows() == ROWS
     assert live.state.checkpoint().number == 4
     assert live.again().found.rows == NOTHING
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("effect", ["intent", "merge"])
+def test_after_a_crash_the_same_order_finishes_it_and_what_else_there_is(effect: str, live: Live) -> None:
+    live.sql("DELETE FROM TABLE WHERE id = 3")
+
+    def crash(done: str) -> None:
+        if done == effect:
+            raise CrashError(effect)
+
+    reprocess(replace(live.order, after_effect=crash))
+    live.sql("DELETE FROM TABLE WHERE id = 4")
+    done = reprocess(live.order).report
+    assert done is not None
+    assert done.ok
+    assert live.rows() == ROWS
+    # At the intent nothing is merged yet: the microbatch puts both rows back. Behind the merge it is one more.
+    assert [batch.microbatch for batch in done.flows[0].batches] == ([4] if effect == "intent" else [4, 5])
+
+
+@pytest.mark.deep
+def test_a_microbatch_of_new_files_is_left_to_the_run_that_planned_it(live: Live) -> None:
+    write_records(live.archive / "4.jsonl", [{**sqlserver("c", commit=6, after=row(5, "eve")), "offset": 6}])
+
+    def crash(done: str) -> None:
+        if done == "intent":
+            raise CrashError(done)
+
+    live.apply(live.archive, live.lake, after_effect=crash, may_fail=True)
+    with pytest.raises(ConcurrentRunError, match="microbatch 4 is planned and not done"):
+        live.again()
 
 
 @pytest.mark.deep

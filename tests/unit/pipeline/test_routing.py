@@ -154,7 +154,7 @@ def test_a_table_is_not_begun_anew_elsewhere_when_the_settings_change(
 def test_a_rebuild_takes_neither_the_place_nor_the_name(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, ORDERS)
     apply(archive, lake, flows=ROUTED)
-    report = rebuild(Rebuild(spark, str(archive), str(lake), ORDERS, flows=ROUTED))
+    report = rebuild(Rebuild(spark, str(archive), str(lake), (ORDERS,), flows=ROUTED))
     assert report.ok
     assert report.flows[0].table == f"{report.lake}/{ORDERS}"
     (detail,) = spark.sql("DESCRIBE DETAIL routing_dbo.orders").collect()

@@ -1,0 +1,108 @@
+"""``airflow-cdc quarantine``: records that could not be merged."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from airflow_cdc.cli_common import (
+    EXIT_FAILED,
+    Archive,
+    AsJson,
+    Flow,
+    FlowsFile,
+    Globs,
+    Lake,
+    Master,
+    SparkConf,
+    progress_on,
+    spark_command,
+    usage,
+)
+from airflow_cdc.console import print_errors, print_json, stdout_console, table
+from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.reprocessing import FlowReprocess, check_reasons
+
+quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
+
+
+@quarantine.command("list")
+def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
+    """List quarantined records: flow, reason, place."""
+    with spark_command("quarantine", master, conf) as (spark, _):
+        from airflow_cdc.pipeline.inspect_lake import read_quarantine
+
+        records = read_quarantine(spark, lake, tables or ())
+        if as_json:
+            print_json({"quarantine": records})
+            return
+        columns = ("flow", "microbatch", "reason", "detail", "file", "line", "offset")
+        rows = [[record[column] for column in columns] for record in records]
+        stdout_console().print(table(f"Quarantine of {lake}", columns, rows, right=("microbatch", "line", "offset")))
+
+
+@quarantine.command("show")
+def quarantine_show(
+    flow: Flow,
+    lake: Lake,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Show a flow's quarantined records with their raw text."""
+    with spark_command("quarantine", master, conf) as (spark, _):
+        from airflow_cdc.pipeline.inspect_lake import read_quarantine
+
+        records = [record for record in read_quarantine(spark, lake) if record["flow"] == flow]
+        if as_json:
+            print_json({"flow": flow, "quarantine": records})
+            return
+        console = stdout_console()
+        for record in records:
+            place = f" {record['file']}:{record['line']} (microbatch {record['microbatch']})"
+            console.print(Text.assemble((record["reason"], "bold"), place))
+            console.print(record["detail"] or "", highlight=False, markup=False)
+            console.print(record["raw"], highlight=False, markup=False, style="dim")
+
+
+@quarantine.command("replay")
+def quarantine_replay(
+    flow: Flow,
+    archive: Archive,
+    lake: Lake,
+    reason: Annotated[
+        list[str] | None, typer.Option(help="Only files with records of this reason; may be repeated.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    flows: FlowsFile = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    conf: SparkConf = None,
+) -> None:
+    """Read again the files of which records are in a flow's quarantine, as the flows file is now, and merge what can be.
+
+    Exit code 0 when it succeeded, also where records still cannot be merged, 1 when it failed, 2 on usage.
+    """
+    with usage():
+        settings, reasons = read_flows(flows), reason or []
+        check_reasons(reasons)
+    with spark_command("replay", master, conf) as (spark, console):
+        from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
+        from airflow_cdc.pipeline.reprocess import Reprocessing
+
+        order = Reprocessing(spark, archive, lake, flow, dry_run=dry_run, flows=settings, progress=progress_on(console))
+        done = replay_quarantine(order, reasons)
+        found, report = (done.again.found, done.again.report) if done.again else (None, None)
+        if as_json:
+            told = {"found": found and found.to_json(), "report": report and report.to_json()}
+            print_json({"flow": flow, "dry_run": dry_run, "files": done.files, **told})
+        else:
+            batches = report.flows[0].batches if report else ()
+            for line in FlowReprocess(flow, found, batches).lines():
+                stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
+        if report:
+            print_errors(console, report)
+            if not report.ok:
+                raise typer.Exit(EXIT_FAILED)

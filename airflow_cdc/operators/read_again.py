@@ -1,0 +1,107 @@
+"""CdcReadAgainOperator: what the operators share that give live tables what they lack of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.reprocessing import ReprocessReport
+from airflow_cdc.model.truth import truth
+from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class CdcReadAgainOperator(CdcSubmitOperator):
+    """Submit a job that reads applied files of flows again, all flows in one Spark application.
+
+    When flows fail, the others are done all the same; the task then fails with the job's own causes, and is retried only where all of them
+    may pass. A retry, as any later run, does what is left: rows that are right make no commit.
+
+    :param archive_conn_id: connection of the archive. (templated)
+    :param lake_conn_id: connection of the lake. (templated)
+    :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
+        (templated)
+    :param flows_file: path of a flows file where the job's driver runs; that of the flows' runs. (templated)
+    :param only_plan: tell what would become of the rows, and change nothing. (templated)
+    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    """
+
+    template_fields: Sequence[str] = (
+        *CdcSubmitOperator.template_fields,
+        "archive_conn_id",
+        "lake_conn_id",
+        "tables",
+        "flows_file",
+        "only_plan",
+    )
+    ui_color = "#e6d8c8"
+
+    def __init__(
+        self,
+        *,
+        archive_conn_id: str = CdcArchiveHook.default_conn_name,
+        lake_conn_id: str = CdcLakeHook.default_conn_name,
+        tables: str | Sequence[str] | None = None,
+        flows_file: str | None = None,
+        only_plan: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.archive_conn_id = archive_conn_id
+        self.lake_conn_id = lake_conn_id
+        self.tables = tables
+        self.flows_file = flows_file
+        self.only_plan = only_plan
+
+    def asked(self) -> Iterator[str]:
+        """Yield the job's arguments that say what of the flows is read again.
+
+        :raises ConfigurationError: for what the job would refuse: a typing error must not cost the start of Spark.
+        """
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Submit the job, wait for it, and turn its report into the task's outcome."""
+        with told_by_airflow():
+            archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
+            asked = [*self.asked(), *(["--dry-run"] if self._only_plans() else [])]
+            report = self.submit(
+                context,
+                lake,
+                lambda place: self._arguments(archive.root, lake.root, asked, place),
+                ReprocessReport.from_json,
+                others=(archive,),
+            )
+        for line in report.lines():
+            self.log.info(line)
+        if not report.ok:
+            failed = sum(flow.error is not None for flow in report.flows)
+            head = f"{failed} of {len(report.flows)} flows failed." if failed else "The job stopped before it could read any flow again."
+            raise failure_of(head, report.causes())
+        return {
+            "archive": report.archive,
+            "lake": report.lake,
+            "dry_run": report.dry_run,
+            "flows": {flow.flow: flow.summary() for flow in report.flows},
+        }
+
+    def _only_plans(self) -> bool:
+        # A rendered template is a text, and every text is true.
+        try:
+            return truth(self.only_plan)
+        except KeyError as error:
+            raise ConfigurationError(f"only_plan is {self.only_plan!r}.", next_step="Give true or false.") from error
+
+    def _arguments(self, archive: str, lake: str, asked: Iterable[str], report: str) -> Iterator[str]:
+        yield from ("--archive", archive, "--lake", lake)
+        if self.flows_file:
+            yield from ("--flows", self.flows_file)
+        for glob in table_globs(self.tables):
+            yield from ("--table", glob)
+        yield from (*asked, "--report", report)

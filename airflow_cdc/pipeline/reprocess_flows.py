@@ -1,0 +1,102 @@
+"""Reprocess flows, or replay their quarantines: in one Spark application, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.as_of import AsOf, check_range
+from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
+from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport, check_reasons
+from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
+from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.pipeline.select_flows import select_flows
+from airflow_cdc.pipeline.storage import file_system
+
+_SIDE_BY_SIDE = 2
+
+
+@dataclass(frozen=True)
+class FlowsAgain:
+    """Which flows to read again, what of them, and whether to change anything."""
+
+    spark: SparkSession
+    archive: str
+    """URI of the archive's root."""
+    lake: str
+    """URI of the lake's root."""
+    tables: tuple[str, ...] = ()
+    """Globs of flow names, of which each must match; none: all."""
+    first: AsOf | None = None
+    last: AsOf | None = None
+    """The range, as of :class:`airflow_cdc.pipeline.reprocess.Reprocessing`; a replay asks for none."""
+    dry_run: bool = False
+    """Whether to tell only what would become of the rows."""
+    flows: Mapping[str, CdcFlow] = field(default_factory=dict)
+    """Settings by topic, as the flows' runs have them."""
+    progress: Callable[[str], None] = lambda line: None
+    """Told what happens, a line at a time."""
+
+
+def reprocess_flows(run: FlowsAgain) -> ReprocessReport:
+    """Reprocess a range of flows; one that fails does not stop the others. Doing it again does what is left.
+
+    :raises ConfigurationError: when a glob matches no flow, or the range is turned round.
+    """
+    check_range(run.first, run.last)
+    return _each(run, reprocess)
+
+
+def replay_flows(run: FlowsAgain, reasons: Collection[str] = ()) -> ReprocessReport:
+    """Replay the quarantines of flows; one that fails does not stop the others. Doing it again does what is left.
+
+    :param reasons: as of :func:`airflow_cdc.pipeline.replay_quarantine.replay_quarantine`.
+    :raises ConfigurationError: when a glob matches no flow, or there is no such reason.
+    """
+    check_reasons(reasons)
+    return _each(run, lambda order: replay_quarantine(order, reasons).again)
+
+
+def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None]) -> ReprocessReport:
+    archive, lake = absolute_uri(run.archive), absolute_uri(run.lake)
+    names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables)
+
+    def one(name: str) -> FlowReprocess:
+        try:
+            order = Reprocessing(run.spark, archive, lake, name, run.first, run.last, run.dry_run, run.flows, run.progress)
+            outcome = _outcome(name, work(order))
+        except CdcError as problem:
+            outcome = FlowReprocess(name, error=problem.to_json())
+        except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
+            outcome = FlowReprocess(name, error=_unexpected(name, problem).to_json())
+        for line in outcome.lines():
+            run.progress(line)
+        return outcome
+
+    with ThreadPoolExecutor(max(1, min(_SIDE_BY_SIDE, len(names)))) as pool:
+        return ReprocessReport(archive, lake, run.dry_run, tuple(pool.map(one, names)))
+
+
+def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
+    if again is None:
+        return FlowReprocess(name)
+    flows = again.report.flows if again.report else ()
+    done = tuple(batch for flow in flows for batch in flow.batches)
+    error = next((flow.error for flow in flows if flow.error), None)
+    return FlowReprocess(name, again.found, done, error)
+
+
+def _unexpected(name: str, problem: Exception) -> CdcError:
+    if isinstance(problem, PySparkException):
+        kind: type[CdcError] = SparkFailedError
+    else:
+        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
+    told = f"Flow {name} could not be read again: {type(problem).__name__}: {first_line(problem)}"
+    return kind(told, next_step="See the job's log; nothing is lost, a retry does what is left.")

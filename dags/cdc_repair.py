@@ -1,0 +1,128 @@
+"""Repair tables from the archive, by hand: read a range again, replay the quarantine, or rebuild beside the live tables.
+
+It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). A merge that runs meanwhile
+makes one of the two fail and retry.
+"""
+
+from __future__ import annotations
+
+# [START howto_cdc_repair]
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_cdc.model.as_of import AS_OF_PATTERN
+from airflow_cdc.model.errors import RejectReason
+from airflow_cdc.operators.rebuild import CdcRebuildOperator
+from airflow_cdc.operators.replay import CdcReplayOperator
+from airflow_cdc.operators.reprocess import CdcReprocessOperator
+
+MODES = {
+    "reprocess": {"from_position", "to_position", "only_plan"},
+    "replay": {"reasons", "only_plan"},
+    "rebuild": {"as_of", "into_lake_conn_id"},
+}
+
+
+def position(title: str, section: str, description: str) -> Param:
+    """Return a field for a moment: a text, because browsers lose the last digits of large numbers."""
+    spelled = f"{description} A commit number, an LSN, file:pos, or a time such as 2026-11-21T09:30:00Z."
+    return Param(None, type=["null", "string"], pattern=AS_OF_PATTERN, title=title, section=section, description=spelled)
+
+
+with DAG(
+    dag_id="cdc_repair",
+    description="Reprocess, replay or rebuild Delta tables from the archive",
+    schedule=None,
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params={
+        "mode": Param(
+            "reprocess",
+            type="string",
+            enum=list(MODES),
+            title="Mode",
+            values_display={
+                "reprocess": "Reprocess: give rows back that were lost",
+                "replay": "Replay: merge what the quarantine holds",
+                "rebuild": "Rebuild: make tables anew in another lake",
+            },
+        ),
+        # No default: nobody repairs every table by a slip of the hand.
+        "tables": Param(
+            type="array",
+            items={"type": "string", "minLength": 1},
+            minItems=1,
+            title="Tables",
+            description="One flow a line, * and ? allowed; * alone is every flow of the lake.",
+        ),
+        "from_position": position("From", "Reprocess", "First transaction; empty: from the beginning."),
+        "to_position": position("To", "Reprocess", "Last transaction; empty: to the end of what is applied."),
+        "reasons": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": [reason.value for reason in RejectReason]},
+            examples=[reason.value for reason in RejectReason],
+            title="Reasons",
+            section="Replay",
+            description="Only what was set aside for one of these. Empty: all.",
+        ),
+        "only_plan": Param(
+            default=False,
+            type="boolean",
+            title="Only plan",
+            section="Reprocess or replay",
+            description="Tell what would become of the rows, and change nothing.",
+        ),
+        "as_of": position("As of", "Rebuild", "Last transaction; empty: everything."),
+        "into_lake_conn_id": Param(
+            None,
+            type=["null", "string"],
+            title="Into lake",
+            section="Rebuild",
+            description="Connection of the new lake. Empty: a folder below the live lake's _cdc/rebuilds.",
+        ),
+    },
+    tags=["cdc"],
+):
+
+    @task.branch(retries=0)
+    def choose(params: Any = None) -> str:
+        """Return the task of the mode; refuse fields of other modes: who fills in a range believes that it counts."""
+        mode = params["mode"]
+        foreign = sorted(name for names in MODES.values() for name in names - MODES[mode] if params[name])
+        if foreign:
+            raise AirflowFailException(f"Mode {mode} takes no {', '.join(foreign)}; leave that out, or choose another mode.")
+        return str(mode)
+
+    tables = "{{ params.tables | join(',') }}"
+
+    choose() >> [
+        CdcReprocessOperator(
+            task_id="reprocess",
+            tables=tables,
+            from_position="{{ params.from_position or '' }}",
+            to_position="{{ params.to_position or '' }}",
+            only_plan="{{ params.only_plan }}",
+            max_active_tis_per_dag=1,
+        ),
+        CdcReplayOperator(
+            task_id="replay",
+            tables=tables,
+            reasons="{{ params.reasons | join(',') }}",
+            only_plan="{{ params.only_plan }}",
+            max_active_tis_per_dag=1,
+        ),
+        CdcRebuildOperator(
+            task_id="rebuild",
+            tables=tables,
+            as_of="{{ params.as_of or '' }}",
+            into_lake_conn_id="{{ params.into_lake_conn_id or '' }}",
+            max_active_tis_per_dag=1,
+        ),
+    ]
+# [END howto_cdc_repair]
