@@ -1,7 +1,7 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
     apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
-             [--layout L] [--format F] [--storage SETTINGS] --report URI
+             [--only-survey] [--layout L] [--format F] [--storage SETTINGS] --report URI
 
 ``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
 file that holds it; the file is removed when it is read.
@@ -30,6 +30,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--flows")
     parser.add_argument("--check-transactions", action="store_true")
     parser.add_argument("--consistent", action="store_true")
+    parser.add_argument("--only-survey", action="store_true")
     parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
     parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
@@ -49,6 +50,7 @@ def main(argv: list[str]) -> int:
             say,
             check_transactions=given.check_transactions,
             consistent=given.consistent,
+            only_survey=given.only_survey,
             expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
         )
         return apply_archive(run)

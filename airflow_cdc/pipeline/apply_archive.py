@@ -98,6 +98,8 @@ class ArchiveRun:
     """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
     only_planned: bool = False
     """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
+    only_survey: bool = False
+    """Whether to look into the new files and apply nothing: runs that follow at the same time need not look into them each."""
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -113,7 +115,7 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     look = Look(archive_fs, archive_root, state, run.expected, lists_all=run.consistent or run.check_transactions)
     ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
-    chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
+    chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
     cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
     changes = SchemaChanges(run.spark, state, ledger)

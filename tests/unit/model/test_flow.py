@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +198,28 @@ def test_a_flows_file_that_cannot_be_read_is_named_or_says_what_it_lacks(content
         (("*.b",), ["A.b", "a.b"]),
         (("?.c",), ["a.c"]),
         (("a",), []),
+        (("a.*", "!a.b"), ["a.c"]),
+        (("!a.*",), ["A.b"]),
+        (("!*.b", "*"), ["a.c"]),
+        (("a.b", "!a.b"), []),
     ],
 )
 def test_globs_choose_whole_names_by_case_and_none_choose_all(globs: tuple[str, ...], chosen: list[str]) -> None:
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, globs)] == chosen
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, iter(globs))] == chosen
+
+
+def test_many_names_are_compared_in_no_time() -> None:
+    # fnmatch keeps 256 expressions before Python 3.12, and compiling one takes longer than a hundred comparisons.
+    names = [f"server.db.table_{number}" for number in range(600)]
+    begun = time.process_time()
+    assert [name for name in names if matches_any(name, [*names, "!server.db.table_7"])] == [*names[:7], *names[8:]]
+    assert time.process_time() - begun < 1
+
+
+def test_a_text_in_braces_is_the_flows_files_text_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = {"flows": [{"topic": "t", "keys": ["a"]}], "routes": [{"topic": r"(\w+)", "table": r"gold/\1"}]}
+    flows = read_flows(json.dumps(document))
+    assert (flows["t"].keys, flows["t"].table, flows["u"].table) == (("a",), "gold/t", "gold/u")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_flows("{flows")
