@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import is_glob
@@ -174,10 +175,14 @@ def _told(error: ValidationError) -> Iterator[str]:
         elif problem["type"] == "missing":
             yield f"{place} is missing"
         else:
-            expected = problem["ctx"]["error"] if problem["type"] == "value_error" else problem["msg"]
-            yield f"{place} is {_short(problem['input'])}, expected {str(expected).removeprefix('Input should be ')}"
+            yield f"{place} is {_short(problem['input'])}, expected {_expected(problem)}"
     if len(problems) > _MOST_NAMED:
         yield f"and {len(problems) - _MOST_NAMED} more"
+
+
+def _expected(problem: ErrorDetails) -> str:
+    told = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}.get(problem["type"])
+    return told.format(**problem["ctx"]) if told else problem["msg"].removeprefix("Input should be ")
 
 
 def _known(place: tuple[int | str, ...]) -> list[str]:
