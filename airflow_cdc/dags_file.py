@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import is_glob
@@ -180,9 +179,9 @@ def _told(error: ValidationError) -> Iterator[str]:
         yield f"and {len(problems) - _MOST_NAMED} more"
 
 
-def _expected(problem: ErrorDetails) -> str:
+def _expected(problem: Mapping[str, Any]) -> str:
     told = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}.get(problem["type"])
-    return told.format(**problem["ctx"]) if told else problem["msg"].removeprefix("Input should be ")
+    return told.format(**problem["ctx"]) if told else str(problem["msg"]).removeprefix("Input should be ")
 
 
 def _known(place: tuple[int | str, ...]) -> list[str]:

@@ -75,6 +75,14 @@ def test_a_dag_has_one_writer_at_a_time_also_in_backfills(task: str) -> None:
         assert (dag.max_active_runs, dag.catchup) == (1, False)
 
 
+def test_the_groups_of_a_run_go_side_by_side_and_runs_one_after_the_other() -> None:
+    dag = _bag("cdc_merge_groups.py").dags["cdc_merge_groups"]
+    merge = dag.get_task("merge_group")
+    # A bound for the Dag would count all groups as one writer.
+    assert (merge.partial_kwargs["max_active_tis_per_dagrun"], merge.partial_kwargs.get("max_active_tis_per_dag")) == (2, None)
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
 @pytest.fixture
 def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> Any:
     """Run a Dag through Airflow, the merge's where none is named, with a spark-submit that needs no Spark."""
