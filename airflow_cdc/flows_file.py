@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,11 +17,15 @@ from airflow_cdc.model.routes import flows_from_document
 def read_flows(path: Path | str | None) -> Mapping[str, CdcFlow]:
     """Return the settings that a flows file (YAML or JSON; a path or a URI) holds, by topic; none where no file is given.
 
+    A text that begins with a brace is the file's text itself: a Dag may hand settings to a driver that shares no disk with it.
+
     :raises ConfigurationError: when the file cannot be read as flows.
     """
     if path is None:
         return {}
     try:
+        if str(path).startswith("{"):
+            return flows_from_document(json.loads(str(path)))
         with fsspec.open(str(path), "rt", encoding="utf-8") as file:
             document = yaml.safe_load(file)
     except (OSError, ValueError, ImportError, yaml.YAMLError) as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
-_DONE = ("merge", "maintain", "rebuild", "replay", "reprocess", "verify")
+_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "reprocess", "survey", "verify")
 _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Archived change events (Debezium) become exact Delta tables.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["apache", "kafka"]}],
-        "operators": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{verb}" for verb in _DONE]}],
+        "operators": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{name}" for name in _OPERATORS]}],
         "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
         "triggers": [

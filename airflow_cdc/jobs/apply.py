@@ -1,7 +1,7 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
     apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
-             [--since TIME] [--until TIME]
+             [--only-survey] [--since TIME] [--until TIME]
              [--layout L] [--format F] [--storage SETTINGS] --report URI
 
 ``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
@@ -35,6 +35,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--consistent", action="store_true")
     parser.add_argument("--since")
     parser.add_argument("--until")
+    parser.add_argument("--only-survey", action="store_true")
     parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
     parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
@@ -55,6 +56,7 @@ def main(argv: list[str]) -> int:
             check_transactions=given.check_transactions,
             consistent=given.consistent,
             interval=parse_interval(given.since, given.until),
+            only_survey=given.only_survey,
             expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
         )
         return apply_archive(run)

@@ -25,6 +25,8 @@ class PendingFiles:
 
     waiting: int = 0
     """Files that wait for a transaction, counted once per flow: no run takes them before more is archived."""
+    planned_bytes: dict[str, int] | None = None
+    """By flow: bytes of its ``planned`` files, as they lie in the archive; a file of several topics counts whole for each."""
 
     @property
     def count(self) -> int:
@@ -56,15 +58,17 @@ def pending_files(
     unsurveyed = _unsurveyed(archive_fs, archive_root, state, ledger, globs)
     waiting = state.waiting(ledger).flows
     planned: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     held = 0
     for topic in ledger.tables():
         if matches_any(topic, globs):
-            files = _pending_paths(state, ledger, FlowState(lake_fs, lake_root, topic))
-            work = files - set(waiting.get(topic, ()))
+            files = _pending_sizes(state, ledger, FlowState(lake_fs, lake_root, topic))
+            work = files.keys() - set(waiting.get(topic, ()))
             held += len(files) - len(work)
             if work:
                 planned[topic] = len(work)
-    return PendingFiles(unsurveyed, planned, held)
+                sizes[topic] = sum(files[path] for path in work)
+    return PendingFiles(unsurveyed, planned, held, sizes)
 
 
 def unsurveyed_files(
@@ -94,10 +98,10 @@ def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
     """Return how many surveyed files of a flow no committed microbatch owns wholly, whatever they wait for."""
-    return len(_pending_paths(state, ledger, flow))
+    return len(_pending_sizes(state, ledger, flow))
 
 
-def _pending_paths(state: ArchiveState, ledger: Ledger, flow: FlowState) -> set[str]:
+def _pending_sizes(state: ArchiveState, ledger: Ledger, flow: FlowState) -> dict[str, int]:
     checkpoint = flow.checkpoint()
     plan = checkpoint.plan(state.archive)
-    return {file.path for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}
+    return {file.path: file.size for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}

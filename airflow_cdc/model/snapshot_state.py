@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.flow import is_glob, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 
 
@@ -37,9 +37,13 @@ def snapshot_state(*, archive: str, lake_fs: FileSystem, lake_root: str, tables:
     """
     globs = tuple(tables)
     known = {*ArchiveState(lake_fs, lake_root, archive).ledger().tables(), *flows_in(lake_fs, lake_root)}
-    chosen = {flow for flow in known if matches_any(flow, globs)} | {name for name in globs if not set(name) & set("*?[")}
+    chosen = {flow for flow in known if matches_any(flow, globs)} | {name for name in globs if _is_wanted_name(name, globs)}
     done = {flow for flow in chosen if flow in known and _is_complete(FlowState(lake_fs, lake_root, flow))}
     return SnapshotState(tuple(sorted(done)), tuple(sorted(chosen - done)))
+
+
+def _is_wanted_name(glob: str, globs: tuple[str, ...]) -> bool:
+    return not glob.startswith("!") and not is_glob(glob) and matches_any(glob, globs)
 
 
 def _is_complete(flow: FlowState) -> bool:

@@ -80,7 +80,7 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     look = Look(archive_fs, archive_root, state, run.expected, lists_all=run.consistent or run.check_transactions)
     ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
-    chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables)]
+    chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
     cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
     changes = SchemaChanges(run.spark, state, ledger)

@@ -47,3 +47,5 @@ class ArchiveRun:
     """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
     only_planned: bool = False
     """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
+    only_survey: bool = False
+    """Whether to look into the new files and apply nothing: runs that follow at the same time need not look into them each."""

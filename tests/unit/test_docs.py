@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_cdc import runtime
+from airflow_cdc import dags_file, runtime
 from airflow_cdc.cli import app
 from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, MULTISET_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
@@ -61,6 +61,20 @@ def test_the_quoted_dag_stands_in_the_example_dag_in_this_order() -> None:
     rest = iter(shipped[1].splitlines())
     missing = [line for line in quoted_dag() if line not in rest]
     assert missing == []
+
+
+QUOTED = [
+    ("how-to/many-tables.md", "python", "cdc_merge_groups.py"),
+    ("how-to/many-tables.md", "yaml", "airflow_cdc.yaml"),
+    ("reference/dags-file.md", "python", "cdc_tables.py"),
+]
+
+
+@pytest.mark.parametrize(("page", "language", "file"), QUOTED)
+def test_what_a_page_quotes_of_an_example_stands_in_it_line_by_line(page: str, language: str, file: str) -> None:
+    block = re.search(rf"```{language}\n(.*?)```", read("docs", page), re.DOTALL)
+    assert block
+    assert block[1] in read("dags", file)
 
 
 # Links
@@ -158,6 +172,22 @@ def test_every_setting_of_a_flow_is_described_and_no_other() -> None:
     page = read("docs", "reference", "flows-file.md")
     assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == {item.name for item in fields(CdcFlow)}
     assert {policy.value for policy in (*OnTruncate, *OnGap, *OnDelete, *WriteDisposition)} <= in_code(page)
+
+
+def test_every_setting_of_the_dags_file_is_described_and_no_other() -> None:
+    page = read("docs", "reference", "dags-file.md")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    named = [setting for row in rows for setting in re.findall(r"\w+", row)]
+    assert sorted(named) == sorted({*dags_file._Document.model_fields, *dags_file.DagEntry.model_fields})
+
+
+def test_the_dags_file_that_the_page_shows_is_one(tmp_path: Path) -> None:
+    block = re.search(r"```yaml\n(.*?)```", read("docs", "reference", "dags-file.md"), re.DOTALL)
+    assert block
+    file = tmp_path / "airflow_cdc.yaml"
+    file.write_text(block[1])
+    dags = ["cdc_server.db.orders", "cdc_server.db.order_lines", "cdc_rest"]
+    assert [dag.dag_id for dag in dags_file.read_dags_file(file).dags] == dags
 
 
 REPORTS = [

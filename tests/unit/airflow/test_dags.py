@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import runpy
 import subprocess
 import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
+
+from airflow_cdc.flows_file import read_flows
 
 DAGS = Path(__file__).parents[3] / "dags"
 FILES = sorted(path.name for path in DAGS.glob("*.py"))
@@ -28,6 +32,18 @@ def test_a_dag_parses_without_errors(file: str) -> None:
     bag = _bag(file)
     assert bag.import_errors == {}
     assert bag.dags
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_dag_file_costs_less_than_a_tenth_of_a_second_beside_its_imports(file: str) -> None:
+    def seconds() -> float:
+        begun = time.process_time()
+        runpy.run_path(str(DAGS / file))
+        return time.process_time() - begun
+
+    # Of the first time the imports are a part, which are Airflow's and its Spark provider's more than ours.
+    seconds()
+    assert min(seconds() for _ in range(3)) < 0.1
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -60,6 +76,14 @@ def test_a_dag_has_one_writer_at_a_time_also_in_backfills(task: str) -> None:
         assert (dag.max_active_runs, dag.catchup) == (1, False)
 
 
+def test_the_groups_of_a_run_go_side_by_side_and_runs_one_after_the_other() -> None:
+    dag = _bag("cdc_merge_groups.py").dags["cdc_merge_groups"]
+    merge = dag.get_task("merge_group")
+    # A bound for the Dag would count all groups as one writer.
+    assert (merge.partial_kwargs["max_active_tis_per_dagrun"], merge.partial_kwargs.get("max_active_tis_per_dag")) == (2, None)
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
 @pytest.fixture
 def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> Any:
     """Run a Dag through Airflow, the merge's where none is named, with a spark-submit that needs no Spark."""
@@ -69,8 +93,8 @@ def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None)
     scene.connect("spark_default", conn_type="spark", host="spark://127.0.0.1:7077")
     monkeypatch.setenv("PATH", f"{scene.folder}:/usr/bin:/bin")
 
-    def run(logical_date: datetime | None, dag_id: str = "cdc_merge", **conf: Any) -> dict[str, Any]:
-        dag: DAG = _bag(f"{dag_id}.py").dags[dag_id]
+    def run(logical_date: datetime | None, dag_id: str = "cdc_merge", file: str | None = None, **conf: Any) -> dict[str, Any]:
+        dag: DAG = _bag(file or f"{dag_id}.py").dags[dag_id]
         run = dag.test(logical_date=logical_date, run_conf=conf)
         return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 
@@ -166,3 +190,23 @@ def test_files_that_land_start_the_merge_by_a_watcher_and_it_runs_by_hand_too(sc
     scene.land("0000000000")
     assert run_dag(None, "cdc_merge_on_files") == {"state": "success", "merge": "success"}
     assert scene.arguments.count("--table") == 0
+
+
+@pytest.mark.parametrize("logical_date", DATES, ids=["scheduled", "without a date"])
+def test_a_dag_of_the_yaml_file_applies_its_tables_with_the_files_flows(scene: Any, run_dag: Any, logical_date: datetime | None) -> None:
+    dags = _bag("cdc_tables.py").dags
+    assert sorted(dags) == ["cdc_master_data", "cdc_prices", "cdc_prices_checked", "cdc_server.db.order_lines", "cdc_server.db.orders"]
+    assert {dag.fileloc for dag in dags.values()} == {str(DAGS / "cdc_tables.py")}
+    scene.land("0000000000")
+    scene.land("0000000000", topic="server.db.customers")
+    ran = {"state": "success", "wait_for_files": "success", "merge": "success"}
+    assert run_dag(logical_date, "cdc_server.db.orders", "cdc_tables.py") == ran
+    assert ("--table", "server.db.orders") in scene.pairs
+    flows = dict(scene.pairs)["--flows"]
+    assert read_flows(flows)["server.db.prices"].stored_as_scd_type == 2
+    # Its own table is done, the other Dag's waits.
+    later = logical_date and logical_date.replace(minute=30)
+    assert run_dag(later, "cdc_server.db.orders", "cdc_tables.py")["merge"] == "skipped"
+    assert run_dag(logical_date, "cdc_master_data", "cdc_tables.py") == ran
+    tables = [value for name, value in itertools.pairwise(scene.arguments) if name == "--table"]
+    assert tables == ["server.db.*", "!server.db.orders", "!server.db.order_lines", "!server.db.prices"]

@@ -62,6 +62,12 @@ def test_the_job_looks_at_transactions_only_where_it_is_told_to(switches: list[s
     assert [(run.check_transactions, run.consistent) for run in job.runs] == [asked]
 
 
+def test_the_run_only_surveys_where_it_is_told_to(job: Job) -> None:
+    job.main()
+    job.main("--only-survey")
+    assert [run.only_survey for run in job.runs] == [False, True]
+
+
 def test_the_run_is_told_what_the_archive_shall_hold(job: Job) -> None:
     job.main()
     job.main("--layout", "sink", "--format", "avro")

@@ -90,6 +90,7 @@ def test_a_snapshot_is_whole_once_its_last_read_is_applied(scene: Scene) -> None
 
     assert told() == ((), (), False)
     assert told("t") == ((), ("t",), False)
+    assert told("!t", "u") == ((), ("u",), False)
     scene.arrive(sunk("t", 0), sunk("u", 0))
     scene.survey()
     assert told() == ((), ("t", "u"), False)

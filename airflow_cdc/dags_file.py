@@ -1,0 +1,266 @@
+"""airflow_cdc.yaml: which Dags a factory makes, checked whole before the first of them is made (docs/reference/dags-file.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow import is_glob
+from airflow_cdc.model.overlap import may_share
+from airflow_cdc.model.routes import flows_from_document
+
+_MOST_NAMED = 5
+_MOST_INLINE = 100_000
+"""Bytes of flows that fit into one argument of a command line, with some room: Linux takes 131,072."""
+_NAME = "{table}"
+_POOLS = {"pool", "one_slot_pool"}
+
+_Text = Annotated[str, Field(min_length=1)]
+_DagId = Annotated[str, Field(pattern=r"^[\w.{}-]+$", max_length=250)]
+
+
+class _Model(BaseModel):
+    # Strict: in YAML `retries: "2"` and `catchup: yes please` are slips.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class DagSettings(_Model):
+    """What a Dag may say of itself, and ``defaults`` of all."""
+
+    schedule: _Text | None = "*/10 * * * *"
+    start_date: date = date(2026, 1, 1)
+    """A day, in UTC."""
+    catchup: bool = False
+    owner: _Text = "airflow"
+    tags: list[_Text] = ["cdc"]
+    retries: Annotated[int, Field(ge=0)] = 2
+    retry_delay: Annotated[int, Field(ge=0)] = 60
+    """Seconds."""
+    pool: _Text | None = None
+    """Airflow's pool of the merge: how many run at the same time."""
+    one_slot_pool: _Text | None = None
+    """The same, of one slot: Dags that share it may share tables."""
+    check_transactions: bool = False
+    consistent: bool = False
+    conf: dict[_Text, _Text] = {}
+    """Spark options of the merge."""
+
+    @model_validator(mode="after")
+    def _has_one_pool(self) -> DagSettings:
+        if self.pool and self.one_slot_pool:
+            raise ValueError("one of 'pool' and 'one_slot_pool'")
+        if self.one_slot_pool == "default_pool":
+            raise ValueError("a one_slot_pool other than default_pool, which has many slots")
+        return self
+
+
+class DagEntry(DagSettings):
+    """One entry of ``dags``: one Dag of some tables, or one Dag for each of them."""
+
+    dag_id: _DagId
+    tables: Annotated[list[_Text], Field(min_length=1)] | None = None
+    """Globs."""
+    each_table: Annotated[list[_Text], Field(min_length=1)] | None = None
+    """Names."""
+
+    @model_validator(mode="after")
+    def _tells_its_tables_once(self) -> DagEntry:
+        if (self.tables is None) is (self.each_table is None):
+            raise ValueError("one of 'tables' and 'each_table'")
+        if (self.each_table is not None) is not (_NAME in self.dag_id):
+            raise ValueError(f"a dag_id with {_NAME} in it for 'each_table', and without for 'tables'")
+        return self
+
+    @field_validator("each_table")
+    @classmethod
+    def _are_names(cls, names: list[str]) -> list[str]:
+        if globs := [name for name in names if is_glob(name) or name.startswith("!")]:
+            raise ValueError(f"names of tables, no globs such as {globs[0]!r}: Airflow must know its Dags without asking the archive")
+        return names
+
+
+class _Document(_Model):
+    archive_conn_id: _Text = "cdc_archive_default"
+    lake_conn_id: _Text = "cdc_lake_default"
+    spark_conn_id: _Text = "spark_default"
+    flows_file: _Text | None = None
+    flows: list[dict[str, Any]] | None = None
+    routes: list[dict[str, Any]] | None = None
+    defaults: DagSettings = DagSettings()
+    dags: Annotated[list[DagEntry], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _has_one_place_of_flows(self) -> _Document:
+        if self.flows_file and (self.flows or self.routes):
+            raise ValueError("either 'flows_file', or 'flows' and 'routes'")
+        return self
+
+
+@dataclass(frozen=True)
+class PlannedDag:
+    """One Dag that the file asks for."""
+
+    dag_id: str
+    tables: tuple[str, ...]
+    settings: DagSettings
+    place: str
+    """Where the file says so."""
+
+
+@dataclass(frozen=True)
+class DagsFile:
+    """What the file asks for."""
+
+    archive_conn_id: str
+    lake_conn_id: str
+    spark_conn_id: str
+    flows: str | None
+    """The ``flows_file`` of the merges: a path or URI, or the settings themselves as JSON."""
+    dags: tuple[PlannedDag, ...]
+
+
+def read_dags_file(path: Path | str) -> DagsFile:
+    """Return what ``airflow_cdc.yaml`` asks for; neither connections nor storage are touched.
+
+    :raises ConfigurationError: when the file cannot be read, holds what it must not, or asks for two Dags that could write one table at the
+        same time. It names the file, the place in it, and what was expected there.
+    """
+    try:
+        # The loader makes plain values only, as the safe one does.
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise _wrong(path, f"it cannot be read: {error}") from error
+    try:
+        asked = _Document.model_validate(document)
+    except ValidationError as error:
+        raise _wrong(path, "; ".join(_told(error))) from error
+    dags = tuple(_planned(asked))
+    _refuse_same_ids(path, dags)
+    _refuse_shared_tables(path, dags)
+    conn_ids = {name: getattr(asked, name) for name in ("archive_conn_id", "lake_conn_id", "spark_conn_id")}
+    return DagsFile(**conn_ids, flows=asked.flows_file or _inline_flows(path, asked), dags=dags)
+
+
+def _wrong(path: Path | str, what: str) -> ConfigurationError:
+    return ConfigurationError(f"{path}: {what}.", next_step="Correct the file; docs/reference/dags-file.md describes every setting.")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: YAML's own loaders keep the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _told(error: ValidationError) -> Iterator[str]:
+    problems = error.errors(include_url=False)
+    for problem in problems[:_MOST_NAMED]:
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".") or "the document"
+        if problem["type"] == "extra_forbidden":
+            yield f"{place} is no setting; known are {', '.join(_known(problem['loc']))}"
+        elif problem["type"] == "missing":
+            yield f"{place} is missing"
+        else:
+            yield f"{place} is {_short(problem['input'])}, expected {_expected(problem)}"
+    if len(problems) > _MOST_NAMED:
+        yield f"and {len(problems) - _MOST_NAMED} more"
+
+
+def _expected(problem: Mapping[str, Any]) -> str:
+    told = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}.get(problem["type"])
+    return told.format(**problem["ctx"]) if told else str(problem["msg"]).removeprefix("Input should be ")
+
+
+def _known(place: tuple[int | str, ...]) -> list[str]:
+    parts: dict[str, type[_Model]] = {"dags": DagEntry, "defaults": DagSettings}
+    model = parts[str(place[0])] if len(place) > 1 else _Document
+    return sorted(model.model_fields)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _planned(asked: _Document) -> Iterator[PlannedDag]:
+    given = asked.defaults.model_dump(exclude_unset=True)
+    for number, entry in enumerate(asked.dags):
+        own = entry.model_dump(exclude_unset=True, exclude={"dag_id", "tables", "each_table"})
+        # Of the two kinds of pools a Dag has one: its own goes over that of the defaults, whichever it is.
+        rest = {name: value for name, value in given.items() if not (name in _POOLS and _POOLS & own.keys())}
+        settings = DagSettings(**{**rest, **own})
+        if entry.tables:
+            yield PlannedDag(dag_id=entry.dag_id, tables=tuple(entry.tables), settings=settings, place=f"dags[{number}]")
+        for index, table in enumerate(entry.each_table or ()):
+            dag_id = entry.dag_id.replace(_NAME, table)
+            yield PlannedDag(dag_id=dag_id, tables=(table,), settings=settings, place=f"dags[{number}].each_table[{index}]")
+
+
+def _refuse_same_ids(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
+    known: dict[str, PlannedDag] = {}
+    for dag in dags:
+        if not re.fullmatch(r"[\w.-]{1,250}", dag.dag_id):
+            raise _wrong(
+                path, f"{dag.place} makes the dag_id {dag.dag_id!r}, expected up to 250 letters, digits, dots, dashes and underscores"
+            )
+        if known.setdefault(dag.dag_id, dag) is not dag:
+            raise _wrong(path, f"{known[dag.dag_id].place} and {dag.place} make the same dag_id {dag.dag_id!r}")
+
+
+def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
+    """Stop where two Dags could write one table at the same time: on S3 that breaks it, elsewhere one of them fails and is tried again."""
+    for one, other in _neighbours(dags):
+        pool = one.settings.one_slot_pool
+        if (pool and pool == other.settings.one_slot_pool) or not (shared := may_share(one.tables, other.tables)):
+            continue
+        raise ConfigurationError(
+            f"{path}: {one.place} ({one.dag_id}) and {other.place} ({other.dag_id}) could write one table at the same time: "
+            f"{shared[0]!r} and {shared[1]!r} may match the same.",
+            next_step=f"Tell them apart (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
+        )
+
+
+def _neighbours(dags: tuple[PlannedDag, ...]) -> Iterator[tuple[PlannedDag, PlannedDag]]:
+    """Yield the pairs that may share a table; of Dags of one named table each, those that name the same."""
+    named: dict[str, PlannedDag] = {}
+    others: list[PlannedDag] = []
+    for dag in dags:
+        if len(dag.tables) == 1 and not is_glob(dag.tables[0]) and not dag.tables[0].startswith("!"):
+            if dag.tables[0] in named:
+                yield named[dag.tables[0]], dag
+            named[dag.tables[0]] = dag
+            yield from ((other, dag) for other in others)
+        else:
+            yield from ((other, dag) for other in (*named.values(), *others))
+            others.append(dag)
+
+
+def _inline_flows(path: Path | str, asked: _Document) -> str | None:
+    document = {name: value for name in ("flows", "routes") if (value := getattr(asked, name)) is not None}
+    if not document:
+        return None
+    try:
+        flows_from_document(document)
+        text = json.dumps(document)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error.message}", next_step=error.next_step) from error
+    except TypeError as error:
+        raise _wrong(path, f"flows or routes hold a value that JSON has not: {error}") from error
+    if len(text) > _MOST_INLINE:
+        raise _wrong(
+            path, f"flows and routes are {len(text)} characters of JSON, expected up to {_MOST_INLINE}: put them into a flows_file"
+        )
+    return text
