@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from deltalake import DeltaTable
 
 from airflow_cdc.operators.groups import CdcPlanGroupsOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
+from tests.events import numbered, sqlserver, write_records
 
 ORDERS, CUSTOMERS, ITEMS = (f"server.db.{name}" for name in ("orders", "customers", "items"))
 DAG_FILE = Path(__file__).parents[3] / "dags" / "cdc_merge_groups.py"
@@ -94,6 +96,31 @@ def test_each_group_is_merged_by_a_mapped_task_and_a_retry_submits_only_the_grou
     assert state == "success"
     assert told(instances) == [("merge_group", "skipped", 0), ("plan", "success", 1), ("survey", "success", 1)]
     assert len(submissions(scene)) == 4
+
+
+@pytest.mark.deep
+def test_with_spark_one_application_surveys_and_one_for_each_group_merges(scene: Any, airflow_database: None) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    for topic in (ORDERS, ITEMS):
+        events = [sqlserver("c", commit=number, after={"id": number}, topic=topic) for number in (1, 2)]
+        write_records(scene.archive / f"{topic}.jsonl", numbered(events))
+    dag = DagBag(str(DAG_FILE)).dags["cdc_merge_groups"]
+    dag.get_task("survey").min_bytes = 0
+    dag.get_task("plan").group_bytes = 1
+    instances = dag.test(logical_date=DATES[0].replace(hour=12)).get_task_instances()
+    # Without the survey the plan would have known no table, and made one group of all.
+    assert {(ti.task_id, ti.rendered_map_index, str(ti.state)) for ti in instances} == {
+        ("survey", None, "success"),
+        ("plan", None, "success"),
+        ("merge_group", ITEMS, "success"),
+        ("merge_group", ORDERS, "success"),
+    }
+    for topic in (ORDERS, ITEMS):
+        table = DeltaTable(str(scene.lake / topic))
+        assert sorted(table.to_pyarrow_table(columns=["id"])["id"].to_pylist()) == [1, 2]
+    surveys = list((scene.lake / "_cdc" / "archives").glob("*/surveys/*.json"))
+    assert len(surveys) == 1
 
 
 def test_the_plan_is_a_list_of_lists_of_globs_within_what_is_asked_for(scene: Any, context: Any) -> None:
