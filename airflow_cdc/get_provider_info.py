@@ -24,6 +24,7 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {"integration-name": _NAME, "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event")]}
         ],
+        "asset-uris": [{"schemes": ["x-cdc"], "handler": None, "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset"}],
         "connection-types": [
             _connection_type(
                 "cdc_archive",

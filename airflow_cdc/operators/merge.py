@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Asset
-
+from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.told_versions import told_versions
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 class CdcMergeOperator(CdcSubmitOperator):
@@ -63,10 +64,12 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.flows_file = flows_file
         self.check_transactions = check_transactions
         self.consistent = consistent
+        self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
+            refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             report = self.submit(
                 context,
@@ -76,13 +79,28 @@ class CdcMergeOperator(CdcSubmitOperator):
                 others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
+        return self._outcome(context, lake, report)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """Return what the run read and wrote, also where it failed after that; at its start nobody knows which tables it will change."""
+        from airflow_cdc.lineage import merge_lineage
+
+        # Not from XCom: asked for in the process that the provider calls this in, it never answers.
+        return merge_lineage(self._report) if self._report else None
+
+    def _outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> dict[str, Any]:
+        self._report = report
         for line in lines(report):
             self.log.info(line)
         if not report.ok:
+            if self.outlets:
+                told_versions(lake, context["ti"]).begin(report)
             raise failure(report)
         if not report.flows and (globs := table_globs(self.tables)):
             self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
-        self._tell_assets(context, report)
+        if self.outlets:
+            with told_by_airflow():
+                self._tell_assets(context, lake, report)
         return summary(report)
 
     def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, report: str) -> Iterator[str]:
@@ -99,7 +117,8 @@ class CdcMergeOperator(CdcSubmitOperator):
             yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
         yield from ("--report", report)
 
-    def _tell_assets(self, context: Context, report: ApplyReport) -> None:
-        for outlet in self.outlets or []:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = asset_extra(report)
+    def _tell_assets(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> None:
+        told = told_versions(lake, context["ti"])
+        tables = {flow.flow: table_extra(flow) for flow in told.changed(report)}
+        self.outlets = tell_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
+        told.write(report)

@@ -49,6 +49,7 @@ from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
 
@@ -88,10 +89,13 @@ for topic in ledger.tables():
         files = len(batch.files)
         flow.write_intent(batch)
         reports.append(BatchReport(topic, batch.number, files, batch.size, EventCounts(read=files, merged=files), RowCounts(inserted=files),
-                                   table_version=batch.number - 1))
+                                   table_version=batch.number - 1, applied_through={{"0": Position(6 + batch.number, 1)}}))
         flow.write_commit(reports[-1], table)
     status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
-    outcomes.append(FlowOutcome(topic, status, table, tuple(reports)))
+    columns = {{"id": "INT", "document": "STRING", "total": "DECIMAL(10,2)"}} if reports else {{}}
+    derived = ("total",) if reports else ()
+    version = flow.checkpoint().table_version
+    outcomes.append(FlowOutcome(topic, status, table, tuple(reports), table_version=version, columns=columns, document_columns=derived))
 report = ApplyReport(job.archive, job.lake, tuple(outcomes))
 with fsspec.open(job.report, "w") as file:
     file.write(json.dumps(report.to_json()))
@@ -160,6 +164,20 @@ class Scene:
         from airflow_cdc.operators.merge import CdcMergeOperator
 
         return CdcMergeOperator(**{"task_id": "merge", "spark_binary": str(self.spark_submit), **arguments})
+
+    @staticmethod
+    def save(dag: Any) -> None:
+        """Make a Dag of a test known to Airflow's database: without that it cannot be run."""
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.models.serialized_dag import SerializedDagModel
+        from airflow.serialization.serialized_objects import LazyDeserializedDAG, SerializedDAG
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            session.merge(DagBundleModel(name="tests"))
+            session.commit()
+            SerializedDAG.bulk_write_to_db("tests", None, [dag], session=session)
+            SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="tests", session=session)
 
     @property
     def arguments(self) -> list[str]:
