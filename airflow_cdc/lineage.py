@@ -6,7 +6,6 @@ Imported by Airflow's OpenLineage provider alone; its client is not there withou
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from airflow_cdc.assets import table_of
 from airflow_cdc.hooks.lake import CdcLakeHook
@@ -30,13 +29,13 @@ def dataset_name(uri: str) -> tuple[str, str]:
 
     :param uri: a URL or an absolute local path.
     """
-    parts = urlsplit(uri)
-    path = uri.removeprefix(f"{parts.scheme}://{parts.netloc}").rstrip("/") if parts.netloc else parts.path.rstrip("/")
-    if not parts.netloc:
-        return "file", path if not parts.scheme else uri.split(":", 1)[1].removeprefix("//").rstrip("/")
-    if parts.scheme in _OBJECT_STORES:
-        return f"{_OBJECT_STORES[parts.scheme]}://{parts.netloc}", path.lstrip("/") or "/"
-    return f"{_OTHER_SCHEMES.get(parts.scheme, parts.scheme)}://{parts.netloc}", path or "/"
+    if "://" not in uri or uri.startswith("file:"):
+        return "file", uri.removeprefix("file://").removeprefix("file:").rstrip("/") or "/"
+    scheme, _, rest = uri.partition("://")
+    authority, _, path = rest.rstrip("/").partition("/")
+    if scheme in _OBJECT_STORES:
+        return f"{_OBJECT_STORES[scheme]}://{authority}", path or "/"
+    return f"{_OTHER_SCHEMES.get(scheme, scheme)}://{authority}", f"/{path}"
 
 
 def merge_lineage(report: ApplyReport) -> OperatorLineage:
@@ -50,7 +49,7 @@ def merge_lineage(report: ApplyReport) -> OperatorLineage:
     )
 
 
-def asset_dataset(asset: Any, lineage_context: Any) -> Dataset | None:
+def asset_dataset(asset: Any, lineage_context: Any) -> Dataset | None:  # noqa: ARG001 - Airflow hands it over.
     """Return the dataset of a table's asset: the place at which the lake says its table is; None for other assets.
 
     :param asset: an ``x-cdc`` asset, also one that a task of another Dag reads.

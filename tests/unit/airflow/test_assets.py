@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_cdc.assets import TableName, table_asset, table_of
 
