@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import conf
+
 from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
@@ -37,6 +39,9 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
     :param consistent: stop all tables of a connector at its last whole transaction; what stands behind it waits, and the sensor calls for
         it again when more is archived. Checks the transactions too.
+    :param deferrable: where the driver runs in a cluster (YARN, Kubernetes), leave the job to it and wait for its report in the triggerer;
+        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot, and says so.
+    :param poke_interval: seconds between two looks for the report.
     :param conn_id: Spark connection. It must exist.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
@@ -55,6 +60,8 @@ class CdcMergeOperator(CdcSubmitOperator):
         flows_file: str | None = None,
         check_transactions: bool = False,
         consistent: bool = False,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: float = CdcSubmitOperator.poke_interval,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,6 +71,8 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.flows_file = flows_file
         self.check_transactions = check_transactions
         self.consistent = consistent
+        self.deferrable = deferrable
+        self.poke_interval = poke_interval
         self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -79,6 +88,13 @@ class CdcMergeOperator(CdcSubmitOperator):
                 others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
+        return self._outcome(context, lake, report)
+
+    def execute_complete(self, context: Context, event: dict[str, Any], waited: dict[str, Any]) -> dict[str, Any]:
+        """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
+        with told_by_airflow():
+            lake = CdcLakeHook(self.lake_conn_id)
+            report = self.take_report(context, lake, event, ApplyReport.from_json, waited)
         return self._outcome(context, lake, report)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
