@@ -90,11 +90,11 @@ class CdcMergeOperator(CdcSubmitOperator):
             )
         return self._outcome(context, lake, report)
 
-    def execute_complete(self, context: Context, event: dict[str, Any], waited: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
         with told_by_airflow():
             lake = CdcLakeHook(self.lake_conn_id)
-            report = self.take_report(context, lake, event, ApplyReport.from_json, waited)
+            report = self.take_report(context, lake, event, ApplyReport.from_json)
         return self._outcome(context, lake, report)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:

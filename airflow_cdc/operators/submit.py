@@ -91,27 +91,28 @@ class CdcSubmitOperator(SparkSubmitOperator):
             storage = hand_over(settings, target, place, self.conf or {})
             self.application_args = [*arguments(place.uri), *(("--storage", storage) if storage else ())]
             report = self._run_job(context, place, read)
-            return report or self._wait_in_triggerer(context, lake)
+            if report is None:
+                job = job_of(self._hook) if self._hook else None
+                self.log.info("Job %s runs in the cluster; the task waits for its report in the triggerer.", job)
+                seconds = self.execution_timeout and self.execution_timeout.total_seconds()
+                self._wait_in_triggerer(context, lake, job, time.time() + seconds if seconds else None)
+            return report
 
-    def take_report(
-        self, context: Context, lake: CdcLakeHook, event: dict[str, Any], read: Callable[[dict[str, Any]], _Report], waited: dict[str, Any]
-    ) -> _Report:
+    def take_report(self, context: Context, lake: CdcLakeHook, event: dict[str, Any], read: Callable[[dict[str, Any]], _Report]) -> _Report:
         """Return the report that a deferred task waited for, or wait on.
 
         :param event: the trigger's.
-        :param waited: what the task wrote down before it waited.
         :raises CdcError: as :meth:`submit`.
         :raises AirflowException: when the job ended without a report, or did not end in time.
         """
+        if event["status"] != "success":
+            raise (AirflowException if event["transient"] else AirflowFailException)(event["message"])
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
-        place, job = lake_report(lake, _task_of(context)), waited["job"]
+        place, why, job = lake_report(lake, _task_of(context)), event["told"]["why"], event["told"]["job"]
         self._leave(target, place)
         self._hook = self._get_hook()
         if job:
             take_up(self._hook, job)
-        if event["status"] != "success":
-            raise (AirflowException if event["transient"] else AirflowFailException)(event["message"])
-        why = event["told"]["why"]
         if why == "late":
             self.on_kill()
             end = "it is killed." if self._can_ask else "it may still run: the Spark connection names no ResourceManager to kill it."
@@ -119,7 +120,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         still_runs = why == "ask" and self._still_runs(job, context)
         report = place.read(read)
         if report is None and still_runs:
-            self._wait_in_triggerer(context, lake, waited)
+            self._wait_in_triggerer(context, lake, job, event["told"]["until"])
         if report is None:
             raise AirflowException(f"Job {job} ended and left no report: it did not start, or was killed. See the cluster's log of it.")
         if target.is_kubernetes:
@@ -174,22 +175,18 @@ class CdcSubmitOperator(SparkSubmitOperator):
             # Nobody can ask about a job of the try before, and Spark's operator refuses to begin.
             self.durable = False
 
-    def _wait_in_triggerer(self, context: Context, lake: CdcLakeHook, waited: dict[str, Any] | None = None) -> NoReturn:
-        now = time.time()
-        if waited is None:
-            until = now + self.execution_timeout.total_seconds() if self.execution_timeout else None
-            waited = {"job": job_of(self._hook) if self._hook else None, "until": until}
-            self.log.info("Job %s runs in the cluster; the task waits for its report in the triggerer.", waited["job"])
-        job, can_ask = waited["job"], waited["job"] and self._can_ask
+    def _wait_in_triggerer(self, context: Context, lake: CdcLakeHook, job: str | None, until: float | None) -> NoReturn:
+        can_ask = job and self._can_ask
         trigger = CdcReportTrigger(
             poke_interval=self.poke_interval,
             lake_conn_id=lake.conn_id,
             report=report_name(_task_of(context)),
-            ask_at=now + _ASK_EVERY if can_ask else None,
-            until=waited["until"],
-            job={"job": job, "conn_id": self._conn_id} if can_ask else None,
+            ask_at=time.time() + _ASK_EVERY if can_ask else None,
+            until=until,
+            job=job,
+            spark_conn_id=self._conn_id if can_ask else None,
         )
-        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"waited": waited})
+        self.defer(trigger=trigger, method_name="execute_complete")
 
     @property
     def _can_ask(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import StateUnreadableError
@@ -15,7 +14,8 @@ from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 class CdcReportTrigger(CdcLookTrigger):
     """Fire when the report is there, when it is time to ask the cluster about the job, or when it comes too late.
 
-    The event tells ``{"why": "report" | "ask" | "late"}``. The report itself stays in the lake: it may be larger than an event should be.
+    The event tells ``{"why": "report" | "ask" | "late", "job": …, "until": …}``, the last two as they were given. The report itself stays
+    in the lake: it may be larger than an event should be.
     """
 
     @staticmethod
@@ -25,7 +25,8 @@ class CdcReportTrigger(CdcLookTrigger):
         report: str,
         ask_at: float | None,
         until: float | None,
-        job: dict[str, Any] | None = None,  # noqa: ARG004 - for on_kill.
+        job: str | None,
+        spark_conn_id: str | None,  # noqa: ARG004 - for on_kill.
     ) -> Answer:
         """Look for the report.
 
@@ -33,22 +34,24 @@ class CdcReportTrigger(CdcLookTrigger):
         :param report: path of the report below the lake's root.
         :param ask_at: seconds since 1970 from which on the task shall ask the cluster; None: it cannot.
         :param until: seconds since 1970 after which the task shall give up; None: never.
-        :param job: what kills the job (:func:`airflow_cdc.operators.left_job.kill_left_job`); None where nothing does.
+        :param job: the cluster's name for the job.
+        :param spark_conn_id: connection of the cluster that can be told to kill the job; None where it cannot.
         """
         lake, now = CdcLakeHook(lake_conn_id), time.time()
+        told = {"job": job, "until": until}
         if _is_there(lake, report):
-            return Answer(is_done=True, told={"why": "report"})
+            return Answer(is_done=True, told={"why": "report", **told})
         if until is not None and now >= until:
-            return Answer(is_done=True, told={"why": "late"})
-        return Answer(is_done=ask_at is not None and now >= ask_at, told={"why": "ask"})
+            return Answer(is_done=True, told={"why": "late", **told})
+        return Answer(is_done=ask_at is not None and now >= ask_at, told={"why": "ask", **told})
 
     async def on_kill(self) -> None:
         """Kill the job, when a user ends the task that waits here; Airflow calls it from 3.3 on."""
-        if job := self.question.get("job"):
+        if self.question["job"] and self.question["spark_conn_id"]:
             # Imported here: a triggerer that never kills needs no Spark provider.
             from airflow_cdc.operators.left_job import kill_left_job
 
-            await asyncio.to_thread(kill_left_job, **job)
+            await asyncio.to_thread(kill_left_job, self.question["job"], conn_id=self.question["spark_conn_id"])
 
 
 def _is_there(lake: CdcLakeHook, report: str) -> bool:

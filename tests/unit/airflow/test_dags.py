@@ -17,7 +17,11 @@ FILES = sorted(path.name for path in DAGS.glob("*.py"))
 
 
 def _bag(file: str) -> Any:
-    from airflow.dag_processing.dagbag import DagBag
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ImportError:
+        # Airflow 3.1.
+        from airflow.models.dagbag import DagBag
 
     return DagBag(str(DAGS / file))
 

@@ -98,8 +98,7 @@ def _at(trigger: CdcReportTrigger, **asked: Any) -> CdcReportTrigger:
 def _resume(operator: Any, context: Any, deferred: TaskDeferred, event: dict[str, Any]) -> Any:
     # The task that goes on is another process: it knows what was serialized, and nothing else.
     assert deferred.method_name == "execute_complete"
-    waited = json.loads(json.dumps(deferred.kwargs))
-    return operator.execute_complete(context, event, **waited)
+    return operator.execute_complete(context, json.loads(json.dumps(event)))
 
 
 def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(yarn: Any, context: Any) -> None:
@@ -108,12 +107,12 @@ def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(
     assert path == "airflow_cdc.triggers.report.CdcReportTrigger"
     report = asked.pop("report")
     assert asked.pop("ask_at") > time.time()
-    job = {"job": JOB, "conn_id": "spark_default"}
-    assert asked == {"lake_conn_id": "cdc_lake_default", "until": None, "job": job, "poke_interval": 7}
+    cluster = {"job": JOB, "spark_conn_id": "spark_default"}
+    assert asked == {"lake_conn_id": "cdc_lake_default", "until": None, "poke_interval": 7, **cluster}
     assert not (yarn.lake / report).exists()
     yarn.go.touch()
     event = _event(deferred.trigger)
-    assert event == {"status": "success", "told": {"why": "report"}}
+    assert event == {"status": "success", "told": {"why": "report", "job": JOB, "until": None}}
     assert yarn.conf["spark.yarn.submit.waitAppCompletion"] == "false"
     result = _resume(yarn.merge(deferrable=True), context, deferred, event)
     assert (result["rows"]["inserted"], result["flows"][TOPIC]["status"]) == (1, "applied")
@@ -139,7 +138,7 @@ def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, contex
     assert before + 600 <= asked["ask_at"] <= time.time() + 600
     assert before + 3600 <= asked["until"] <= time.time() + 3600
     event = _event(_at(deferred.trigger, ask_at=0.0))
-    assert event["told"] == {"why": "ask"}
+    assert event["told"] == {"why": "ask", "job": JOB, "until": asked["until"]}
     # It runs: wait on, no longer than was said at first.
     with pytest.raises(TaskDeferred) as again:
         _resume(yarn.merge(**merge), context, deferred, event)
@@ -159,7 +158,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
     event = _event(_at(deferred.trigger, until=1.0))
-    assert event["told"] == {"why": "late"}
+    assert event["told"] == {"why": "late", "job": JOB, "until": 1.0}
     with pytest.raises(AirflowException, match=rf"Job {JOB} left no report within execution_timeout .* it is killed"):
         _resume(yarn.merge(**merge), context, deferred, event)
     kill = (f"/ws/v1/cluster/apps/{JOB}/state", {"state": "KILLED"})
@@ -174,9 +173,9 @@ def test_where_nobody_is_named_who_could_kill_the_job_nobody_says_that_it_is_kil
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
     asked = deferred.trigger.serialize()[1]
-    assert (asked["ask_at"], asked["job"]) == (None, None)
+    assert (asked["ask_at"], asked["spark_conn_id"]) == (None, None)
     with pytest.raises(AirflowException, match="it may still run"):
-        _resume(yarn.merge(**merge), context, deferred, {"status": "success", "told": {"why": "late"}})
+        _resume(yarn.merge(**merge), context, deferred, _event(_at(deferred.trigger, until=1.0)))
     yarn.go.touch()
 
 
@@ -193,13 +192,13 @@ def test_what_a_try_before_left_is_no_report_of_this_one(yarn: Any, context: Any
 
 def test_a_report_that_is_being_written_is_not_there_yet(scene: Any) -> None:
     scene.lake.mkdir()
-    asked = {"lake_conn_id": "cdc_lake_default", "report": "r.json", "ask_at": None, "until": None}
+    asked = {"lake_conn_id": "cdc_lake_default", "report": "r.json", **dict.fromkeys(("ask_at", "until", "job", "spark_conn_id"))}
     for text, is_done in (("", False), ('{"ok": tr', False), ('{"ok": true}', True)):
         (scene.lake / "r.json").write_text(text)
         assert CdcReportTrigger.look(**asked).is_done is is_done
 
 
-def test_a_retry_takes_up_the_job_that_still_runs(yarn: Any, context: Any) -> None:
+def test_a_retry_takes_up_the_job_that_still_runs(yarn: Any, context: Any, needs_state_stores: None) -> None:
     class Store(dict[str, Any]):
         def set(self, key: str, value: Any) -> None:
             self[key] = value
@@ -208,7 +207,7 @@ def test_a_retry_takes_up_the_job_that_still_runs(yarn: Any, context: Any) -> No
     merge = {"deferrable": True}
     for _ in range(2):
         deferred = _defer(yarn.merge(**merge), context)
-        assert deferred.kwargs["waited"]["job"] == JOB
+        assert deferred.trigger.serialize()[1]["job"] == JOB
     assert yarn.submitted.read_text() == "x\n"
     yarn.go.touch()
     assert _resume(yarn.merge(**merge), context, deferred, _event(deferred.trigger))["rows"]["inserted"] == 1
@@ -226,6 +225,7 @@ def test_a_spark_submit_that_is_told_to_wait_contradicts_it(yarn: Any, context: 
     assert not yarn.submitted.exists()
 
 
+@pytest.mark.deep
 def test_airflow_itself_takes_a_deferred_merge_to_its_end(yarn: Any, airflow_database: None) -> None:
     from airflow.sdk import DAG
 
