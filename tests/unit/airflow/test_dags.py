@@ -74,6 +74,8 @@ def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None)
 
     def run(logical_date: datetime | None, dag_id: str = "cdc_merge", **conf: Any) -> dict[str, Any]:
         dag: DAG = _bag(f"{dag_id}.py").dags[dag_id]
+        # Airflow 3.1 does not do it by itself.
+        scene.save(dag)
         run = dag.test(logical_date=logical_date, run_conf=conf)
         return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 
