@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
+from airflow import __version__ as airflow_version
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
+from packaging.version import Version
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 _SCHEME, _KIND = "x-cdc", "lake"
+_ALIASES_TAKE_OBJECTS = Version(airflow_version).release >= (3, 3)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def tell_assets(
     for outlet in outlets:
         if isinstance(outlet, AssetAlias):
             for flow, extra in tables.items():
-                context["outlet_events"][outlet].add(table_asset(flow, lake_conn_id=lake_conn_id), extra=dict(extra))
+                context["outlet_events"][outlet].add(table_asset(flow, lake_conn_id=lake_conn_id), extra=_alias_extra(extra))
         elif isinstance(outlet, Asset):
             table = table_of(outlet.uri)
             if table and table.flow not in tables:
@@ -97,3 +101,8 @@ def tell_assets(
             context["outlet_events"][outlet].extra = dict(tables[table.flow] if table else run)
         kept.append(outlet)
     return kept
+
+
+def _alias_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    # Airflow 3.1 puts an alias event's extra into a set: an object in it fails the task after it succeeded.
+    return {name: json.dumps(value) if isinstance(value, dict) and not _ALIASES_TAKE_OBJECTS else value for name, value in extra.items()}

@@ -19,6 +19,9 @@ TESTS = ("tests/unit/airflow", "tests/unit/model")
 
 # Airflow 3.1.0 does not run with what came later of these; Airflow's own constraints file for it has older ones, too.
 CONSTRAINTS = """\
+cadwyn<7
+fastapi<0.130
+starlette<1
 structlog<25.5
 universal-pathlib<0.3
 """
