@@ -8,10 +8,10 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo test test-deep test-system bench lint format lock build clean
+.PHONY: help python setup demo test test-deep test-system test-min-versions bench lint format lock build clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -32,6 +32,9 @@ test-deep: setup ## Run the long properties, captures and stories
 test-system: setup ## Run the tests against a live Airflow and an object store (needs Go)
 	@$(BIN)/python scripts/object_store.py
 	$(BIN)/python -m pytest -m system_deep
+
+test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
+	@$(PYTHON) scripts/min_versions.py
 
 bench: setup ## Measure how long merges take
 	@test -f benchmarks/__main__.py || { echo "There is nothing to measure: benchmarks/__main__.py does not exist." >&2; exit 1; }

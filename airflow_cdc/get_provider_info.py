@@ -16,13 +16,17 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-cdc",
         "name": _NAME,
         "description": "Archived change events (Debezium) become exact Delta tables.",
-        "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["apache", "kafka"]}],
+        "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["kafka"]}],
         "operators": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{name}" for name in _OPERATORS]}],
         "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
         "triggers": [
-            {"integration-name": _NAME, "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event")]}
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event", "report")],
+            }
         ],
+        "asset-uris": [{"schemes": ["x-cdc"], "handler": None, "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset"}],
         "connection-types": [
             _connection_type(
                 "cdc_archive",

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.cut import Cut
+from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.transactions import TransactionReport
 
@@ -49,6 +50,26 @@ class FlowOutcome:
     """Those records."""
     outside_files: int = 0
     """Pending files that were archived outside of the run's interval."""
+    table_version: int | None = None
+    """Delta version of the flow's last merge, of this run or an earlier one; None where there was none, or where it failed."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Spark SQL types of the source's columns in the table, where this run changed it."""
+    document_columns: tuple[str, ...] = ()
+    """Those of them that are taken out of the document."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether this run made a commit in the table."""
+        return any(batch.table_version is not None for batch in self.batches)
+
+    @property
+    def applied_position(self) -> dict[str, Position]:
+        """Highest position that this run merged, by Kafka partition ("-" where the archive does not tell it)."""
+        highest: dict[str, Position] = {}
+        for batch in self.batches:
+            for partition, position in batch.applied_through.items():
+                highest[partition] = max(position, highest.get(partition, position))
+        return highest
 
     @property
     def events(self) -> EventCounts:
@@ -89,6 +110,9 @@ class FlowOutcome:
             "cut_files": self.cut_files,
             "cut_records": self.cut_records,
             "outside_files": self.outside_files,
+            "table_version": self.table_version,
+            "columns": self.columns,
+            "document_columns": list(self.document_columns),
         }
 
     @classmethod
@@ -105,6 +129,9 @@ class FlowOutcome:
             document.get("cut_files", 0),
             document.get("cut_records", 0),
             document.get("outside_files", 0),
+            document.get("table_version"),
+            document.get("columns", {}),
+            tuple(document.get("document_columns", ())),
         )
 
 

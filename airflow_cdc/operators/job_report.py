@@ -62,14 +62,24 @@ def report_on_this_machine() -> Iterator[ReportPlace]:
         yield ReportPlace(path, ObjectStoragePath(folder).fs, path)
 
 
-@contextmanager
-def report_in_lake(lake: CdcLakeHook, task: str) -> Iterator[ReportPlace]:
-    """Yield a place for a job whose driver runs elsewhere.
+def report_name(task: str) -> str:
+    """Return where below a lake's root the report of a job lies whose driver runs elsewhere.
 
     :param task: names the task instance, not its try: a retry that finds the job of the try before still running reads that job's report.
     """
-    name = f"{STATE_FOLDER}/reports/{short_hash(task)}.json"
-    place = ReportPlace(f"{lake.root}/{name}", lake.fs, f"{lake.fs_root}/{name}")
+    return f"{STATE_FOLDER}/reports/{short_hash(task)}.json"
+
+
+def lake_report(lake: CdcLakeHook, task: str) -> ReportPlace:
+    """Return the place of that report."""
+    name = report_name(task)
+    return ReportPlace(f"{lake.root}/{name}", lake.fs, f"{lake.fs_root}/{name}")
+
+
+@contextmanager
+def report_in_lake(lake: CdcLakeHook, task: str) -> Iterator[ReportPlace]:
+    """Yield that place, and remove what lies there afterwards."""
+    place = lake_report(lake, task)
     yield place
     # Not after a kill or timeout: the job may still be running, and the next try asks for what it writes.
     place.remove()

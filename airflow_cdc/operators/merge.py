@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Asset
+from airflow.providers.common.compat.sdk import conf
 
+from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.archive_shape import ArchiveShape
@@ -14,9 +15,11 @@ from airflow_cdc.model.interval import Interval, parse_interval
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.told_versions import told_versions
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 _BACKFILL, _SCHEDULED = "backfill", "scheduled"
 """Types of a Dag run."""
@@ -44,6 +47,9 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param archived_until: only files that were archived before this time. (templated)
     :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval, a scheduled
         one all that were before the interval's end, late ones too; a run by hand or by an asset takes all that waits.
+    :param deferrable: where the driver runs in a cluster (YARN, Kubernetes), leave the job to it and wait for its report in the triggerer;
+        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot, and says so.
+    :param poke_interval: seconds between two looks for the report.
     :param conn_id: Spark connection. It must exist.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
@@ -73,6 +79,8 @@ class CdcMergeOperator(CdcSubmitOperator):
         archived_since: str | None = None,
         archived_until: str | None = None,
         by_data_interval: bool = False,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: float = CdcSubmitOperator.poke_interval,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -85,10 +93,14 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.archived_since = archived_since
         self.archived_until = archived_until
         self.by_data_interval = by_data_interval
+        self.deferrable = deferrable
+        self.poke_interval = poke_interval
+        self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
+            refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             interval = self._interval(context)
             report = self.submit(
@@ -99,13 +111,35 @@ class CdcMergeOperator(CdcSubmitOperator):
                 others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
+        return self._outcome(context, lake, report)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
+        with told_by_airflow():
+            lake = CdcLakeHook(self.lake_conn_id)
+            report = self.take_report(context, lake, event, ApplyReport.from_json)
+        return self._outcome(context, lake, report)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """Return what the run read and wrote, also where it failed after that; at its start nobody knows which tables it will change."""
+        from airflow_cdc.lineage import merge_lineage
+
+        # Not from XCom: asked for in the process that the provider calls this in, it never answers.
+        return merge_lineage(self._report) if self._report else None
+
+    def _outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> dict[str, Any]:
+        self._report = report
         for line in lines(report):
             self.log.info(line)
         if not report.ok:
+            if self.outlets:
+                told_versions(lake, context["ti"]).begin(report)
             raise failure(report)
         if not report.flows and (globs := table_globs(self.tables)):
             self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
-        self._tell_assets(context, report)
+        if self.outlets:
+            with told_by_airflow():
+                self._tell_assets(context, lake, report)
         return summary(report)
 
     def _interval(self, context: Context) -> Interval:
@@ -144,7 +178,8 @@ class CdcMergeOperator(CdcSubmitOperator):
             yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
         yield from ("--report", report)
 
-    def _tell_assets(self, context: Context, report: ApplyReport) -> None:
-        for outlet in self.outlets or []:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = asset_extra(report)
+    def _tell_assets(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> None:
+        told = told_versions(lake, context["ti"])
+        tables = {flow.flow: table_extra(flow) for flow in told.changed(report)}
+        self.outlets = tell_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
+        told.write(report)

@@ -42,6 +42,11 @@ class SparkTarget:
         return self.master.startswith("local")
 
     @property
+    def is_kubernetes(self) -> bool:
+        """True when Kubernetes runs the job."""
+        return self.master.startswith("k8s")
+
+    @property
     def driver_is_here(self) -> bool:
         """True when the driver runs on this machine, as a child of this process."""
         return self.deploy_mode != "cluster"

@@ -43,6 +43,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
+from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.explain_failure import explain_failure
@@ -50,6 +51,7 @@ from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.look import Look
+from airflow_cdc.pipeline.merge import columns_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
@@ -201,6 +203,7 @@ class _FlowRun:
         waiting, cut, outside = self._waiting, self.behind_cut, self._outside
         status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
         gaps = self._gaps[:MOST_LISTED] if waiting else ()
+        columns = self._columns() if any(report.table_version is not None for report in reports) else {}
         return FlowOutcome(
             self.flow.name,
             status,
@@ -211,7 +214,17 @@ class _FlowRun:
             cut_files=len(cut),
             cut_records=sum(cut.values()),
             outside_files=len(outside),
+            table_version=self.state.checkpoint().table_version,
+            columns=columns,
+            document_columns=tuple(name for name in self.flow.document_columns if name in columns),
         )
+
+    def _columns(self) -> dict[str, str]:
+        try:
+            return columns_of(self.run.spark, spark_uri(self.table))
+        except PySparkException:
+            # They are told for lineage alone: what was merged must not look as if it had failed.
+            return {}
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()

@@ -14,6 +14,7 @@ import stat
 import sys
 import tempfile
 import textwrap
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ os.environ.update(
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=f"{_HOME}/logs",
 )
 
+AIRFLOW_VERSION = tuple(int(part) for part in version("apache-airflow-core").split(".")[:2])
+
 TOPIC = "server.db.orders"
 OTHER_TOPIC = "server.db.customers"
 
@@ -49,6 +52,7 @@ from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
 
@@ -88,10 +92,13 @@ for topic in ledger.tables():
         files = len(batch.files)
         flow.write_intent(batch)
         reports.append(BatchReport(topic, batch.number, files, batch.size, EventCounts(read=files, merged=files), RowCounts(inserted=files),
-                                   table_version=batch.number - 1))
+                                   table_version=batch.number - 1, applied_through={{"0": Position(6 + batch.number, 1)}}))
         flow.write_commit(reports[-1], table)
     status = FlowStatus.APPLIED if reports else FlowStatus.UP_TO_DATE
-    outcomes.append(FlowOutcome(topic, status, table, tuple(reports)))
+    columns = {{"id": "INT", "document": "STRING", "total": "DECIMAL(10,2)"}} if reports else {{}}
+    derived = ("total",) if reports else ()
+    version = flow.checkpoint().table_version
+    outcomes.append(FlowOutcome(topic, status, table, tuple(reports), table_version=version, columns=columns, document_columns=derived))
 report = ApplyReport(job.archive, job.lake, tuple(outcomes))
 with fsspec.open(job.report, "w") as file:
     file.write(json.dumps(report.to_json()))
@@ -161,6 +168,20 @@ class Scene:
 
         return CdcMergeOperator(**{"task_id": "merge", "spark_binary": str(self.spark_submit), **arguments})
 
+    @staticmethod
+    def save(dag: Any) -> None:
+        """Make a Dag of a test known to Airflow's database: without that it cannot be run."""
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.models.serialized_dag import SerializedDagModel
+        from airflow.serialization.serialized_objects import LazyDeserializedDAG, SerializedDAG
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            session.merge(DagBundleModel(name="tests"))
+            session.commit()
+            SerializedDAG.bulk_write_to_db("tests", None, [dag], session=session)
+            SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="tests", session=session)
+
     @property
     def arguments(self) -> list[str]:
         """The arguments that spark-submit was started with."""
@@ -190,10 +211,24 @@ class Scene:
         return found
 
 
+class _NoConnections:
+    """Stands for the process that Airflow 3.1 asks for connections: it has none. Later ones need nobody where none is running."""
+
+    def send(self, *_: Any) -> Any:
+        from airflow.sdk.exceptions import ErrorType
+        from airflow.sdk.execution_time.comms import ErrorResponse
+
+        return ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
+
+
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    from airflow.sdk.execution_time import task_runner
+
     for name in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:
         monkeypatch.delenv(name)
+    if not hasattr(task_runner, "SUPERVISOR_COMMS") and AIRFLOW_VERSION < (3, 2):
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", _NoConnections(), raising=False)
     return Scene(tmp_path, monkeypatch)
 
 
@@ -204,6 +239,13 @@ def context() -> dict[str, Any]:
 
     instance = SimpleNamespace(dag_id="cdc", task_id="merge", run_id="manual__1", map_index=-1, try_number=1, stats_tags={})
     return {"ti": instance, "outlet_events": OutletEventAccessors(), "params": {"tables": []}}
+
+
+@pytest.fixture
+def needs_state_stores() -> None:
+    """What a task or a trigger remembers of its own, Airflow keeps from 3.3 on."""
+    if AIRFLOW_VERSION < (3, 3):
+        pytest.skip("Airflow has no state stores before 3.3")
 
 
 @pytest.fixture(scope="session")

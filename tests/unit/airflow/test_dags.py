@@ -22,7 +22,11 @@ FILES = sorted(path.name for path in DAGS.glob("*.py"))
 
 
 def _bag(file: str) -> Any:
-    from airflow.dag_processing.dagbag import DagBag
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ImportError:
+        # Airflow 3.1.
+        from airflow.models.dagbag import DagBag
 
     return DagBag(str(DAGS / file))
 
@@ -95,6 +99,8 @@ def run_dag(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: None)
 
     def run(logical_date: datetime | None, dag_id: str = "cdc_merge", file: str | None = None, **conf: Any) -> dict[str, Any]:
         dag: DAG = _bag(file or f"{dag_id}.py").dags[dag_id]
+        # Airflow 3.1 does not do it by itself.
+        scene.save(dag)
         run = dag.test(logical_date=logical_date, run_conf=conf)
         return {"state": str(run.state), **{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 

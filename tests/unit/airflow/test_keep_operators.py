@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.verify import CdcVerifyOperator

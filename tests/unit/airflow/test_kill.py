@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 TOPIC = "server.db.orders"
 REPORT = {"ok": False, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}

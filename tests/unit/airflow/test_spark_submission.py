@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 
@@ -178,7 +178,7 @@ def test_refuses_a_spark_connection_that_would_lead_elsewhere(
         scene.merge(spark_binary=None).execute(context)
 
 
-def test_settings_that_exclude_each_other_are_not_tried_again(scene: Any, context: Any) -> None:
+def test_settings_that_exclude_each_other_are_not_tried_again(scene: Any, context: Any, needs_state_stores: None) -> None:
     scene.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     with pytest.raises(AirflowFailException, match="durable=True requires yarn_track_via_rm_api=True"):
         scene.merge().execute(context)

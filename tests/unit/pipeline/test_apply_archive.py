@@ -326,3 +326,13 @@ def test_a_removed_file_stops_its_flow_for_good_and_a_wrong_type_too(apply: Appl
     failed = apply(archive, lake, may_fail=True).flows[0]
     assert failed.error
     assert (failed.error["type"], failed.error["transient"]) == ("ArchivedFileMissingError", False)
+
+
+def test_the_outcome_tells_the_columns_of_a_table_that_changed_and_the_version_of_every_one(
+    apply: Apply, archive: Path, lake: Path
+) -> None:
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    first, second = apply(archive, lake).flows[0], apply(archive, lake).flows[0]
+    assert (list(first.columns), first.document_columns) == (["id", "name"], ())
+    assert first.table_version == first.batches[-1].table_version == second.table_version
+    assert second.columns == {}

@@ -1,0 +1,59 @@
+"""A job that goes on in the cluster while its task waits in the triggerer: how it is started so, and how it is killed from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.operators.spark_target import SparkTarget
+
+_YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
+_KUBERNETES_WAITS = "spark.kubernetes.submission.waitAppCompletion"
+
+
+def conf_to_leave(target: SparkTarget, conf: dict[str, Any]) -> dict[str, Any]:
+    """Return Spark's options with which spark-submit ends as soon as the cluster has taken the job.
+
+    :raises ConfigurationError: when the user's options say that it shall wait.
+    """
+    option = _KUBERNETES_WAITS if target.is_kubernetes else _YARN_WAITS
+    if str(conf.get(option, "false")).strip().lower() != "false":
+        raise ConfigurationError(
+            f"The task is deferrable, and its conf says {option}={conf[option]}: spark-submit would hold the worker's slot.",
+            next_step=f"Take {option} out of conf, or set deferrable=False.",
+        )
+    return {**conf, option: "false"}
+
+
+def job_of(hook: SparkSubmitHook) -> str | None:
+    """Return the cluster's name for the job that a hook submitted, as Spark's operator writes it; None where spark-submit did not tell."""
+    if hook._is_kubernetes:
+        pod = hook._kubernetes_driver_pod
+        return f"{hook._connection['namespace']}:{pod}" if pod else None
+    return hook._yarn_application_id
+
+
+def take_up(hook: SparkSubmitHook, job: str) -> None:
+    """Make a hook that submitted nothing know a job, so that its ``on_kill`` kills it."""
+    if hook._is_kubernetes:
+        hook._connection["namespace"], hook._kubernetes_driver_pod = job.split(":", 1)
+    else:
+        hook._yarn_application_id = job
+
+
+def is_manager_known(hook: SparkSubmitHook) -> bool:
+    """Tell whether the Spark connection names YARN's ResourceManager, which is asked about a job and told to kill it."""
+    try:
+        return bool(hook._get_yarn_rm_base_url())
+    except ValueError:
+        return False
+
+
+def kill_left_job(job: str, *, conn_id: str) -> None:
+    """Kill a job from a process that did not submit it: through YARN's REST interface, or by deleting the driver's pod."""
+    is_pod = ":" in job
+    hook = SparkSubmitHook(conn_id=conn_id, deploy_mode="cluster", track_driver_via_k8s_api=is_pod, yarn_track_via_rm_api=not is_pod)
+    take_up(hook, job)
+    hook.on_kill()
