@@ -38,7 +38,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
     return f"{_OTHER_SCHEMES.get(scheme, scheme)}://{authority}", f"/{path}"
 
 
-def merge_lineage(report: ApplyReport) -> OperatorLineage:
+def merge_lineage(report: ApplyReport) -> OperatorLineage[Any, Any]:
     """Return the lineage of a run: for each table that it changed, the archived topic that it came from."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 

@@ -120,7 +120,7 @@ class CdcMergeOperator(CdcSubmitOperator):
             report = self.take_report(context, lake, event, ApplyReport.from_json)
         return self._outcome(context, lake, report)
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Return what the run read and wrote, also where it failed after that; at its start nobody knows which tables it will change."""
         from airflow_cdc.lineage import merge_lineage
 
