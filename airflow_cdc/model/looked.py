@@ -17,6 +17,8 @@ class FolderLook:
     """The greatest name of a file."""
     names: int
     """How many files, of whatever kind."""
+    digest: int
+    """Sum of their names' checksums: with ``names`` it shows whether one went and another came below ``through``."""
     folders: tuple[str, ...] = ()
     """Names of the folders in it."""
     ignored: tuple[str, ...] = ()
@@ -24,13 +26,13 @@ class FolderLook:
 
     def to_json(self) -> list[Any]:
         """Return the look as plain JSON values."""
-        return [self.changed, self.through, self.names, list(self.folders), list(self.ignored)]
+        return [self.changed, self.through, self.names, self.digest, list(self.folders), list(self.ignored)]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> FolderLook:
         """Read what :meth:`to_json` wrote."""
-        changed, through, names, folders, ignored = values
-        return cls(changed, through, names, tuple(folders), tuple(ignored))
+        changed, through, names, digest, folders, ignored = values
+        return cls(changed, through, names, digest, tuple(folders), tuple(ignored))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -114,9 +115,10 @@ class _Walk:
     def _list(self, folder: str, changed: float | None, seen: FolderLook | None) -> None:
         folders, names = self._entries(folder)
         settled = changed if changed is not None and self.now - changed >= SETTLED_SECONDS else None
-        behind = [name for name in names if name > seen.through] if seen else []
+        behind = {name for name in names if seen and name > seen.through}
+        digest = _digest(names)
         listing = None
-        if seen and len(names) - len(behind) == seen.names:
+        if seen and (len(names) - len(behind), digest - _digest(behind)) == (seen.names, seen.digest):
             listing = self._classified(folder, {*behind, *_companions(behind, names)})
             listing = _only(listing, folder, behind)
             # Surveyed by a run that did not come to write down its look.
@@ -130,7 +132,7 @@ class _Walk:
             listing = self._classified(folder, names)
             self.whole += listing.files
             ignored = _names(listing.ignored)
-        self.folders[folder] = FolderLook(settled, max(names, default=""), len(names), tuple(sorted(folders)), ignored)
+        self.folders[folder] = FolderLook(settled, max(names, default=""), len(names), digest, tuple(sorted(folders)), ignored)
 
     def _entries(self, folder: str) -> tuple[set[str], set[str]]:
         """Return the names of a folder's folders, and of all else in it."""
@@ -156,6 +158,10 @@ class _Walk:
 
     def _path(self, path: str) -> str:
         return f"{self.root.rstrip('/')}/{path}" if path else self.root
+
+
+def _digest(names: Iterable[str]) -> int:
+    return sum(zlib.crc32(os.fsencode(name)) for name in names)
 
 
 def _companions(new: Iterable[str], names: set[str]) -> set[str]:

@@ -106,7 +106,8 @@ def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spa
     assert misfits(report) == [{"n": 2, "city": 1}]
 
 
-@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("together", [True, False])
 def test_each_version_has_the_columns_of_its_document(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     changes = [
         mongodb("c", "1", second=1, offset=0, after='{"_id": 1,"n": 1}'),

@@ -149,6 +149,7 @@ def test_what_has_no_place_or_an_unknown_operation_is_rejected_and_heartbeats_ar
     assert sorted(reasons) == ["missing_position", "not_a_change_event"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", FIRST_OR_DEEP)
 def test_a_large_object_that_an_update_does_not_tell_keeps_its_value_under_a_new_key_too(
     version: str, apply: Apply, spark: SparkSession, tmp_path: Path

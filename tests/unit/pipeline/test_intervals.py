@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.interval import Interval, parse_interval
@@ -55,6 +56,7 @@ def test_a_run_takes_what_was_archived_in_its_interval_and_the_rest_waits(apply:
     assert FlowState(fsspec.filesystem("file"), str(tmp_path / "lake"), TOPIC).checkpoint().held == {}
 
 
+@pytest.mark.deep
 def test_intervals_side_by_side_and_out_of_order_end_where_one_pass_does(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path / "archive")
     apply(tmp_path / "archive", tmp_path / "once")

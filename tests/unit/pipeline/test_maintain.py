@@ -207,7 +207,8 @@ def test_the_version_upon_which_an_open_transaction_began_outlives_the_retention
     assert "its files were vacuumed" in flow.error["message"]
 
 
-@pytest.mark.parametrize("cluster_by", [(), pytest.param("key", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("cluster_by", [(), "key"])
 def test_rows_that_deletion_vectors_hide_are_purged_where_they_are_many(
     cluster_by: tuple[str, ...] | str, apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
