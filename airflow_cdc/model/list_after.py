@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile, classify
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.lake import Ledger
+from airflow_cdc.model.ledger import Ledger
 
 _TIME = re.compile(r"(year|month|day|hour|minute|date|dt|ds|time)=[^/]*|[0-9][-0-9T:_.]*")
 """A folder that a sink names for a time: the next one sorts behind it."""

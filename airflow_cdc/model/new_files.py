@@ -17,7 +17,8 @@ from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile, ArchiveListing, classify_infos, companions, list_archive, missing_archive
 from airflow_cdc.model.files import FileSystem, is_local
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.list_after import list_after
 from airflow_cdc.model.looked import FolderLook, Looked
 

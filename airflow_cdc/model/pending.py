@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
-from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.transactions import ends_transactions, prefix_of

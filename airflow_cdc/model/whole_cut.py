@@ -12,7 +12,8 @@ from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.cut import AwaitedTransaction, whole_through
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.position import commit_position
 from airflow_cdc.model.survey import RecordKind

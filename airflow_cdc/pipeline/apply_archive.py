@@ -32,7 +32,8 @@ from airflow_cdc.model.errors import (
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
 from airflow_cdc.model.interval import Interval
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState, Ledger
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri

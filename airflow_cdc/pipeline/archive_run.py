@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.interval import Interval
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.pipeline.file_parts import FlowEnd
 
 

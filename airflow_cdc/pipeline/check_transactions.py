@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.transactions import MOST_REMEMBERED, Place, Transaction, TransactionLedger, end_place
 from airflow_cdc.model.whole_cut import connectors_with_transactions
 from airflow_cdc.pipeline import sql

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, Ledger
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline import sql

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.cut import Cut, cut_of
-from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.transactions import OpenTransactions, TransactionLedger, prefix_of
 from airflow_cdc.model.whole_cut import connectors_with_transactions

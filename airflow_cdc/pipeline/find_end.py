@@ -11,7 +11,8 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.columns import ORDINAL, RAW
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from airflow_cdc.model.archive import ArchivedFile, list_archive
 from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_files import NewFiles, find_new_files
 
 

@@ -18,7 +18,8 @@ from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem, absolute_uri, read_json, replace_json
 from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import ArchiveState, FlowState, Ledger, flows_in
+from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.pipeline.apply_archive import apply_archive

@@ -12,7 +12,8 @@ from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.survey import RecordKind
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.decode.envelope import in_line

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FolderSeen, Ledger, archives_in
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, archives_in
+from airflow_cdc.model.ledger import FolderSeen, Ledger
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts

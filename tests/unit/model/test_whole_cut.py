@@ -13,7 +13,7 @@ import pytest
 
 from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lake import Ledger
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.transactions import Place, Transaction, TransactionLedger
 from airflow_cdc.model.whole_cut import WholeCut, find_whole_cuts
 from tests.unit.model.scene import Scene

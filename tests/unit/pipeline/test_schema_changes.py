@@ -12,7 +12,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.lake import ArchiveState, Ledger
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowStatus
 from airflow_cdc.pipeline import schema_changes
 from airflow_cdc.pipeline.inspect_lake import read_rows

@@ -1,0 +1,75 @@
+"""Ledger: which files of an archive are surveyed, small enough to be read at every look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_cdc.model.files import name_digest
+from airflow_cdc.model.survey import Survey, is_control_topic
+
+
+@dataclass(frozen=True)
+class FolderSeen:
+    """The surveyed names of one folder, as three numbers instead of a list."""
+
+    through: str
+    """The greatest surveyed name."""
+    count: int
+    digest: int
+    """Sum of the names' digests modulo 2^64: with ``count`` it shows whether a late name sorts below ``through``."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which files of an archive are surveyed, and in which survey each topic was first seen."""
+
+    surveyed_through: int = 0
+    folders: dict[str, FolderSeen] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)
+    """By topic: number of the survey that saw it first."""
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By topic: operation codes and record kinds seen so far."""
+    latest: dict[str, int] = field(default_factory=dict)
+    """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
+
+    def tables(self) -> list[str]:
+        """Return the topics that carry rows of a table."""
+        return sorted(topic for topic in self.topics if not is_control_topic(topic, set(self.kinds[topic])))
+
+    def control_topics(self) -> list[str]:
+        """Return the topics that carry none: transactions, heartbeats, schema changes, signals."""
+        return sorted(set(self.topics) - set(self.tables()))
+
+    def with_survey(self, survey: Survey) -> Ledger:
+        """Return the ledger after one more survey."""
+        folders = dict(self.folders)
+        for file in survey.files:
+            folder, name = folder_and_name(file.path)
+            seen = folders.get(folder, FolderSeen("", 0, 0))
+            folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, (seen.digest + name_digest(name)) % 2**64)
+        topics = {**dict.fromkeys(survey.topics(), survey.number), **self.topics}
+        kinds = dict(self.kinds)
+        for shape in survey.shapes:
+            kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))
+        latest = {**self.latest, **dict.fromkeys(survey.topics(), survey.number)}
+        return Ledger(survey.number, folders, topics, kinds, latest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ledger as plain JSON values."""
+        folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
+        document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
+        return {**document, "kinds": self.kinds, "latest": self.latest}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Ledger:
+        """Read what :meth:`to_json` wrote."""
+        folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
+        kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
+        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"])
+
+
+def folder_and_name(path: str) -> tuple[str, str]:
+    """Return a path's folder and what it is called there."""
+    folder, _, name = path.rpartition("/")
+    return folder, name
