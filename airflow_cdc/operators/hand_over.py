@@ -39,13 +39,17 @@ def hand_over(settings: StorageSettings, target: SparkTarget, place: ReportPlace
         )
     folder = Path(place.path).parent
     for name, text in settings.files.items():
-        _write_privately(folder / name, text)
+        write_privately(folder / name, text)
     path = folder / "storage.json"
-    _write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
+    write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
     return str(path)
 
 
-def _write_privately(path: Path, text: str) -> None:
+def write_privately(path: Path, text: str) -> None:
+    """Write a new file that only this user can read.
+
+    :raises FileExistsError: when there is one.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.verification import VerifyReport
+from airflow_cdc.operators.hand_over import write_privately
 from airflow_cdc.operators.job_report import failure_of
 from airflow_cdc.operators.spark_target import spark_target
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
@@ -145,7 +145,6 @@ class CdcVerifyOperator(CdcSubmitOperator):
 def _secret_file(document: Mapping[str, str]) -> Iterator[str]:
     """Yield a file that only this user can read; it is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="airflow-cdc-") as folder:
-        path = str(Path(folder, "options.json"))
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(document, file)
-        yield path
+        path = Path(folder, "options.json")
+        write_privately(path, json.dumps(document))
+        yield str(path)
