@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
+from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_rows
 
 
@@ -92,7 +93,7 @@ class FlowReprocess:
 
 
 @dataclass(frozen=True)
-class ReprocessReport:
+class ReprocessReport(FlowsReport):
     """What was read again of the flows of a lake."""
 
     archive: str
@@ -101,25 +102,6 @@ class ReprocessReport:
     flows: tuple[FlowReprocess, ...] = field(default=())
     error: dict[str, Any] | None = None
     """Set when the run stopped before it could look at any flow."""
-
-    @property
-    def ok(self) -> bool:
-        """True when nothing failed."""
-        return self.error is None and all(flow.error is None for flow in self.flows)
-
-    def causes(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return what failed, by the flow's name."""
-        run = [("The run", self.error)] if self.error else []
-        return run + [(flow.flow, flow.error) for flow in self.flows if flow.error]
-
-    def lines(self) -> Iterator[str]:
-        """Yield the report as lines for people."""
-        for flow in self.flows:
-            yield from flow.lines()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        return {"ok": self.ok, **vars(self), "flows": [flow.to_json() for flow in self.flows]}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ReprocessReport:

@@ -1,0 +1,32 @@
+"""FlowsReport: what the reports of jobs over many flows share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class FlowsReport:
+    """A report with an outcome a flow; each has ``flow``, ``error``, ``lines`` and ``to_json``. For frozen dataclasses."""
+
+    flows: tuple[Any, ...]
+    error: dict[str, Any] | None
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing failed."""
+        return self.error is None and all(flow.error is None for flow in self.flows)
+
+    def causes(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what failed, by the flow's name."""
+        run = [("The run", self.error)] if self.error else []
+        return run + [(flow.flow, flow.error) for flow in self.flows if flow.error]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines for people."""
+        for flow in self.flows:
+            yield from flow.lines()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {"ok": self.ok, **vars(self), "flows": [flow.to_json() for flow in self.flows]}
