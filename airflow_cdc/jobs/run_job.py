@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.die_with_parent import die_with_parent
-from airflow_cdc.model.errors import CdcError, ConfigurationError
+from airflow_cdc.model.errors import CdcError, storage_refusal
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline.explain_failure import missing_connector
 from airflow_cdc.pipeline.session import start_session
@@ -50,12 +50,7 @@ def _storage(given: str | None) -> JobStorage:
 
 
 def _cause(problem: Exception) -> dict[str, Any]:
-    # Keys of a role expire, and a retry gets new ones.
-    if isinstance(problem, PermissionError) and "expired" not in str(problem).lower():
-        refused = ConfigurationError(
-            f"The storage refuses the job: {problem}.",
-            next_step="Check the storage connections' credentials, and what these may read, list and write.",
-        )
+    if refused := storage_refusal(problem):
         return refused.to_json()
     if missing := missing_connector(problem):
         return missing.to_json()

@@ -144,6 +144,17 @@ class RejectReason(str, Enum):
     """A value cannot be read as its column's type."""
 
 
+def storage_refusal(problem: Exception) -> ConfigurationError | None:
+    """Return what a storage's refusal means to a user; None where the error is another one, or goes away by itself."""
+    # Keys of a role expire, and a retry gets new ones.
+    if not isinstance(problem, PermissionError) or "expired" in str(problem).lower():
+        return None
+    return ConfigurationError(
+        f"The storage refuses access: {first_line(problem)}.",
+        next_step="Check the storage connections' credentials, and what these may read, list and write.",
+    )
+
+
 def first_line(problem: Exception) -> str:
     """Return what an error says before a plan and Java's stack, as Spark's have them."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

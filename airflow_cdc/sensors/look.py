@@ -16,8 +16,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.errors import CdcError
-from airflow_cdc.triggers.look import CdcLookTrigger
+from airflow_cdc.triggers.look import CdcLookTrigger, failure_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -69,8 +68,9 @@ class CdcLookSensor(BaseSensorOperator):
         """Look once."""
         try:
             answer = self.trigger_class.look(**self._asked)
-        except CdcError as error:
-            raise self._failure(str(error), transient=error.transient) from error
+        except Exception as error:
+            failure = failure_of(error)
+            raise self._failure(failure["message"], transient=failure["transient"]) from error
         self.tell(answer.told)
         return PokeReturnValue(is_done=answer.is_done, xcom_value=answer.told)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_cdc.model.errors import CdcError
+from airflow_cdc.model.errors import CdcError, storage_refusal
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class CdcLookTrigger(BaseTrigger):
 
 def failure_of(error: Exception) -> dict[str, Any]:
     """Return what a task is told of an error: the message, and whether to try again."""
-    if isinstance(error, CdcError):
-        return {"message": str(error), "transient": error.transient}
+    told = error if isinstance(error, CdcError) else storage_refusal(error)
+    if told:
+        return {"message": str(told), "transient": told.transient}
     return {"message": f"{type(error).__name__}: {error}", "transient": True}

@@ -171,15 +171,16 @@ def test_a_standalone_cluster_that_loses_a_worker(airflow: LiveAirflow, shop: Sh
     try:
         airflow.disconnect("spark_default")
         airflow.connect("spark_default", "spark", f"spark://{cluster.host}")
-        shop.land(tables=4)
+        shop.land(tables=8)
         airflow.trigger(MERGE)
         airflow.unpause(MERGE)
         airflow.until(lambda: shop.commits() or None, "the first commit", seconds=600)
         run = airflow.run_at_work(MERGE, "merge")
         assert len({executor.parent.parent.name for executor in cluster.executors()}) == 2, "both workers take part"
         cluster.kill_worker(0)
+        assert len(shop.commits()) < 8, "killed too late to tell anything"
         assert airflow.wait_for_run(MERGE, run, seconds=900) == "success", airflow.logs()
-        assert shop.rows(spark) == {f"t{table}": 20 for table in range(4)}
+        assert shop.rows(spark) == {f"t{table}": 20 for table in range(8)}
     finally:
         cluster.stop()
         airflow.disconnect("spark_default")

@@ -8,7 +8,7 @@ import ssl
 import stat
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 import pytest
@@ -315,3 +315,9 @@ def test_importing_it_imports_nothing_but_the_standard_library() -> None:
     code = "import sys; before = set(sys.modules); import airflow_cdc.runtime; print(*set(sys.modules) - before)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {name.partition(".")[0] for name in imported} - {"airflow_cdc"} <= sys.stdlib_module_names
+
+
+def test_nothing_else_owns_the_files_of_pyspark() -> None:
+    # The Spark provider asks for pyspark-client, whose files are pyspark's: of another version, Spark breaks; removed, it is gone.
+    owners = {found.metadata["Name"]: found.version for found in distributions() if found.metadata["Name"].startswith("pyspark")}
+    assert set(owners.values()) == {version("pyspark")}, owners

@@ -192,3 +192,18 @@ def test_an_error_becomes_an_event_that_says_whether_to_try_again(scene: Any, mo
     event = asyncio.run(_first_event(_trigger())).payload
     assert event == {"status": "error", "message": "ConnectionError: unplugged", "transient": True}
     assert ConcurrentRunError.transient is True
+
+
+@pytest.mark.parametrize(("refusal", "kind"), [("Access Denied", AirflowFailException), ("The token has expired", AirflowException)])
+def test_a_refused_key_fails_at_once_and_an_expired_one_is_tried_again(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, refusal: str, kind: type[Exception]
+) -> None:
+    def refused(**_: Any) -> Answer:
+        raise PermissionError(refusal)
+
+    monkeypatch.setattr(CdcArchiveTrigger, "look", staticmethod(refused))
+    with pytest.raises(AirflowException, match=refusal) as failed:
+        _sensor().execute({})
+    assert type(failed.value) is kind
+    event = asyncio.run(_first_event(_trigger())).payload
+    assert event["transient"] is (kind is AirflowException)
