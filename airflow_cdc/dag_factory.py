@@ -7,8 +7,8 @@ from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow.exceptions import AirflowTimetableInvalid
 from airflow.providers.common.compat.sdk import DAG
-from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from airflow_cdc.dags_file import DagsFile, PlannedDag, read_dags_file
 from airflow_cdc.model.errors import ConfigurationError

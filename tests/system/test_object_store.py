@@ -62,7 +62,7 @@ answer.append(dict(CdcArchiveHook("archive").storage_settings().hadoop))
 TRIGGER = """
 import fsspec
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.triggers.archive import look
+from airflow_cdc.triggers.archive import CdcArchiveTrigger
 archive, lake = given
 answer = []
 for number in (1, 2):
@@ -70,7 +70,8 @@ for number in (1, 2):
     others = [fsspec.filesystem("s3", **options, skip_instance_cache=True) for options in given]
     others[0].pipe_file(f"events/topics/t/t+0+{number}.json", b"{}")
     others[1].pipe_file(f"tables/lake/_cdc/flows/t{number}/flow.json", b"{}")
-    answer.append([look("cdc_archive_default", "cdc_lake_default", [])["files"], CdcLakeHook().flows()])
+    looked = CdcArchiveTrigger.look(archive_conn_id="cdc_archive_default", lake_conn_id="cdc_lake_default", tables=[], min_files=1)
+    answer.append([looked.told["files"], CdcLakeHook().flows()])
 """
 RACE = """
 import threading

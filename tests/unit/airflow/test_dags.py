@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.providers.common.compat.sdk import ParamValidationError
 
 from airflow_cdc.flows_file import read_flows
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 from deltalake import DeltaTable
 
 from airflow_cdc.operators.groups import CdcPlanGroupsOperator

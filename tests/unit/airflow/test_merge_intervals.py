@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 BEGIN = datetime(2026, 11, 22, 14, tzinfo=timezone.utc)
 END = BEGIN + timedelta(hours=1)

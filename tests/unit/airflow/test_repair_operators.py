@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
