@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_cdc.model.as_of import AS_OF_PATTERN
 from airflow_cdc.model.errors import RejectReason

@@ -11,6 +11,7 @@ import yaml
 
 from airflow_cdc.dag_factory import cdc_dags
 from airflow_cdc.model.errors import ConfigurationError
+from tests.unit.airflow.dag_bag import dag_bag
 
 DAG_FILE = (Path(__file__).parents[3] / "dags" / "cdc_tables.py").read_text()
 
@@ -22,10 +23,8 @@ def write(folder: Path, document: dict[str, Any]) -> Path:
 
 
 def bag(folder: Path) -> Any:
-    from airflow.dag_processing.dagbag import DagBag
-
     (folder / "cdc_tables.py").write_text(DAG_FILE)
-    return DagBag(str(folder))
+    return dag_bag(folder)
 
 
 def test_settings_reach_the_dag_and_its_tasks(tmp_path: Path) -> None:

@@ -16,19 +16,14 @@ import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 
 from airflow_cdc.flows_file import read_flows
+from tests.unit.airflow.dag_bag import dag_bag
 
 DAGS = Path(__file__).parents[3] / "dags"
 FILES = sorted(path.name for path in DAGS.glob("*.py"))
 
 
 def _bag(file: str) -> Any:
-    try:
-        from airflow.dag_processing.dagbag import DagBag
-    except ImportError:
-        # Airflow 3.1.
-        from airflow.models.dagbag import DagBag
-
-    return DagBag(str(DAGS / file))
+    return dag_bag(DAGS / file)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from airflow_cdc.operators.groups import CdcPlanGroupsOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
 from tests.events import numbered, sqlserver, write_records
+from tests.unit.airflow.dag_bag import dag_bag
 
 ORDERS, CUSTOMERS, ITEMS = (f"server.db.{name}" for name in ("orders", "customers", "items"))
 DAG_FILE = Path(__file__).parents[3] / "dags" / "cdc_merge_groups.py"
@@ -55,14 +56,12 @@ def run_groups(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: No
     monkeypatch.setenv("PATH", f"{scene.folder / 'bin'}:/usr/bin:/bin")
 
     def run(logical_date: datetime | None, *, fails: list[str] | None = None) -> tuple[str, list[Any]]:
-        from airflow.dag_processing.dagbag import DagBag
-
         (scene.folder / "bin").mkdir(exist_ok=True)
         submit = scene.folder / "bin" / "spark-submit"
         log = str(scene.folder / "submissions.jsonl")
         submit.write_text(SUBMIT.format(python=sys.executable, log=log, fails=fails, job=str(scene.spark_submit)))
         submit.chmod(0o755)
-        dag = DagBag(str(DAG_FILE)).dags["cdc_merge_groups"]
+        dag = dag_bag(DAG_FILE).dags["cdc_merge_groups"]
         dag.get_task("plan").group_bytes = 1
         dag.get_task("merge_group").partial_kwargs["retry_delay"] = timedelta(0)
         found = dag.test(logical_date=logical_date)
@@ -100,12 +99,10 @@ def test_each_group_is_merged_by_a_mapped_task_and_a_retry_submits_only_the_grou
 
 @pytest.mark.deep
 def test_with_spark_one_application_surveys_and_one_for_each_group_merges(scene: Any, airflow_database: None) -> None:
-    from airflow.dag_processing.dagbag import DagBag
-
     for topic in (ORDERS, ITEMS):
         events = [sqlserver("c", commit=number, after={"id": number}, topic=topic) for number in (1, 2)]
         write_records(scene.archive / f"{topic}.jsonl", numbered(events))
-    dag = DagBag(str(DAG_FILE)).dags["cdc_merge_groups"]
+    dag = dag_bag(DAG_FILE).dags["cdc_merge_groups"]
     dag.get_task("survey").min_bytes = 0
     dag.get_task("plan").group_bytes = 1
     instances = dag.test(logical_date=DATES[0].replace(hour=12)).get_task_instances()
