@@ -64,6 +64,7 @@ def run_groups(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: No
         dag = dag_bag(DAG_FILE).dags["cdc_merge_groups"]
         dag.get_task("plan").group_bytes = 1
         dag.get_task("merge_group").partial_kwargs["retry_delay"] = timedelta(0)
+        scene.save(dag)
         found = dag.test(logical_date=logical_date)
         return str(found.state), sorted(found.get_task_instances(), key=lambda ti: (ti.task_id, ti.map_index))
 
