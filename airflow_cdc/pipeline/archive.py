@@ -98,7 +98,7 @@ def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:
 def _place(archive: str) -> list[str]:
     """Return the SQL of a row's path below the archive's root and of its block in the file."""
     # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
-    decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
+    decoded = "if(contains(_metadata.file_path, '%'), url_decode(replace(_metadata.file_path, '+', '%2B')), _metadata.file_path)"
     root = f"/{_without_scheme(spark_uri(archive)).rstrip('/')}/"
     # Only the scheme stands before the root, and contains none of it. A pattern would cost a tenth of the reading.
     path = f"substring({decoded}, instr({decoded}, {sql.text(root)}) + {len(root)})"

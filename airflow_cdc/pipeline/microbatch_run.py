@@ -23,6 +23,9 @@ from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
 from airflow_cdc.pipeline.session import transaction
 
+_STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
+"""Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
+
 
 @dataclass(frozen=True)
 class MicrobatchRun:
@@ -79,6 +82,6 @@ class MicrobatchRun:
         if self.is_dry:
             return rows.localCheckpoint()
         folder = f"{self.state(staging_uri)}/{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
-        rows.write.parquet(folder)
+        rows.write.options(**_STAGED).parquet(folder)
         self.after_effect("stage")
         return self.spark.read.schema(rows.schema).parquet(folder)

@@ -19,14 +19,16 @@ from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, TOPIC, kind_of, parse_line
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, TOPIC, in_line, kind_of, parse_line, schema_in
 from airflow_cdc.pipeline.decode.respell import MARKS
 
-_PAYLOAD = {"after": "STRING", "before": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
+# An image is written as text again, at the cost of its parsing: the one before is asked for only where it is the only one.
+_PAYLOAD = {"after": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
-_GROUP = (FILE, "is_record", "topic", "kind", "connector", "partition", "key_shape", "value_shape", "begins_as", "is_marked")
+_SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
+_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "begins_as", "is_marked")
 _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
     WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
     WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
@@ -94,12 +96,15 @@ def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mappi
 
 def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, Any]]:
     records = _describe(_values(lines), files)
-    counted = records.groupBy(*_GROUP).agg(
+    counted = records.groupBy(*_DESCRIBED, *_SHAPES).agg(
         F.count("*").alias("records"),
         F.min("offset").alias("first_offset"),
         F.max("offset").alias("last_offset"),
         F.min(ORDINAL).alias("at"),
     )
+    # Names become a text here, once a shape and not once a record.
+    shapes = [f"coalesce({of}_schema, to_json({of}_names)) AS {of}_shape" for of in ("key", "value")]
+    counted = counted.selectExpr("*", *shapes).drop(*_SHAPES)
     return [row.asDict() for row in counted.collect()]
 
 
@@ -121,6 +126,7 @@ def _values(lines: DataFrame) -> DataFrame:
     return looked.selectExpr(
         FILE,
         ORDINAL,
+        RAW,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
         f"{sql.mentions(RAW, MARKS)} AS is_marked",
         f"{told('topic')} IS NOT NULL AS is_record",
@@ -143,6 +149,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     described = values.selectExpr("*", f"{payload} AS payload").selectExpr(
         FILE,
         ORDINAL,
+        RAW,
         "begins_as",
         "is_marked",
         "is_record",
@@ -157,19 +164,22 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         f"{wrapped} AS wrapped",
     )
     is_cdl = f"connector IN ({', '.join(sql.text(name) for name in huawei_cdl.CONNECTORS)})"
-    image = f"coalesce(payload.after, if({is_cdl}, payload.{huawei_cdl.IMAGE}, NULL), payload.before)"
+    before = f"if(payload IS NULL, NULL, {in_line('before')})"
+    image = f"coalesce(payload.after, if({is_cdl}, payload.{huawei_cdl.IMAGE}, NULL), {before})"
     # A row of CDL has no Kafka key.
     key = f"coalesce(key, if({is_cdl}, payload.{huawei_cdl.KEY}, NULL))"
     # A document's members are no columns, and any other document may have others.
-    members = f"if(connector = '{mongodb.CONNECTOR}', {sql.text(mongodb.SHAPE)}, to_json(json_object_keys({image})))"
-    of_image = f"if(wrapped, schema, {members})"
-    return described.selectExpr(
-        *(name for name in _GROUP if not name.endswith("_shape")),
+    members = f"if(connector = '{mongodb.CONNECTOR}', {sql.texts(mongodb.MEMBERS)}, json_object_keys({image}))"
+    named = described.selectExpr(
+        *_DESCRIBED,
         ORDINAL,
         "`offset`",
-        f"coalesce(get_json_object(key, '$.schema'), to_json(json_object_keys({key}))) AS key_shape",
-        f"CASE WHEN kind IN ({_EVENT_KINDS}) THEN {of_image} END AS value_shape",
+        "key",
+        f"json_object_keys({key}) AS key_names",
+        f"CASE WHEN kind IN ({_EVENT_KINDS}) AND wrapped THEN schema END AS value_schema",
+        f"CASE WHEN kind IN ({_EVENT_KINDS}) AND NOT wrapped THEN {members} END AS value_names",
     )
+    return named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -42,6 +42,7 @@ from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
+from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
@@ -277,17 +278,12 @@ class Decoder:
     def _parsed_key(self) -> str:
         if not self._has_keys or not self.columns.keys:
             return "CAST(NULL AS STRING)"
-        struct = members_of(self.columns.keys, self._fractions)
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         if self.dialect.documents:
             return mongodb.parsed_key(RAW_KEY, wrapped=wrapped, bare=bare)
-        forms = []
-        if wrapped:
-            forms.append(f"from_json({RAW_KEY}, {sql.text(f'payload STRUCT<{self._key_struct}>')}).payload")
-        if bare:
-            forms.append(f"from_json({RAW_KEY}, {sql.text(struct)})")
-        return f"coalesce({', '.join(forms)})"
+        parsed = parse_key(self._key_struct, wrapped=wrapped, bare=bare)
+        return parsed if self.dialect.huawei_cdl else unless_image_tells(self.columns.keys, parsed)
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
@@ -381,8 +377,7 @@ class Decoder:
         if name not in self.columns.keys:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
-        image = f"if({KIND} = 'd', payload.before.{quoted}, payload.after.{quoted})"
-        return f"coalesce(key.{quoted}, {image})" if self._has_keys else image
+        return key_text(quoted, in_key=self._has_keys)
 
     def _position(self) -> str:
         dialect = self.dialect

@@ -52,7 +52,13 @@ def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
 
 def key_shape_of(key: str) -> str:
     """Return the SQL of a key's shape (text): its schema, or the names of its members as a JSON array."""
-    return f"coalesce(get_json_object({key}, '$.schema'), to_json(json_object_keys({key})))"
+    names = f"json_object_keys({key})"
+    return f"coalesce({schema_in(key, names)}, to_json({names}))"
+
+
+def schema_in(text: str, names: str) -> str:
+    """Return the SQL of the schema in a JSON text, which most have not; ``names`` is the SQL of its members' names."""
+    return f"if(array_contains({names}, 'schema'), get_json_object({text}, '$.schema'), NULL)"
 
 
 def in_line(member: str) -> str:

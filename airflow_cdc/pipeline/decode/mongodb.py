@@ -31,7 +31,7 @@ HAS_IMAGE = f"(payload.after.{DOCUMENT} IS NOT NULL OR payload.patch IS NOT NULL
 ADDED = (f"payload.patch AS {PATCH}", f"payload.before.{DOCUMENT} AS {PRE_IMAGE}")
 """SQL of the columns that events have besides those of every dialect."""
 ADDED_NAMES = [PATCH, PRE_IMAGE]
-SHAPE = f'["{KEY}","{DOCUMENT}"]'
+MEMBERS = (KEY, DOCUMENT)
 """Of every event without schema: members of documents are no columns."""
 
 _NUMBER = "DECIMAL(38,0)"
