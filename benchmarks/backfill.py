@@ -20,7 +20,7 @@ REPLAYED = "replayed"
 
 def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     """Merge all files in one go into a new lake each round; replay the first ones, and extrapolate to all."""
-    events, rounds, sample = (2_000, 3, 30) if full else (50, 2, 10)
+    events, rounds, sample = (2_000, 3, 30) if full else (50, 1, 6)
     told = f"{FILES} hourly files of {events:,} events each, in one go and one by one ({sample} measured, their mean times {FILES})"
     source, archive = Source(seed=1), folder / "archive"
     hours = [archive / source.topic / f"day={number // 24 + 1:02d}" / f"hour={number % 24:02d}" / "0.jsonl" for number in range(FILES)]

@@ -32,7 +32,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
 
     Both fives stand right before a clean-up, so that they meet equally many small files.
     """
-    size = _Size(1_000_000, 20_000, 100) if full else _Size(100_000, 5_000, 30)
+    size = _Size(1_000_000, 20_000, 100) if full else _Size(100_000, 5_000, 20)
     last = f"batches {size.batches - NEIGHBOURS + 1} to {size.batches}"
     told = f"{size.batches} microbatches of {size.events:,} events into {size.rows:,} rows, maintained every {EVERY}"
     source = Source(seed=1)

@@ -24,7 +24,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
 
     What is told of ours is a round divided by the tables; of the rival, the tables that were measured: for all of them multiply.
     """
-    tables, rounds, rivals = (100, 3, 4) if full else (20, 2, 1)
+    tables, rounds, rivals = (100, 3, 4) if full else (10, 2, 1)
     told = f"{tables} tables of {ROWS:,} rows, {EVENTS:,} events each; CPU and wall a table (the rival's measured of {rivals * rounds})"
     result = Result("many-tables", told, "one process a table", {PER_TABLE: [], "one process a table": []})
     sources = [Source(f"bench.public.t{number:03d}", seed=number) for number in range(tables)]

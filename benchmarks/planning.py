@@ -30,7 +30,7 @@ _AGO = 7_200
 
 def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     """Let ten files land each round in each archive, look as a sensor does, plan, and only then merge, unmeasured."""
-    rounds = 5 if full else 3
+    rounds = 5 if full else 2
     archives = [_Archive(spark, folder, FEW), _Archive(spark, folder, MANY), _Archive(spark, folder, MANY, hours=HOURS)]
     told = f"{NEW} new files in archives of {FEW:,} and {MANY:,}: a run up to its first intent, and a sensor's look (mean of {LOOKS})"
     result = Result("planning", told, f"run: {archives[0].name}")
