@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from benchmarks import textbook
+from benchmarks import small_textbook
 from benchmarks.cold_command import merge_command
 from benchmarks.measure import Result, Taken
-from benchmarks.processes import run_process, run_textbook
 from benchmarks.small_events import Source, differs
+from benchmarks.submitted import run_process, run_textbook
 
 ROWS, EVENTS = 10_000, 1_000
 BUDGET = 0.5
@@ -29,7 +29,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     first = archive / "00.jsonl"
     source.read(first, range(ROWS))
     apply_archive(ArchiveRun(spark, str(archive), str(lake)))
-    textbook.merge(spark, first, theirs.absolute())
+    small_textbook.merge(spark, first, theirs.absolute())
     result.taken = {"ours": [], "textbook": []}
     job_seconds: list[float] = []
     for number in range(1, rounds + 1):

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
-from benchmarks.processes import MASTER
+from benchmarks.submitted import MASTER
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from benchmarks import textbook
+from benchmarks import small_textbook
 from benchmarks.measure import Result, Taken, measure
 from benchmarks.small_events import Source, fingerprint
 
@@ -95,7 +95,7 @@ class _Table:
         touched = self.spark.createDataFrame([(key,) for key in {*self.source.rows, *self.source.gone}], "id BIGINT")
         others = self.spark.range(1, self.rows).selectExpr(*_ROW).join(touched, "id", "left_anti")
         rows = self.source.write_rows(self.folder / "rows.jsonl")
-        parts = [fingerprint(others), fingerprint(self.spark.read.schema(textbook.COLUMNS).json(str(rows)))]
+        parts = [fingerprint(others), fingerprint(self.spark.read.schema(small_textbook.COLUMNS).json(str(rows)))]
         expected = (sum(part[0] for part in parts), sum(part[1] for part in parts))
         found = fingerprint(self._table())
         return "" if found == expected else f"the table of {self.rows:,} rows is {found}, expected {expected}. "

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from benchmarks import textbook
+from benchmarks import small_textbook
 from benchmarks.measure import Result, Taken, measure
-from benchmarks.processes import run_textbook
 from benchmarks.small_events import Source, differs
+from benchmarks.submitted import run_textbook
 
 ROWS, EVENTS = 10_000, 1_000
 MOST_CPU, MOST_RATIO = 1.0, 1 / 30
@@ -35,7 +35,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     apply_archive(ours)
     peers = sources[:: tables // rivals][:rivals]
     for source in peers:
-        textbook.merge(spark, _file(archive, source, 0), _theirs(folder, source))
+        small_textbook.merge(spark, _file(archive, source, 0), _theirs(folder, source))
     jobs = []
     # The first round warms up.
     for number in range(1, rounds + 2):
@@ -50,7 +50,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
                 log = folder / f"{source.topic}-{number}.log"
                 result.taken["one process a table"].append(run_textbook(_file(archive, source, number), _theirs(folder, source), log))
             else:
-                textbook.merge(spark, _file(archive, source, number), _theirs(folder, source))
+                small_textbook.merge(spark, _file(archive, source, number), _theirs(folder, source))
     idle = measure(lambda: apply_archive(ours))
     result.void = _differing(spark, folder, lake, sources, peers)
     result.facts = _facts(result, tables) | {

@@ -1,6 +1,6 @@
 """Generate a table's change events fast, file by file, and know the rows that the table must end with.
 
-The events are those of :mod:`benchmarks.events`: bare PostgreSQL events of the table that :mod:`benchmarks.textbook` knows.
+They are bare PostgreSQL events of the table that :mod:`benchmarks.small_textbook` knows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import textbook
-from benchmarks.events import TOPIC
+from benchmarks import small_textbook
 
+TOPIC = "bench.public.accounts"
 _RECORD = (
     '{"topic":"%s","partition":0,"offset":%d,"key":{"id":%d},"value":{"before":%s,"after":%s,"source":{"version":"3.5.0.Final",'
     '"connector":"postgresql","ts_ms":%d,"snapshot":"%s","db":"bench","sequence":"[%s,\\"%d\\"]","schema":"public","table":"%s",'
@@ -92,5 +92,5 @@ def fingerprint(rows: DataFrame) -> tuple[int, int]:
 def differs(spark: SparkSession, table: Path | str, rows: Path) -> str:
     """Return in words how a Delta table differs from rows that :meth:`Source.write_rows` wrote; empty where it does not."""
     found = fingerprint(spark.read.format("delta").load(str(table)))
-    expected = fingerprint(spark.read.schema(textbook.COLUMNS).json(str(rows)))
+    expected = fingerprint(spark.read.schema(small_textbook.COLUMNS).json(str(rows)))
     return "" if found == expected else f"{Path(table).name} holds {found[0]:,} rows, {expected[0]:,} are expected, or the values differ. "

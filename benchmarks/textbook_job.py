@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import textbook
+from benchmarks import small_textbook
 
 if __name__ == "__main__":
-    textbook.merge(SparkSession.builder.appName("textbook").getOrCreate(), Path(sys.argv[1]), Path(sys.argv[2]))
+    small_textbook.merge(SparkSession.builder.appName("textbook").getOrCreate(), Path(sys.argv[1]), Path(sys.argv[2]))
