@@ -18,12 +18,13 @@ from airflow_cdc import jobs, runtime
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.runtime import SMALL_JVM, archived_classes
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages")
 """Options whose values are lists: what Delta needs is added to what the user gave."""
 _MASTERS = re.compile(r"local(\[.*\])?$|yarn|spark://.+|k8s://.+")
-_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=200m"
+_CLASS_PATH = "spark.driver.extraClassPath"
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,10 @@ def conf_for(
     if "delta-spark" in given.get("spark.jars.packages", "") or "delta-spark" in given.get("spark.jars", ""):
         defaults.pop("spark.jars", None)
         defaults.pop("spark.jars.packages", None)
+    archived = archived_classes() if target.is_local and little_waits and "spark.jars" in defaults and _CLASS_PATH not in given else {}
+    if archived:
+        del defaults["spark.jars"]
+        defaults |= archived
     if target.is_local:
         # Nobody looks at the page of a job that lives for a minute, and the next job's would be refused its port.
         defaults["spark.ui.enabled"] = "false"
@@ -173,7 +178,7 @@ def _java_options(target: SparkTarget, *, little_waits: bool) -> str:
     log4j = f"-Dlog4j2.configurationFile=file:{Path(jobs.__file__).with_name('log4j2.properties')}"
     # Measured on two cores: without the JVM's second compiler a merge of 2 MiB takes 33 CPU seconds instead of 52,
     # one of 200 MiB takes 161 instead of 112.
-    return f"{log4j} {_SMALL_JVM}" if target.is_local and little_waits else log4j
+    return f"{log4j} {SMALL_JVM}" if target.is_local and little_waits else log4j
 
 
 def _joined(*lists: str) -> str:

@@ -28,8 +28,10 @@ from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.storage import store_of
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
@@ -112,7 +114,10 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
     known = run.checkpoint.table_version
     after = -1 if known is None else known
-    commit = find_commit(run.spark, run.table, application=run.application, microbatch=run.microbatch.number, after=after)
+    # Where the state lies, fsspec reads; what it needs for another store nobody may have told it.
+    is_beside = store_of(run.table) == store_of(spark_uri(run.lake))
+    number = run.microbatch.number
+    commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=is_beside)
     if commit is None:
         return None
     report = BatchReport.from_json(commit.metadata["report"])

@@ -48,6 +48,7 @@ from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
+from airflow_cdc.pipeline.read_commits import commits_behind
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
@@ -335,19 +336,25 @@ def position_literal(position: Position) -> str:
     return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
 
 
-def find_commit(spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1) -> MergeCommit | None:
+def find_commit(
+    spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1, may_read_log: bool = False
+) -> MergeCommit | None:
     """Return the commit of a microbatch from the table's history, None where the log holds none.
 
     Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
     many a clean-up of a table whose merge crashed.
 
     :param after: version of the flow's last commit that is known.
+    :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
     """
+    read = commits_behind(uri, after) if may_read_log else ()
+    if nearby := next(filter(None, (_commit_of(commit, application, microbatch) for commit in read)), None):
+        return nearby
     limit = _LAST_VERSIONS
     while True:
         history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
         rows = history.collect()
-        found = next(filter(None, (_commit_of(row, application, microbatch) for row in rows)), None)
+        found = next(filter(None, (_commit_of(row.asDict(), application, microbatch) for row in rows)), None)
         if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
             return found
         limit *= 8
@@ -360,7 +367,7 @@ def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | Non
     return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
 
 
-def _commit_of(row: Row, application: str, microbatch: int) -> MergeCommit | None:
+def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
     metadata = _metadata(row["userMetadata"])
     if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
         return None

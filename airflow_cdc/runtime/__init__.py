@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_cdc.runtime.class_archive import SMALL_JVM, archive_classes, archived_classes
 from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
 from airflow_cdc.runtime.install import install
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
@@ -12,8 +13,11 @@ __all__ = [
     "AVRO_PACKAGE",
     "DELTA_PACKAGE",
     "DRIVER_OPTIONS",
+    "SMALL_JVM",
     "JavaNotFoundError",
     "RuntimeInstallError",
+    "archive_classes",
+    "archived_classes",
     "delta_jars",
     "install",
     "installed_java",

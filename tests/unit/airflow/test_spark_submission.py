@@ -87,6 +87,31 @@ def test_a_long_job_keeps_the_jvms_second_compiler(scene: Any, context: Any, nam
     assert ("-XX:TieredStopAtLevel=1" in operator.conf["spark.driver.extraJavaOptions"]) is short
 
 
+def test_a_small_job_takes_its_classes_from_the_archive_where_there_is_one(
+    scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_cdc.runtime import class_archive
+
+    archive, jar = scene.folder / "classes.jsa", scene.folder / "delta-spark.jar"
+    monkeypatch.setattr(class_archive, "class_archive", lambda: archive)
+    monkeypatch.setattr(class_archive, "delta_jars", lambda: [jar])
+    scene.merge().execute(context)
+    assert "spark.driver.extraClassPath" not in scene.conf
+
+    archive.touch()
+    scene.merge().execute(context)
+    assert scene.conf["spark.driver.extraClassPath"] == str(jar)
+    assert "spark.jars" not in scene.conf
+    options = scene.conf["spark.driver.extraJavaOptions"].split()
+    assert {f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-XX:TieredStopAtLevel=1"} <= set(options)
+
+    # What the user says of jars and class path counts, and a long job needs its second compiler.
+    scene.merge(conf={"spark.driver.extraClassPath": "/mine.jar"}).execute(context)
+    assert (scene.conf["spark.driver.extraClassPath"], "spark.jars" in scene.conf) == ("/mine.jar", True)
+    scene.merge(packages="io.delta:delta-spark_4.2_2.13:4.4.9").execute(context)
+    assert "spark.driver.extraClassPath" not in scene.conf
+
+
 def test_files_that_wait_since_a_crash_may_be_many(scene: Any, context: Any) -> None:
     scene.land("0000000000")
     scene.submit_by(scene.spark_submit.read_text().replace("if batch is None", "if True"))

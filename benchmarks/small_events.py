@@ -1,0 +1,96 @@
+"""Generate a table's change events fast, file by file, and know the rows that the table must end with.
+
+They are bare PostgreSQL events of the table that :mod:`benchmarks.small_textbook` knows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks import small_textbook
+
+TOPIC = "bench.public.accounts"
+_RECORD = (
+    '{"topic":"%s","partition":0,"offset":%d,"key":{"id":%d},"value":{"before":%s,"after":%s,"source":{"version":"3.5.0.Final",'
+    '"connector":"postgresql","ts_ms":%d,"snapshot":"%s","db":"bench","sequence":"[%s,\\"%d\\"]","schema":"public","table":"%s",'
+    '"txId":%d,"lsn":%d},"op":"%s","ts_ms":%d}}\n'
+)
+_ROW = '{"id":%d,"amount":"%d.%02d","name":"name %d","city":"city %d","visits":%d,"note":"%032x"}'
+_FIRST_MILLISECOND = 1_700_000_000_000
+_COMPARED = ("id", "CAST(amount AS DECIMAL(12,2)) AS amount", "name", "city", "visits", "note")
+
+
+class Source:
+    """One table of a source: what happens to it is written to files, its rows are kept."""
+
+    def __init__(self, topic: str = TOPIC, *, seed: int = 0, others: range = range(0)) -> None:
+        """Begin an empty table.
+
+        :param others: keys of rows that are there already, and are not known here.
+        """
+        self.topic = topic
+        self.rows: dict[int, str] = {}
+        """By key: the row as JSON."""
+        self.gone: set[int] = set()
+        """Keys of the rows that were deleted."""
+        self._others = others
+        self._dice = random.Random(seed)
+        self._place = 0
+
+    def read(self, path: Path, keys: Iterable[int]) -> None:
+        """Write a snapshot's reads of new rows."""
+        _write(path, [self._change("r", key) for key in keys])
+
+    def change(self, path: Path, count: int, keys: Sequence[int], *, deletes: float = 0.05) -> None:
+        """Write ``count`` changes of keys picked by chance, each a transaction of its own; what is gone is created again."""
+        picked, fates = self._dice.choices(keys, k=count), (self._dice.random() for _ in range(count))
+        lines = []
+        for key, fate in zip(picked, fates, strict=True):
+            is_there = key in self.rows or (key in self._others and key not in self.gone)
+            lines.append(self._change(("d" if fate < deletes else "u") if is_there else "c", key))
+        _write(path, lines)
+
+    def write_rows(self, path: Path) -> Path:
+        """Write the rows as they are now, one JSON document a line."""
+        _write(path, [f"{row}\n" for row in self.rows.values()])
+        return path
+
+    def _change(self, op: str, key: int) -> str:
+        place = self._place = self._place + 1
+        if op == "d":
+            self.rows.pop(key, None)
+            self.gone.add(key)
+            before, after = f'{{"id":{key}}}', "null"
+        else:
+            noise = (key * 0x9E3779B97F4A7C15 + place * 0xC2B2AE3D27D4EB4F165667B19E3779F9) % 2**128
+            after = _ROW % (key, noise % 10**6, place % 100, place, key % 500, noise % 1000, noise)
+            before, self.rows[key] = "null", after
+            self.gone.discard(key)
+        is_read = op == "r"
+        last_commit, transaction = ("null", 0) if is_read else (f'\\"{place}\\"', place)
+        moment = _FIRST_MILLISECOND + place
+        told = ("true" if is_read else "false", last_commit, place, self.topic.rpartition(".")[2], transaction, place)
+        return _RECORD % (self.topic, place, key, before, after, moment, *told, op, moment)
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def fingerprint(rows: DataFrame) -> tuple[int, int]:
+    """Return how many rows there are, and a sum of hashes over all their values."""
+    hashed = rows.selectExpr(*_COMPARED).selectExpr("CAST(xxhash64(*) AS DECIMAL(38,0)) AS hash")
+    count, total = hashed.selectExpr("count(*)", "coalesce(sum(hash), 0)").collect()[0]
+    return int(count), int(total)
+
+
+def differs(spark: SparkSession, table: Path | str, rows: Path) -> str:
+    """Return in words how a Delta table differs from rows that :meth:`Source.write_rows` wrote; empty where it does not."""
+    found = fingerprint(spark.read.format("delta").load(str(table)))
+    expected = fingerprint(spark.read.schema(small_textbook.COLUMNS).json(str(rows)))
+    return "" if found == expected else f"{Path(table).name} holds {found[0]:,} rows, {expected[0]:,} are expected, or the values differ. "
