@@ -155,7 +155,7 @@ def _reach(url: str, where: str) -> None:
     try:
         grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_ANSWER)
     except grpc.FutureTimeoutError as error:
-        raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:.0f} s") from error
+        raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:g} s") from error
     finally:
         channel.close()
 
