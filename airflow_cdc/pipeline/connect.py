@@ -5,6 +5,7 @@ Nothing here is imported by, or does anything to, a session that has Spark in it
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -135,6 +136,8 @@ def _release(sessions: Iterable[Any]) -> None:
     for session in sessions:
         client = session.client
         client.set_retry_policies([])
+        # PySpark lets go of results behind its caller's back; of a session that is gone the server would log an error for each.
+        concurrent.futures.wait(getattr(client, "_release_futures", ()), timeout=1)
         with contextlib.suppress(Exception):
             client.release_session()
         with contextlib.suppress(Exception):
