@@ -30,6 +30,12 @@ def hand_over(
             f"A storage connection holds a key file's text, and the Spark Connect server ({target.master}) would not find that file.",
             next_step="Put the key file where the server runs and name it in key_path, or give the server credentials of its own.",
         )
+    if settings.environment and target.is_connect:
+        names = ", ".join(settings.environment)
+        raise ConfigurationError(
+            f"A storage connection sets {names} for Spark, and the Spark Connect server ({target.master}) runs with its own.",
+            next_step="Take the login out of the storage connection, and start the server as that user.",
+        )
     if remote:
         told = settings.for_job()
         options = {name: str(value) for name, value in conf.items()}

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,8 +114,9 @@ def release_session(session: SparkSession) -> None:
 def release_sessions() -> None:
     """End every session that this process has opened, and with them what they run at the server.
 
-    Without it each client asks the server at the interpreter's end to forget its models, for ten minutes where the server is gone by
-    then; and the server keeps each session for an hour. (A cloned session's own ``stop`` fails: PySpark 4.2 leaves an attribute out.)
+    Without it the process does not end: at the interpreter's end each client asks the server to forget its models, by threads that can no
+    longer be started, or for ten minutes where the server is gone; and the server keeps each session for an hour. (A cloned session's own
+    ``stop`` fails: PySpark 4.2 leaves an attribute out.)
     """
     with _lock:
         sessions = list(_opened)
@@ -171,8 +173,8 @@ def _be_impatient(session: Any) -> None:
 
 
 def _refuse_without_delta(session: Any, where: str) -> None:
-    (extensions,) = session.client.get_configs("spark.sql.extensions")
-    if "DeltaSparkSessionExtension" not in (extensions or ""):
+    extensions = session.conf.get("spark.sql.extensions", "")
+    if "DeltaSparkSessionExtension" not in extensions:
         raise ConfigurationError(
             f"The Spark Connect server {where} has no Delta: its spark.sql.extensions is {extensions or 'empty'}.",
             next_step="Start it with Delta's jars, extension and catalog, as `airflow-cdc serve` does.",
@@ -184,10 +186,13 @@ def _set_asked(session: Any, options: Mapping[str, str]) -> None:
     asked = {name.removeprefix(_HADOOP): value for name, value in options.items() if name not in _FIXED}
     if not asked:
         return
-    # Not loudly: the same Dag may run by spark-submit elsewhere, where memory and the like are its to say.
-    session.conf._set_all(asked, silent=True)
-    now = session.client.get_config_dict(*asked)
-    refused = sorted(name for name, value in asked.items() if now.get(name) != value)
+    # Not loudly: the same Dag may run by spark-submit elsewhere, where memory and the like are its to say. PySpark's warning has the value
+    # in it, and that may be a secret.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.conf._set_all(asked, silent=True)
+    told = [str(warning.message) for warning in caught]
+    refused = sorted(name for name in asked if any(f"Failed to set {name} " in text for text in told))
     if refused:
         _log.warning("These settings are the Spark Connect server's own, and were not set: %s.", ", ".join(refused))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_cdc.runtime.connect_server import ServerNotStartedError
 from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
 from airflow_cdc.runtime.install import install
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
@@ -14,6 +15,7 @@ __all__ = [
     "DRIVER_OPTIONS",
     "JavaNotFoundError",
     "RuntimeInstallError",
+    "ServerNotStartedError",
     "delta_jars",
     "install",
     "installed_java",

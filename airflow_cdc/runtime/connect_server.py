@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -119,6 +118,8 @@ def running_server(master: str, host: str, port: int, options: Mapping[str, str]
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    import ctypes
+
     def end_with_parent() -> None:
         # A killed process cannot end its children; Linux can. Elsewhere the server outlives it.
         if sys.platform == "linux":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -32,11 +33,10 @@ class Client:
     def close(self) -> None:
         self.calls.append(f"close {self.name}")
 
-    def get_config_dict(self, *names: str) -> dict[str, str | None]:
-        return {name: self.settings.get(name) for name in names}
-
     def _set_all(self, options: dict[str, str], *, silent: bool) -> None:
         assert silent
+        for name in self.refused:
+            warnings.warn(f"Failed to set {name} to Some(s3cr3t) due to [CANNOT_MODIFY_CONFIG]", stacklevel=2)
         self.settings |= {name: value for name, value in options.items() if name not in self.refused}
 
 
@@ -92,18 +92,21 @@ def test_a_classic_session_is_no_client_and_is_left_as_it_is(spark: SparkSession
     assert spark.range(1).count() == 1
 
 
-def test_hadoops_settings_lose_sparks_prefix_and_the_servers_own_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_hadoops_settings_lose_sparks_prefix_and_the_servers_own_are_named(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
     client = Client([], "c", refused=("spark.executor.memory",))
     asked = {
         "spark.hadoop.fs.s3a.bucket.b.secret.key": "s3cr3t",
         "spark.redaction.regex": "x",
         "spark.sql.x": "1",
-        "spark.executor.memory": "2g",
+        "spark.executor.memory": "s3cr3t",
     }
     connect._set_asked(Session(client), asked)
     assert client.settings == {"fs.s3a.bucket.b.secret.key": "s3cr3t", "spark.sql.x": "1"}
     assert "own, and were not set: spark.executor.memory." in caplog.text
-    assert "s3cr3t" not in caplog.text
+    # PySpark's own warning tells the value.
+    assert "s3cr3t" not in caplog.text + str([str(warning.message) for warning in recwarn])
 
 
 class _Refused(PySparkException):
