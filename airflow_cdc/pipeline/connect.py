@@ -53,6 +53,9 @@ def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapp
     where = endpoint_of(url)
     try:
         _reach(url, where)
+        # Without it a commit that lost against another run is any error of the server's, and not one to try again for.
+        import delta.connect.exceptions  # noqa: F401
+
         session: SparkSession = SparkSession.builder.remote(url).appName(app_name).getOrCreate()
         with _lock:
             _opened.append(session)

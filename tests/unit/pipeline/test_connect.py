@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -142,3 +143,14 @@ def test_a_server_that_went_away_under_a_run_is_told_from_other_failures() -> No
     assert isinstance(connect.gone(_Refused("UNAVAILABLE")), SparkUnreachableError)
     assert connect.gone(_Refused("INTERNAL")) is None
     assert connect.gone(PySparkException("x")) is None
+
+
+def test_a_lost_commit_is_the_same_error_over_a_server() -> None:
+    # What open_session imports, and what for.
+    import delta.connect.exceptions  # noqa: F401
+    from delta.exceptions import DeltaConcurrentModificationException
+    from pyspark.errors.exceptions.connect import EXCEPTION_CLASS_MAPPING
+
+    assert "delta.connect.exceptions" in inspect.getsource(connect.open_session)
+    lost = EXCEPTION_CLASS_MAPPING["io.delta.exceptions.ConcurrentAppendException"]
+    assert issubclass(lost, DeltaConcurrentModificationException)
