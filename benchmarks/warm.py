@@ -18,7 +18,7 @@ from benchmarks.events import TOPIC, Change, spread, write_events
 from benchmarks.measure import Result, Taken
 
 ROWS, EVENTS = 10_000, 1_000
-WARM_UPS = 12
+WARM_UPS, WARM_UPS_IN_FULL = 6, 20
 """Batches before the server counts as warm: Java compiles what runs often."""
 _COLUMNS = "id, CAST(amount AS DECIMAL(12,2)) AS amount, name, city, visits, note"
 
@@ -27,13 +27,13 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     """Merge a snapshot and then batches of updates and deletes; each batch by both, in turn, each into a lake of its own.
 
     :param spark: only compares the tables; the server is a process of its own.
-    :param full: more rounds.
+    :param full: more rounds, and more before them.
     """
     folder = folder.absolute()
     # The operator's own code starts both; importing it needs an Airflow.
     os.environ.setdefault("AIRFLOW_HOME", str(folder / "airflow"))
     result = Result("warm", f"{EVENTS:,} events into {ROWS:,} rows, one process from start to exit", "cold", {"warm": [], "cold": []})
-    rounds = 9 if full else 3
+    rounds, warm_ups = (9, WARM_UPS_IN_FULL) if full else (3, WARM_UPS)
     port = connect_server.free_port("127.0.0.1", 0)
     options = connect_server.server_options("127.0.0.1", port, {})
     with connect_server.running_server("local[2]", "127.0.0.1", port, options) as server:
@@ -41,14 +41,14 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
             "warm": lambda number: _measure(lambda: _warm(folder, number, f"sc://127.0.0.1:{port}"), server.pid),
             "cold": lambda number: _measure(lambda: _cold(folder, number), None),
         }
-        for number in range(WARM_UPS + rounds):
+        for number in range(warm_ups + rounds):
             _write(folder / "archive" / f"{number:03d}.jsonl", number)
             for name in sorted(works, reverse=bool(number % 2)):
                 # A cold run has nothing to warm up. The last one before those that are measured merges what the others left.
-                if name == "cold" and 0 < number < WARM_UPS - 1:
+                if name == "cold" and 0 < number < warm_ups - 1:
                     continue
                 taken = works[name](number)
-                result.taken[name] += [taken] if number >= WARM_UPS else []
+                result.taken[name] += [taken] if number >= warm_ups else []
     tables = [spark.sql(f"SELECT {_COLUMNS} FROM delta.`{folder / name / TOPIC}`") for name in works]
     differing = tables[0].exceptAll(tables[1]).count() + tables[1].exceptAll(tables[0]).count()
     result.facts = {"rows": tables[0].count(), "differing": differing}
