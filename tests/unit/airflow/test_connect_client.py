@@ -101,6 +101,14 @@ def test_a_key_files_text_stays_here_and_is_refused(merge: Any, context: Any, sc
         operator.execute(context)
 
 
+def test_a_hadoop_user_is_the_servers_own(merge: Any, context: Any, scene: Any) -> None:
+    operator = merge()
+    scene.connect("hadoop", conn_type="hdfs", login="etl")
+    scene.connect("cdc_archive_default", conn_type="cdc_archive", host="hdfs://name:8020/topics", extra={"storage_conn_id": "hadoop"})
+    with pytest.raises(AirflowFailException, match="sets HADOOP_USER_NAME for Spark"):
+        operator.execute(context)
+
+
 def test_a_server_that_does_not_answer_is_tried_again(merge: Any, context: Any) -> None:
     with pytest.raises(AirflowException, match=r"SparkUnreachableError.*Next step: Start it") as raised:
         merge({**REPORT, "ok": False, "error": ERROR}, code=1).execute(context)
