@@ -18,8 +18,8 @@ from benchmarks.events import TOPIC, Change, spread, write_events
 from benchmarks.measure import Result, Taken
 
 ROWS, EVENTS = 10_000, 1_000
-WARM_UPS, WARM_UPS_IN_FULL = 6, 20
-"""Batches before the server counts as warm: Java compiles what runs often."""
+WARM_UPS, WARM_UPS_IN_FULL = 20, 60
+"""Batches before the server counts as warm: Java compiles what runs often, and of a merge's code that takes some forty runs."""
 _COLUMNS = "id, CAST(amount AS DECIMAL(12,2)) AS amount, name, city, visits, note"
 
 
