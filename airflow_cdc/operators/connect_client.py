@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.common.compat.sdk import mask_secret
 
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
@@ -41,8 +42,6 @@ def connect_url(conn_id: str) -> str:
         ) from error
     if not connection.password:
         return url
-    from airflow.sdk.log import mask_secret
-
     # The provider leaves a slash as it is, and PySpark would take what is before it for a path.
     token = quote(connection.password, safe="")
     # Airflow masks the password; in the URL it may be spelled otherwise.
