@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 
@@ -21,6 +20,7 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, fir
 from airflow_cdc.model.maintenance import SAFE_RETENTION, Action, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.connect import set_options
+from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import describe_table
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.table_history import TableHistory, read_history
@@ -211,7 +211,7 @@ class _Work:
         """
         try:
             return act()
-        except DeltaConcurrentModificationException as error:
+        except LOST_COMMITS as error:
             if attempts > 1:
                 return self._attempt(act, attempts - 1)
             raise ConcurrentRunError(

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError, SparkUnreachableError
 from airflow_cdc.pipeline import connect
+from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 
 
 class Client:
@@ -145,12 +146,11 @@ def test_a_server_that_went_away_under_a_run_is_told_from_other_failures() -> No
     assert connect.gone(PySparkException("x")) is None
 
 
-def test_a_lost_commit_is_the_same_error_over_a_server() -> None:
+def test_a_lost_commit_is_one_over_a_server_too() -> None:
     # What open_session imports, and what for.
     import delta.connect.exceptions  # noqa: F401
-    from delta.exceptions import DeltaConcurrentModificationException
     from pyspark.errors.exceptions.connect import EXCEPTION_CLASS_MAPPING
 
     assert "delta.connect.exceptions" in inspect.getsource(connect.open_session)
-    lost = EXCEPTION_CLASS_MAPPING["io.delta.exceptions.ConcurrentAppendException"]
-    assert issubclass(lost, DeltaConcurrentModificationException)
+    names = ("ConcurrentAppendException", "ConcurrentDeleteReadException", "DeltaConcurrentModificationException")
+    assert all(issubclass(EXCEPTION_CLASS_MAPPING[f"io.delta.exceptions.{name}"], LOST_COMMITS) for name in names)
