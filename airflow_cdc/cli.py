@@ -13,6 +13,7 @@ from airflow_cdc.cli_common import (
     EXIT_FAILED,
     Archive,
     AsJson,
+    Connect,
     Flow,
     FlowsFile,
     Globs,
@@ -25,6 +26,7 @@ from airflow_cdc.cli_common import (
 )
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
+from airflow_cdc.cli_serve import serve
 from airflow_cdc.console import (
     differing_columns,
     print_errors,
@@ -48,6 +50,7 @@ app.add_typer(quarantine, name="quarantine")
 
 app.command()(maintain)
 app.command()(verify)
+app.command()(serve)
 
 
 @app.command()
@@ -62,6 +65,7 @@ def apply(
     until: Annotated[str | None, typer.Option(help="Only files archived before this time (ISO-8601).", show_default=False)] = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Apply all pending microbatches of every flow under an archive.
@@ -70,7 +74,7 @@ def apply(
     """
     with usage():
         settings, interval = read_flows(flows), parse_interval(since, until)
-    with spark_command("apply", master, conf) as (spark, console):
+    with spark_command("apply", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import apply_archive
         from airflow_cdc.pipeline.archive_run import ArchiveRun
 
@@ -94,6 +98,7 @@ def rebuild(
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Rebuild a flow from the archive in a lake of its own, wholly or as of a moment; the live table is not touched.
@@ -102,7 +107,7 @@ def rebuild(
     """
     with usage():
         settings, moment = read_flows(flows), parse_as_of(as_of) if as_of else None
-    with spark_command("rebuild", master, conf) as (spark, console):
+    with spark_command("rebuild", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.rebuild import Rebuild
         from airflow_cdc.pipeline.rebuild import rebuild as rebuild_flow
 
@@ -133,6 +138,7 @@ def reprocess(
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Read again what a flow has applied of a range, and give its live table what it lacks; rows that are right stay.
@@ -143,7 +149,7 @@ def reprocess(
         settings = read_flows(flows)
         first, last = (parse_as_of(text) if text else None for text in (from_position, to_position))
         check_range(first, last)
-    with spark_command("reprocess", master, conf) as (spark, console):
+    with spark_command("reprocess", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.reprocess import Reprocessing
         from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
 
@@ -172,9 +178,9 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
 
 
 @app.command()
-def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
+def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", connect: Connect = None, conf: SparkConf = None) -> None:
     """List each flow: its table, rows, applied position, pending files, rejected records."""
-    with spark_command("tables", master, conf) as (spark, _):
+    with spark_command("tables", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import summarize_flows
 
         flows = summarize_flows(spark, lake)
@@ -198,10 +204,11 @@ def show(
     history: Annotated[bool, typer.Option("--history", help="Show what is past too, with our own columns.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Show the rows of flows' tables that the source has: its columns only, ordered by key."""
-    with spark_command("show", master, conf) as (spark, _):
+    with spark_command("show", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_rows
 
         found = [read_rows(spark, lake, flow, limit, history=history) for flow in flows]
@@ -220,13 +227,14 @@ def diff(
     tables: Globs = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Compare same-named tables of two lakes exactly: schema and rows of the source's columns.
 
     Exit code 0 only when at least one table is in both and all that are in both are equal.
     """
-    with spark_command("diff", master, conf) as (spark, console):
+    with spark_command("diff", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.compare_tables import compare_lakes
 
         found = compare_lakes(spark, lake_a, lake_b, tables or ())

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
+
+def _refuse_token_in_sight(context: typer.Context, url: str | None) -> str | None:
+    source = context.get_parameter_source("connect")
+    if url and "token=" in url and source and source.name == "COMMANDLINE":
+        raise typer.BadParameter("every user of the machine reads a token on a command line; put the URL into AIRFLOW_CDC_CONNECT.")
+    return url
+
+
 Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_default=False, callback=absolute_uri)]
 FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
 Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
@@ -30,11 +38,20 @@ Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=Fa
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]
+Connect = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of a Spark Connect server that does the work, such as sc://127.0.0.1:15002.",
+        envvar="AIRFLOW_CDC_CONNECT",
+        show_default=False,
+        callback=_refuse_token_in_sight,
+    ),
+]
 SparkConf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; may be repeated.", show_default=False)]
 
 
 @contextmanager
-def spark_command(command: str, master: str, conf: list[str] | None) -> Iterator[tuple[SparkSession, Console]]:
+def spark_command(command: str, master: str, conf: list[str] | None, connect: str | None = None) -> Iterator[tuple[SparkSession, Console]]:
     """Start Spark with its log in a file; end the command with the right exit code when something goes wrong."""
     settings = settings_of(conf)
     handle, log = tempfile.mkstemp(prefix=f"airflow-cdc-{command}-", suffix=".log")
@@ -43,11 +60,15 @@ def spark_command(command: str, master: str, conf: list[str] | None) -> Iterator
     failed = True
     try:
         from airflow_cdc import runtime
+        from airflow_cdc.pipeline.connect import release_sessions
         from airflow_cdc.pipeline.session import start_session
 
-        os.environ.update(runtime.spark_environment(master))
-        session = start_session(f"airflow-cdc {command}", master=master, options=settings)
-        yield session, console
+        if not connect:
+            os.environ.update(runtime.spark_environment(master))
+        try:
+            yield start_session(f"airflow-cdc {command}", master=master, options=settings, remote=connect), console
+        finally:
+            release_sessions()
         failed = False
     except CdcError as error:
         console.print(error_text(error))

@@ -10,6 +10,7 @@ import typer
 from airflow_cdc.cli_common import (
     EXIT_FAILED,
     AsJson,
+    Connect,
     FlowsFile,
     Globs,
     Lake,
@@ -40,6 +41,7 @@ def maintain(
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Compact, cluster, purge and vacuum the tables of a lake; remove what is expired and what crashes left behind.
@@ -57,7 +59,7 @@ def maintain(
                 "dry_run": dry_run,
             }
         )
-    with spark_command("maintain", master, conf) as (spark, console):
+    with spark_command("maintain", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.maintain import MaintenanceRun
         from airflow_cdc.pipeline.maintain import maintain as maintain_lake
 
@@ -87,6 +89,7 @@ def verify(
     ] = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Compare tables with those of another lake by count and checksum, or one table with a query of its source by its rows.
@@ -100,7 +103,7 @@ def verify(
                 "What the tables are to be compared with is not told, or told twice.",
                 next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow.",
             )
-    with spark_command("verify", master, conf) as (spark, _):
+    with spark_command("verify", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.verify import verify_lakes, verify_source
 
         if other:

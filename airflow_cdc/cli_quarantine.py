@@ -11,6 +11,7 @@ from airflow_cdc.cli_common import (
     EXIT_FAILED,
     Archive,
     AsJson,
+    Connect,
     Flow,
     FlowsFile,
     Globs,
@@ -29,9 +30,11 @@ quarantine = typer.Typer(help="Records that could not be merged, with reason and
 
 
 @quarantine.command("list")
-def quarantine_list(lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", conf: SparkConf = None) -> None:
+def quarantine_list(
+    lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", connect: Connect = None, conf: SparkConf = None
+) -> None:
     """List quarantined records: flow, reason, place."""
-    with spark_command("quarantine", master, conf) as (spark, _):
+    with spark_command("quarantine", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine
 
         records = read_quarantine(spark, lake, tables or ())
@@ -49,10 +52,11 @@ def quarantine_show(
     lake: Lake,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Show a flow's quarantined records with their raw text."""
-    with spark_command("quarantine", master, conf) as (spark, _):
+    with spark_command("quarantine", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine
 
         records = [record for record in read_quarantine(spark, lake) if record["flow"] == flow]
@@ -79,6 +83,7 @@ def quarantine_replay(
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
+    connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
     """Read again the files of which records are in a flow's quarantine, as the flows file is now, and merge what can be.
@@ -88,7 +93,7 @@ def quarantine_replay(
     with usage():
         settings, reasons = read_flows(flows), reason or []
         check_reasons(reasons)
-    with spark_command("replay", master, conf) as (spark, console):
+    with spark_command("replay", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
         from airflow_cdc.pipeline.reprocess import Reprocessing
 

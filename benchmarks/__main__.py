@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
-from benchmarks import backfill, cold, flat, growth, many_tables, planning, reconcile, spread
+from benchmarks import backfill, cold, flat, growth, many_tables, planning, reconcile, spread, warm
 from benchmarks.measure import Result, report
 
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
     "spread": spread.run,
+    "warm": warm.run,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
     "many-tables": many_tables.run,

@@ -1,10 +1,12 @@
-"""die_with_parent: a submitted job ends with the spark-submit that started it."""
+"""die_with_parent: a submitted job ends with the spark-submit, or the task, that started it."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 
 SUBMITTER_VARIABLE = "AIRFLOW_CDC_SUBMITTER_PID"
 """Process id of the task that submitted the job, on the same machine; the job ends with it too."""
@@ -12,14 +14,16 @@ SUBMITTER_VARIABLE = "AIRFLOW_CDC_SUBMITTER_PID"
 _EXIT_CODE = 137
 
 
-def die_with_parent(seconds: float = 1.0) -> None:
-    """End this process soon after the JVM that started it has ended.
+def die_with_parent(seconds: float = 1.0, *, farewell: Callable[[], None] = lambda: None) -> None:
+    """End this process soon after the JVM, or the task, that started it has ended.
 
     spark-submit's JVM is the parent of a Python driver in client and cluster mode alike. Airflow's ``on_kill`` kills the JVM
     alone, and the driver would go on without it. Started by hand (``python apply.py``) the parent is a shell that
     may leave first (``nohup``): then nothing is watched.
+
+    :param farewell: called before.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and SUBMITTER_VARIABLE not in os.environ:
         return
     parent = os.getppid()
     submitter = _submitter()
@@ -27,10 +31,27 @@ def die_with_parent(seconds: float = 1.0) -> None:
     def watch() -> None:
         while os.getppid() == parent and (submitter is None or _lives(submitter)):
             time.sleep(seconds)
+        farewell()
         # Not sys.exit: it would end this thread only, while the main thread waits for an answer of the dead JVM.
         os._exit(_EXIT_CODE)
 
     threading.Thread(target=watch, name="die-with-parent", daemon=True).start()
+
+
+def end_on_sigterm(farewell: Callable[[], None]) -> None:
+    """End this process on SIGTERM, whatever its main thread waits for; to be called before it has another thread.
+
+    :param farewell: called before.
+    """
+    # All threads inherit the mask, those of gRPC too; so the one below gets the signal, and no call of Java or gRPC delays it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def watch() -> None:
+        signal.sigwait({signal.SIGTERM})
+        farewell()
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end-on-sigterm", daemon=True).start()
 
 
 def _submitter() -> int | None:

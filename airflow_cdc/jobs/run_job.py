@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.jobs.die_with_parent import die_with_parent
+from airflow_cdc.jobs.die_with_parent import die_with_parent, end_on_sigterm
 from airflow_cdc.model.errors import CdcError, storage_refusal
 from airflow_cdc.model.storage import JobStorage
+from airflow_cdc.pipeline.connect import release_sessions
 from airflow_cdc.pipeline.explain_failure import missing_connector
 from airflow_cdc.pipeline.session import start_session
 from airflow_cdc.pipeline.storage import file_system, use_options
@@ -49,6 +50,13 @@ def _storage(given: str | None) -> JobStorage:
     return JobStorage.from_json(json.loads(text))
 
 
+def _watch(storage: JobStorage) -> None:
+    """End with the task. What a client runs at a Spark Connect server would go on without it, so it is ended there first."""
+    if storage.remote:
+        end_on_sigterm(release_sessions)
+    die_with_parent(farewell=release_sessions)
+
+
 def _cause(problem: Exception) -> dict[str, Any]:
     if refused := storage_refusal(problem):
         return refused.to_json()
@@ -73,17 +81,19 @@ def run_job(
         removed when it is read.
     :param failed: makes the report of an error that stopped the work.
     """
-    die_with_parent()
     try:
         storage = _storage(given.storage)
+        _watch(storage)
         use_options(storage.file_systems)
-        report = work(start_session(f"airflow-cdc {job}", options=storage.spark))
+        report = work(start_session(f"airflow-cdc {job}", options=storage.spark, remote=storage.remote))
     except CdcError as error:
         report = failed(error.to_json())
     except Exception as problem:  # noqa: BLE001 - whatever it is, the operator must be told
         # The submitting task sees only the end of the log: the cause must travel in the report.
         traceback.print_exc()
         report = failed(_cause(problem))
+    finally:
+        release_sessions()
     fs, path = file_system(given.report)
     with fs.open(path, "w") as file:
         json.dump(report.to_json(), file)

@@ -85,6 +85,10 @@ class SparkFailedError(TransientError):
     """Raised when Spark itself failed under a microbatch: a lost worker, a full disk, an object store that did not answer."""
 
 
+class SparkUnreachableError(TransientError):
+    """Raised when a Spark Connect server does not answer, or went away under a run."""
+
+
 class SourceFailedError(TransientError):
     """Raised when a database that a table is verified against does not answer, or refuses the query."""
 

@@ -81,15 +81,18 @@ class JobStorage:
     """Spark's settings by name."""
     file_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """As :attr:`StorageSettings.file_systems`."""
+    remote: str | None = field(default=None, repr=False)
+    """URL of the Spark Connect server whose client the job is; it may hold a token."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
-        return {"spark": dict(self.spark), "file_systems": {store: dict(options) for store, options in self.file_systems.items()}}
+        stores = {store: dict(options) for store, options in self.file_systems.items()}
+        return {"spark": dict(self.spark), "file_systems": stores, **({"remote": self.remote} if self.remote else {})}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> JobStorage:
         """Read what :meth:`to_json` wrote."""
-        return cls(document["spark"], document["file_systems"])
+        return cls(document["spark"], document["file_systems"], document.get("remote"))
 
 
 def store_of(uri: str) -> str:

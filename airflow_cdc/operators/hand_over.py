@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,35 @@ from airflow_cdc.operators.job_report import ReportPlace
 from airflow_cdc.operators.spark_target import SparkTarget
 
 
-def hand_over(settings: StorageSettings, target: SparkTarget, place: ReportPlace, conf: dict[str, Any]) -> str | None:
+def hand_over(
+    settings: StorageSettings, target: SparkTarget, place: ReportPlace, conf: dict[str, Any], *, remote: str | None = None
+) -> str | None:
     """Return the value of the job's ``--storage``: a file's path, or the settings themselves where they hold no secret.
 
     The file lies beside the report in a private folder that goes with the task; the job removes it as soon as it has read it.
 
     :param conf: Spark's options as they are submitted.
+    :param remote: URL of the Spark Connect server whose client the job is; the options then travel by the file too.
     :raises ConfigurationError: when a secret would have to travel to another machine.
     """
+    if settings.files and target.is_connect:
+        raise ConfigurationError(
+            f"A storage connection holds a key file's text, and the Spark Connect server ({target.master}) would not find that file.",
+            next_step="Put the key file where the server runs and name it in key_path, or give the server credentials of its own.",
+        )
+    if settings.environment and target.is_connect:
+        names = ", ".join(settings.environment)
+        raise ConfigurationError(
+            f"A storage connection sets {names} for Spark, and the Spark Connect server ({target.master}) runs with its own.",
+            next_step="Take the login out of the storage connection, and start the server as that user.",
+        )
+    if remote:
+        told = settings.for_job()
+        options = {name: str(value) for name, value in conf.items()}
+        job = replace(told, spark={**options, **told.spark}, remote=remote)
+        path = Path(place.path).with_name("storage.json")
+        write_privately(path, json.dumps(job.to_json()))
+        return str(path)
     if not (settings.hadoop or settings.file_systems):
         return None
     if not settings.has_secret:

@@ -20,6 +20,9 @@ from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.runtime import SMALL_JVM, archived_classes
 
+CONNECT_TYPE = "spark_connect"
+"""Type of the connections that lead to a Spark Connect server."""
+CONNECT_SCHEME = "sc://"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages")
 """Options whose values are lists: what Delta needs is added to what the user gave."""
@@ -43,6 +46,11 @@ class SparkTarget:
         return self.master.startswith("local")
 
     @property
+    def is_connect(self) -> bool:
+        """True when a Spark Connect server does the work, and the job is its client."""
+        return self.master.startswith(CONNECT_SCHEME)
+
+    @property
     def is_kubernetes(self) -> bool:
         """True when Kubernetes runs the job."""
         return self.master.startswith("k8s")
@@ -64,7 +72,11 @@ def spark_target(conn_id: str, *, deploy_mode: str | None, spark_binary: str | N
     :raises ConfigurationError: when the connection is missing or unreadable, or names no master that runs Python jobs.
         Spark's own hook takes a missing connection for YARN and tells so in an info line only.
     """
-    existing_connection(conn_id, 'a connection of type spark, for example {"conn_type": "spark", "host": "local[2]"}')
+    connection = existing_connection(conn_id, 'a connection of type spark, for example {"conn_type": "spark", "host": "local[2]"}')
+    if connection.conn_type == CONNECT_TYPE:
+        # Never with what else its URL holds: a token is a secret.
+        host = (connection.host or "").removeprefix(CONNECT_SCHEME).partition("/")[0]
+        return SparkTarget(f"{CONNECT_SCHEME}{host}{f':{connection.port}' if connection.port else ''}", "client", "")
     try:
         resolved = SparkSubmitHook(conn_id=conn_id, deploy_mode=deploy_mode, spark_binary=spark_binary)._connection
     except (RuntimeError, NameError, ValueError) as error:
@@ -167,11 +179,15 @@ def environment_for(target: SparkTarget) -> dict[str, str]:
     if not binary_for(target).startswith(environment["SPARK_HOME"]):
         # The scripts of another Spark would start ours.
         del environment["SPARK_HOME"]
+    return {**environment, **python_path()}
+
+
+def python_path() -> dict[str, str]:
+    """Return the variable by which a job finds this package in a checkout: a script has only its own folder on the path."""
     root = Path(airflow_cdc.__file__).parents[1]
-    if root.name != "site-packages":
-        # Run from a checkout: spark-submit starts the job with the job's folder on the path, not ours.
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    return environment
+    if root.name == "site-packages":
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
 
 
 def _java_options(target: SparkTarget, *, little_waits: bool) -> str:

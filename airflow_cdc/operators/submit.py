@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import CdcError
+from airflow_cdc.operators.connect_client import ConnectClient, connect_url
 from airflow_cdc.operators.hand_over import hand_over
 from airflow_cdc.operators.job_report import ReportPlace, lake_report, report_in_lake, report_name, report_on_this_machine
 from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, take_up
@@ -29,6 +30,18 @@ class _JobReport(Protocol):
 
 
 _Report = TypeVar("_Report", bound=_JobReport)
+_OF_A_SUBMISSION = (
+    "jars",
+    "packages",
+    "py_files",
+    "files",
+    "archives",
+    "driver_memory",
+    "executor_memory",
+    "num_executors",
+    "executor_cores",
+)
+"""What ``SparkSubmitOperator`` takes and a Spark Connect server has, or has not, from its start on."""
 _ASK_EVERY = 600.0
 """Seconds after which a task that waits for a report asks the cluster whether the job still runs."""
 
@@ -36,7 +49,8 @@ _ASK_EVERY = 600.0
 class CdcSubmitOperator(SparkSubmitOperator):
     """Submit a job of this package to where the Spark connection leads, wait for it, and read its report.
 
-    :param conn_id: Spark connection. It must exist.
+    :param conn_id: Spark connection. It must exist. One of type ``spark_connect`` makes the job a client of that server, in a Python
+        process of the task's own: nothing is submitted.
     :param application: another job with the same arguments. (templated)
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
     """
@@ -49,6 +63,8 @@ class CdcSubmitOperator(SparkSubmitOperator):
     """Seconds between two looks for the report."""
     _left: ReportPlace | None = None
     """Where the report will be of a job that this task leaves to the cluster."""
+    _client: ConnectClient | None = None
+    """The job, where it is a client of a Spark Connect server."""
 
     def __init__(
         self,
@@ -81,6 +97,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         """
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
         with self._report_place(target, lake, context) as place:
+            remote = connect_url(self._conn_id) if target.is_connect else None
             self._prepare(target, little_waits=target.is_local and little_waits())
             if self.deferrable:
                 self._leave(target, place)
@@ -88,9 +105,9 @@ class CdcSubmitOperator(SparkSubmitOperator):
             for other in others:
                 settings = settings.joined(other.storage_settings())
             self.env_vars = {**settings.environment, **(self.env_vars or {})} or None
-            storage = hand_over(settings, target, place, self.conf or {})
+            storage = hand_over(settings, target, place, self.conf or {}, remote=remote)
             self.application_args = [*arguments(place.uri), *(("--storage", storage) if storage else ())]
-            report = self._run_job(context, place, read)
+            report = self._run_client(place, read) if remote else self._run_job(context, place, read)
             if report is None:
                 job = job_of(self._hook) if self._hook else None
                 self.log.info("Job %s runs in the cluster; the task waits for its report in the triggerer.", job)
@@ -146,6 +163,8 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Kill spark-submit and everything it started: Spark's hook kills its JVM alone, and the Python driver would go on."""
+        if self._client:
+            self._client.kill()
         if self._hook is None:
             return
         started = _descendants(self._hook)
@@ -202,11 +221,32 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
     def _prepare(self, target: SparkTarget, *, little_waits: bool) -> None:
         self.application = self.application or application_of(self.job)
+        if target.is_connect:
+            self._tell_what_is_the_servers()
+            return
         self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
         # Their values are in conf now: as arguments of their own they would hide Delta's.
         self.jars = self.packages = None
         self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
+
+    def _tell_what_is_the_servers(self) -> None:
+        given = {name: getattr(self, name, None) or getattr(self, f"_{name}", None) for name in _OF_A_SUBMISSION}
+        if names := [name for name, value in given.items() if value]:
+            # No error: the same Dag may run by spark-submit in another environment.
+            self.log.warning("The Spark connection leads to a Spark Connect server, which runs already: without effect are %s.", names)
+
+    def _run_client(self, place: ReportPlace, read: Callable[[dict[str, Any]], _Report]) -> _Report:
+        """Run the job as a client of a Spark Connect server and return its report."""
+        self._client = ConnectClient(self.log.info)
+        code = self._client.run(self.application, self.application_args or (), self.env_vars or {})
+        report = place.read(read)
+        if report is None:
+            told = "\n".join(self._client.last_lines)
+            raise AirflowException(f"The job ended with exit code {code} and left no report: it did not start, or was killed.\n{told}")
+        if report.ok and code:
+            raise AirflowException(f"The job did all it had to and then ended with exit code {code}; a retry finds nothing left to do.")
+        return report
 
     def _run_job(self, context: Context, place: ReportPlace, read: Callable[[dict[str, Any]], _Report]) -> _Report | None:
         """Submit the job and return its report; None where it goes on without this task."""

@@ -47,6 +47,7 @@ from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_transactions import check_transactions
+from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
@@ -160,6 +161,7 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, new: Sequence[
     files, shapes = survey_files(session, run.archive, new)
     skipping = set(may_skip_offsets(shapes))
     holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
+    release_session(session)
     is_first = state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
     run.after_effect("survey")
     return is_first
@@ -353,6 +355,8 @@ class _FlowRun:
             if isinstance(problem, PySparkException) or self.state.report(microbatch.number):
                 raise explain_failure(self.state, microbatch.number, problem) from problem
             raise
+        finally:
+            release_session(session)
         offsets = report_offsets(
             self.flow.topic,
             [file for file in microbatch.files if file.path not in microbatch.rests],

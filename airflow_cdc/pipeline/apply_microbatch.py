@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -39,6 +38,7 @@ from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
+from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import (
     TargetTable,
     count_row_changes,
@@ -90,7 +90,7 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
         return done
     try:
         report = apply(run, target)
-    except DeltaConcurrentModificationException as error:
+    except LOST_COMMITS as error:
         raise ConcurrentRunError(
             f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
             f" ({type(error).__name__}).",

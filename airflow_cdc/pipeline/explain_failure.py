@@ -15,6 +15,7 @@ from airflow_cdc.model.errors import (
 )
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.storage import CONNECTORS
+from airflow_cdc.pipeline.connect import gone
 
 
 def explain_failure(state: FlowState, number: int, problem: Exception) -> CdcError:
@@ -25,6 +26,8 @@ def explain_failure(state: FlowState, number: int, problem: Exception) -> CdcErr
         return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
     if missing := missing_connector(problem):
         return missing
+    if isinstance(problem, PySparkException) and (unreachable := gone(problem)):
+        return unreachable
     told, condition = first_line(problem), problem.getCondition() if isinstance(problem, PySparkException) else None
     if condition == "PATH_NOT_FOUND":
         return ArchivedFileMissingError(

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, first_line
 from airflow_cdc.model.maintenance import SAFE_RETENTION, Action, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.connect import set_options
+from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import describe_table
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.table_history import TableHistory, read_history
@@ -88,8 +89,7 @@ def _session(spark: SparkSession, upkeep: Upkeep, size: int) -> SparkSession:
         # On object stores Delta would not tell; our readers ask the log which versions are gone.
         "vacuum.logging.enabled": "true",
     }
-    for name, value in settings.items():
-        session.conf.set(f"spark.databricks.delta.{name}", value)
+    set_options(session, {f"spark.databricks.delta.{name}": value for name, value in settings.items()})
     # A vacuum lists folders in this many tasks, whatever there is; Spark's 10,000 take a minute on two cores.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(max(2, min(64, size // _TARGET_FILE_BYTES))))
     return session
@@ -211,7 +211,7 @@ class _Work:
         """
         try:
             return act()
-        except DeltaConcurrentModificationException as error:
+        except LOST_COMMITS as error:
             if attempts > 1:
                 return self._attempt(act, attempts - 1)
             raise ConcurrentRunError(

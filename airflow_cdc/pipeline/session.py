@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
+from airflow_cdc.pipeline import connect
 
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
 _INTERPRETED_BELOW_BYTES = 16 * 1024**2
@@ -48,12 +49,20 @@ SESSION_OPTIONS = {
 }
 
 
-def start_session(app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark in this process with Delta, or join the one that spark-submit started.
+def start_session(
+    app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None, remote: str | None = None
+) -> SparkSession:
+    """Start Spark in this process with Delta, or join the one that spark-submit started, or be a client of a Spark Connect server.
 
     :param master: used where no spark-submit chose one, such as ``local[*]``.
     :param options: Spark settings that go over ours.
+    :param remote: URL of the server. The caller must call :func:`airflow_cdc.pipeline.connect.release_sessions` in the end.
+    :raises CdcError: when there is a ``remote``, as :func:`airflow_cdc.pipeline.connect.open_session`.
     """
+    # PySpark prints each failed analysis with its whole plan; our errors say what matters, and the plan would hide it.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    if remote:
+        return connect.open_session(remote, app_name, options or {}, SESSION_OPTIONS)
     builder = SparkSession.builder.appName(app_name)
     if master:
         builder = builder.master(master)
@@ -63,8 +72,6 @@ def start_session(app_name: str, *, master: str | None = None, options: Mapping[
     for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    # PySpark prints each failed analysis with its whole plan; our errors say what matters, and the plan would hide it.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     return session
 
 
@@ -73,18 +80,18 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
 
     Spark's 200 and Delta's 50 partitions would cost a small merge more than its work does.
     """
-    # Spark Connect has no newSession; its cloneSession is likewise a session with settings and views of its own.
-    session: SparkSession = spark.cloneSession() if hasattr(spark, "cloneSession") else spark.newSession()
-    for key, value in SESSION_OPTIONS.items():
-        session.conf.set(key, value)
+    session: SparkSession = connect.clone(spark) if connect.is_client(spark) else spark.newSession()
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    session.conf.set("spark.databricks.delta.snapshotPartitions", str(min(partitions, 8)))
-    # Adaptive execution makes a job of every shuffle; with one partition there is nothing to adapt.
-    session.conf.set("spark.sql.adaptive.enabled", str(partitions > 1).lower())
+    settings = {
+        **SESSION_OPTIONS,
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.databricks.delta.snapshotPartitions": str(min(partitions, 8)),
+        # Adaptive execution makes a job of every shuffle; with one partition there is nothing to adapt.
+        "spark.sql.adaptive.enabled": str(partitions > 1).lower(),
+    }
     if batch_bytes < _INTERPRETED_BELOW_BYTES:
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    connect.set_options(session, settings)
     return session
 
 
@@ -96,10 +103,9 @@ def transaction(session: SparkSession, *, application: str, version: int, metada
     """
     settings = {"write.txnAppId": application, "write.txnVersion": str(version)}
     settings |= {"commitInfo.userMetadata": metadata} if metadata else {}
+    settings = {f"spark.databricks.delta.{key}": value for key, value in settings.items()}
     try:
-        for key, value in settings.items():
-            session.conf.set(f"spark.databricks.delta.{key}", value)
+        connect.set_options(session, settings)
         yield
     finally:
-        for key in settings:
-            session.conf.unset(f"spark.databricks.delta.{key}")
+        connect.unset_options(session, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc.runtime.class_archive import SMALL_JVM, archive_classes, archived_classes
+from airflow_cdc.runtime.connect_server import ServerNotStartedError
 from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
 from airflow_cdc.runtime.install import install
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
@@ -16,6 +17,7 @@ __all__ = [
     "SMALL_JVM",
     "JavaNotFoundError",
     "RuntimeInstallError",
+    "ServerNotStartedError",
     "archive_classes",
     "archived_classes",
     "delta_jars",

@@ -25,10 +25,12 @@ class Job:
     folder: Path
     runs: list[ArchiveRun] = field(default_factory=list)
     options: Mapping[str, str] = field(default_factory=dict)
+    remote: str | None = None
+    farewells: list[object] = field(default_factory=list)
     failure: Exception | None = None
 
-    def start(self, _: str, *, options: Mapping[str, str]) -> None:
-        self.options = options
+    def start(self, _: str, *, options: Mapping[str, str], remote: str | None) -> None:
+        self.options, self.remote = options, remote
 
     def apply(self, run: ArchiveRun) -> ApplyReport:
         self.runs.append(run)
@@ -47,7 +49,8 @@ class Job:
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     recorded = Job(tmp_path)
     monkeypatch.setattr(run_job, "start_session", recorded.start)
-    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
+    monkeypatch.setattr(run_job, "die_with_parent", lambda farewell: None)
+    monkeypatch.setattr(run_job, "end_on_sigterm", recorded.farewells.append)
     monkeypatch.setattr(apply, "apply_archive", recorded.apply)
     monkeypatch.setattr(storage, "_OPTIONS", {})
     return recorded
@@ -79,13 +82,21 @@ def test_credentials_are_read_once_and_their_file_is_gone_before_spark_starts(jo
     handed = job.folder / "storage.json"
     handed.write_text(json.dumps(given.to_json()))
     there: list[bool] = []
-    monkeypatch.setattr(run_job, "start_session", lambda _, options: there.append(handed.exists()) or job.start(_, options=options))
+    monkeypatch.setattr(run_job, "start_session", lambda _, **given: there.append(handed.exists()) or job.start(_, **given))
     assert job.main("--storage", str(handed))["ok"] is True
     assert there == [False]
-    assert job.options == given.spark
+    assert (job.options, job.remote) == (given.spark, None)
     # The job's own calls find the store's options by its URL alone.
     assert storage.file_system("memory://b/topics")[0].storage_options == {"secret": "s3cr3t"}
     assert storage.file_system("memory://c/topics")[0].storage_options == {}
+
+
+def test_a_client_of_a_server_is_told_by_the_same_file_and_ends_what_it_runs_there(job: Job) -> None:
+    handed = job.folder / "storage.json"
+    handed.write_text(json.dumps(JobStorage({"spark.sql.x": "1"}, remote="sc://h:1/;token=s3cr3t").to_json()))
+    assert job.main("--storage", str(handed))["ok"] is True
+    assert (job.options, job.remote, handed.exists()) == ({"spark.sql.x": "1"}, "sc://h:1/;token=s3cr3t", False)
+    assert job.farewells == [run_job.release_sessions]
 
 
 def test_what_is_no_secret_may_stand_in_the_arguments(job: Job) -> None:

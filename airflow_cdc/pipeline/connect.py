@@ -1,0 +1,233 @@
+"""Sessions of a Spark Connect server: opened, cloned, and released as long as the server answers.
+
+Nothing here is imported by, or does anything to, a session that has Spark in its own process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import ConfigurationError, SparkUnreachableError, first_line
+
+_SECONDS_TO_ANSWER, _SECONDS_TO_RELEASE = 20.0, 10.0
+_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_HADOOP = "spark.hadoop."
+_FIXED = ("spark.redaction.regex",)
+"""Settings of ours that belong to a whole server; ``airflow-cdc serve`` has them."""
+
+_opened: list[Any] = []
+_lock = threading.Lock()
+_log = logging.getLogger(__name__)
+
+
+def is_client(session: SparkSession) -> bool:
+    """Tell whether a session is one of a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def endpoint_of(url: str) -> str:
+    """Return where a URL of Spark Connect leads, without what it may hold besides: its token is a secret."""
+    return f"sc://{urlsplit(url).netloc.rpartition('@')[2].partition(';')[0]}"
+
+
+def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapping[str, str]) -> SparkSession:
+    """Open a session at a Spark Connect server; :func:`release_sessions` must be called before the process ends.
+
+    :param url: ``sc://host:port``, with ``/;token=…`` and the like where the server asks for them.
+    :param options: the user's Spark settings. Those of a whole application cannot be set at a server that runs; a warning names them.
+    :param ours: settings of a session that the pipeline needs; the user's go over them.
+    :raises SparkUnreachableError: when nothing answers there.
+    :raises ConfigurationError: when the URL is none, the server refuses the client, or has no Delta.
+    """
+    where = endpoint_of(url)
+    try:
+        _reach(url, where)
+        # Without it a commit that lost against another run is any error of the server's, and not one to try again for.
+        import delta.connect.exceptions  # noqa: F401
+
+        session: SparkSession = SparkSession.builder.remote(url).appName(app_name).getOrCreate()
+        with _lock:
+            _opened.append(session)
+        _be_impatient(session)
+        _refuse_without_delta(session, where)
+        set_options(session, ours)
+        _set_asked(session, options)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"A client of Spark Connect cannot start here: {first_line(error)}", next_step='Install "airflow-cdc[connect]".'
+        ) from error
+    except PySparkException as error:
+        raise _explained(error, where) from error
+    return session
+
+
+def clone(session: SparkSession) -> SparkSession:
+    """Return a session with settings and views of its own, at the same server."""
+    # Spark's classic sessions have newSession instead.
+    at_server: Any = session
+    cloned: SparkSession = at_server.cloneSession()
+    with _lock:
+        _opened.append(cloned)
+    _be_impatient(cloned)
+    return cloned
+
+
+def set_options(session: SparkSession, options: Mapping[str, str]) -> None:
+    """Set Spark settings of any session: at a server in one call, where one by one each would be a call."""
+    if is_client(session):
+        at_server: Any = session.conf
+        at_server._set_all(dict(options), silent=False)
+        return
+    for name, value in options.items():
+        session.conf.set(name, value)
+
+
+def unset_options(session: SparkSession, names: Iterable[str]) -> None:
+    """Unset Spark settings of any session, at a server in one call."""
+    if not is_client(session):
+        for name in names:
+            session.conf.unset(name)
+        return
+    from pyspark.sql.connect.proto import ConfigRequest
+
+    session.client.config(ConfigRequest.Operation(unset=ConfigRequest.Unset(keys=list(names))))
+
+
+def release_session(session: SparkSession) -> None:
+    """End a session that nothing needs any more; of Spark's classic sessions none needs it."""
+    if not is_client(session):
+        return
+    with _lock:
+        if session in _opened:
+            _opened.remove(session)
+    _release([session])
+
+
+def release_sessions() -> None:
+    """End every session that this process has opened, and with them what they run at the server.
+
+    Without it the process does not end: at the interpreter's end each client asks the server to forget its models, by threads that can no
+    longer be started, or for ten minutes where the server is gone; and the server keeps each session for an hour. (A cloned session's own
+    ``stop`` fails: PySpark 4.2 leaves an attribute out.)
+    """
+    with _lock:
+        sessions = list(_opened)
+        _opened.clear()
+    if not sessions:
+        return
+    # A server that neither answers nor refuses must not hold the process.
+    release = threading.Thread(target=_release, args=(sessions,), name="release-sessions", daemon=True)
+    release.start()
+    release.join(_SECONDS_TO_RELEASE)
+    if release.is_alive():
+        import atexit
+
+        for session in sessions:
+            atexit.unregister(session.client._on_exit)
+
+
+def _release(sessions: Iterable[Any]) -> None:
+    for session in sessions:
+        client = session.client
+        client.set_retry_policies([])
+        # PySpark lets go of results behind its caller's back; of a session that is gone the server would log an error for each.
+        concurrent.futures.wait(getattr(client, "_release_futures", ()), timeout=1)
+        with contextlib.suppress(Exception):
+            client.release_session()
+        with contextlib.suppress(Exception):
+            client.close()
+
+
+def _reach(url: str, where: str) -> None:
+    import grpc
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+
+    if urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"}:
+        # gRPC would ask a proxy of the environment (https_proxy) for this very machine.
+        # It reads this name in small letters only.
+        others = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112
+        os.environ["no_grpc_proxy"] = ",".join(filter(None, (others, "localhost,127.0.0.1,::1")))  # noqa: SIM112
+    # PySpark's client would ask for ten minutes.
+    channel = DefaultChannelBuilder(url).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_ANSWER)
+    except grpc.FutureTimeoutError as error:
+        raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:g} s") from error
+    finally:
+        channel.close()
+
+
+def _be_impatient(session: Any) -> None:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    # About a minute instead of ten, and that for each call: Airflow tries again later, and tells people meanwhile.
+    session.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
+
+
+def _refuse_without_delta(session: Any, where: str) -> None:
+    extensions = session.conf.get("spark.sql.extensions", "")
+    if "DeltaSparkSessionExtension" not in extensions:
+        raise ConfigurationError(
+            f"The Spark Connect server {where} has no Delta: its spark.sql.extensions is {extensions or 'empty'}.",
+            next_step="Start it with Delta's jars, extension and catalog, as `airflow-cdc serve` does.",
+        )
+
+
+def _set_asked(session: Any, options: Mapping[str, str]) -> None:
+    # Spark strips the prefix where an application begins, and never of a session's settings, which Hadoop is given as they are.
+    asked = {name.removeprefix(_HADOOP): value for name, value in options.items() if name not in _FIXED}
+    if not asked:
+        return
+    # Not loudly: the same Dag may run by spark-submit elsewhere, where memory and the like are its to say. PySpark's warning has the value
+    # in it, and that may be a secret.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.conf._set_all(asked, silent=True)
+    told = [str(warning.message) for warning in caught]
+    refused = sorted(name for name in asked if any(f"Failed to set {name} " in text for text in told))
+    if refused:
+        _log.warning("These settings are the Spark Connect server's own, and were not set: %s.", ", ".join(refused))
+
+
+def _explained(error: PySparkException, where: str) -> ConfigurationError | SparkUnreachableError:
+    status = _status_of(error)
+    if status in _REFUSALS:
+        return ConfigurationError(
+            f"The Spark Connect server {where} refuses this client: {status}.",
+            next_step="Give the connection the token that the server asks for (its password field).",
+        )
+    if error.getCondition() == "INVALID_CONNECT_URL":
+        return ConfigurationError(
+            f"{where} is no URL of a Spark Connect server, or what follows the host in it cannot be read.",
+            next_step="Spell it sc://host:port, or sc://host:port/;use_ssl=true and so on.",
+        )
+    return _unreachable(where, f"failed: {first_line(error)}")
+
+
+def gone(problem: PySparkException) -> SparkUnreachableError | None:
+    """Return the error for a server that went away under a client; None where something else failed."""
+    return _unreachable("of this job", "is gone") if _status_of(problem) == "UNAVAILABLE" else None
+
+
+def _status_of(problem: PySparkException) -> str:
+    # gRPC's word for what failed; Spark's own errors have none, or UNKNOWN.
+    status = getattr(problem, "getGrpcStatusCode", lambda: None)()
+    return str(getattr(status, "name", ""))
+
+
+def _unreachable(where: str, seen: str) -> SparkUnreachableError:
+    return SparkUnreachableError(
+        f"The Spark Connect server {where} {seen}.",
+        next_step="See that it runs (`airflow-cdc serve`, or your cluster's) and that this machine reaches it; the next run goes on.",
+    )

@@ -1,0 +1,183 @@
+"""connect_server: a Spark Connect server with Delta on this machine, as a child of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from airflow_cdc.model.errors import ConfigurationError, TerminalError
+from airflow_cdc.runtime.layout import package_folder, pyspark_folder
+from airflow_cdc.runtime.spark import DRIVER_OPTIONS, spark_environment, spark_options
+
+DEFAULT_PORT = 15002
+"""Where Spark Connect's clients look when nobody tells them."""
+
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""Spark's own: with it set, the server answers clients that send this token, and no others."""
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_LOOPBACK = ("127.", "localhost", "::1")
+_SECONDS_TO_START, _SECONDS_TO_STOP = 180.0, 15.0
+_PR_SET_PDEATHSIG = 1
+
+
+class ServerNotStartedError(TerminalError):
+    """Raised when the Spark Connect server ended before it answered, or did not answer in time."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    return host.startswith(_LOOPBACK)
+
+
+def free_port(host: str, port: int) -> int:
+    """Return a port that nobody listens on.
+
+    :param port: the wanted one; 0: any.
+    :raises ConfigurationError: when it is taken, or the address is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as place:
+        # As the server does: a port that a stopped server's connections still linger on is free.
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            place.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(
+                f"The server cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}.",
+                next_step="Give another --port, or end what listens there; --host must be an address of this machine.",
+            ) from error
+        return int(place.getsockname()[1])
+
+
+def server_options(host: str, port: int, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's Spark settings.
+
+    :param options: go over ours; to the lists among ours theirs are added.
+    """
+    ours = {
+        **spark_options(),
+        **DRIVER_OPTIONS,
+        "spark.connect.grpc.binding.address": host,
+        "spark.connect.grpc.binding.port": str(port),
+        # Spark would take the next port when this one is taken meanwhile, and nobody would find it.
+        "spark.port.maxRetries": "0",
+        # A client that was killed does not come back: its queries end after a minute, not after five.
+        "spark.connect.execute.manager.detachedTimeout": "1m",
+        # Tables of several clients are merged side by side.
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
+        # Sessions may bring keys of stores; Spark's own pattern does not know Azure's.
+        "spark.redaction.regex": "(?i:secret|password|token|access[.]?key|account[.]key)",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_log4j()}",
+    }
+    given = {**options}
+    for name, comma in (("spark.sql.extensions", ","), ("spark.jars", ","), ("spark.driver.extraJavaOptions", " ")):
+        if name in given:
+            given[name] = f"{ours[name]}{comma}{given[name]}" if name in ours else given[name]
+    if "spark.jars.packages" in given and "spark.jars.packages" in ours:
+        given["spark.jars.packages"] = f"{ours['spark.jars.packages']},{given['spark.jars.packages']}"
+    return {**ours, **given}
+
+
+@contextlib.contextmanager
+def running_server(master: str, host: str, port: int, options: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server; it answers when the context begins, and is gone when that ends.
+
+    Its log goes to this process's stderr.
+
+    :param port: one that is free, see :func:`free_port`.
+    :param options: as :func:`server_options` returns them. They travel by a file that only this user reads.
+    :raises ServerNotStartedError: when it does not answer.
+    :raises JavaNotFoundError: when there is no Java to start it with.
+    """
+    environment = {**_without_spark(os.environ), **spark_environment(master)}
+    with tempfile.TemporaryDirectory(prefix="airflow-cdc-serve-") as folder:
+        properties = Path(folder, "spark.conf")
+        properties.touch(mode=0o600)
+        properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")
+        command = [str(pyspark_folder() / "bin" / "spark-submit"), "--class", _CLASS, "--name", "airflow-cdc serve"]
+        command += ["--master", master, "--properties-file", str(properties)]
+        server = _start(command, environment)
+        try:
+            _wait_until_it_answers(server, host, port)
+            yield server
+        finally:
+            stop(server)
+
+
+def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    import ctypes
+
+    def end_with_parent() -> None:
+        # A killed process cannot end its children; Linux can. Elsewhere the server outlives it.
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    # A group of its own: Ctrl-C in a terminal reaches this process alone, which then ends the server in order.
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=sys.stderr,
+        start_new_session=True,
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no other thread.
+    )
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """End a server and all its processes: kindly, and after a while by force."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    try:
+        server.wait(_SECONDS_TO_STOP)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def answers(host: str, port: int, seconds: float = 1.0) -> bool:
+    """Tell whether something listens there."""
+    with contextlib.suppress(OSError), socket.create_connection((_reached_by(host), port), timeout=seconds):
+        return True
+    return False
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], host: str, port: int) -> None:
+    until = time.monotonic() + _SECONDS_TO_START
+    while server.poll() is None and time.monotonic() < until:
+        if answers(host, port):
+            return
+        time.sleep(0.1)
+    seen = "did not answer in time" if server.returncode is None else f"ended with exit code {server.returncode}"
+    raise ServerNotStartedError(f"The Spark Connect server {seen}.", next_step="See Spark's log above.")
+
+
+def _reached_by(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _without_spark(environment: Mapping[str, str]) -> dict[str, str]:
+    # SPARK_REMOTE would make spark-submit a client of the server that it is to start.
+    foreign = ("PYSPARK_GATEWAY", "SPARK_REMOTE", "SPARK_CONNECT_MODE")
+    return {name: value for name, value in environment.items() if not name.startswith(foreign)}
+
+
+def _log4j() -> Path:
+    return (package_folder("airflow_cdc") or Path()) / "jobs" / "log4j2.properties"
+
+
+def _escaped(value: str) -> str:
+    # A Java properties file.
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
