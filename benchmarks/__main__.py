@@ -1,4 +1,4 @@
-"""``python -m benchmarks [SCENARIO ...]``: run the scenarios, print their tables, keep the figures under ``results/``."""
+"""``python -m benchmarks [SCENARIO ...]``: run the scenarios, print their tables, keep the figures and plots under ``results/``."""
 
 from __future__ import annotations
 
@@ -14,34 +14,66 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
-from benchmarks import reconcile, spread
-from benchmarks.measure import Result, report
+from benchmarks import merges, reconcile, size
+from benchmarks.measure import Result
+from benchmarks.report import report
+from benchmarks.size import Size
 
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
-    "spread": spread.run,
+    **merges.RUNS,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
 }
 FOLDER = Path(".airflow-cdc/bench")
+"""Scratch; what lies in its ``cache`` is used again."""
+_RESULTS_OF_SMALLER = FOLDER / "results"
 
 
-def main(scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(SCENARIOS)}; none: all.")] = None) -> None:
+def main(
+    scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(SCENARIOS)}; none: all.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="At the sizes that the aims are about.")] = False,  # noqa: FBT002
+    tiny: Annotated[bool, typer.Option("--tiny", help="Only to see that they run.")] = False,  # noqa: FBT002
+    only: Annotated[str, typer.Option(help="Contestants of the merges, with commas between; none: all.")] = "",
+    rounds: Annotated[int, typer.Option(help="Measured rounds of the merges.")] = merges.ROUNDS,
+) -> None:
     """Run scenarios; ends with 1 when one is void."""
     unknown = set(scenarios or ()) - set(SCENARIOS)
     if unknown:
         raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(SCENARIOS)}.")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    os.environ.update(runtime.spark_environment("local[2]"))
-    spark = start_session("airflow-cdc bench", master="local[2]", options={"spark.sql.warehouse.dir": str(FOLDER / "warehouse")})
-    spark.sparkContext.setLogLevel("ERROR")
+    size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
+    spark = _start()
     void = []
     for name in scenarios or SCENARIOS:
-        result = SCENARIOS[name](spark, FOLDER / name)
-        report(result)
-        void += [name] if result.void else []
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        run = SCENARIOS[name]
+        if name in merges.RUNS:
+            run = partial(merges.RUNS[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
+        result = run(spark, FOLDER / name)
+        # Only runs of whole size of all contestants are kept with the code.
+        if full and not only:
+            report(result)
+        else:
+            report(result, size=size.chosen().value, folder=_RESULTS_OF_SMALLER)
+        void += [name] if result.void or result.void_rows else []
     spark.stop()
     if void:
         raise typer.Exit(1)
+
+
+def _start() -> SparkSession:
+    os.environ.update(runtime.spark_environment("local[2]"))
+    scratch = FOLDER / "spark"
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.environ["SPARK_LOCAL_DIRS"] = str(scratch.absolute())
+    options = {
+        "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
+        "spark.driver.memory": "4g",
+        # AUTO CDC wants its tables by name.
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={(scratch / 'derby').absolute()}",
+    }
+    spark = start_session("airflow-cdc bench", master="local[2]", options=options)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 if __name__ == "__main__":
