@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +24,7 @@ from benchmarks.contestants.slim import Slim
 from benchmarks.contestants.spark_floor import SparkFloor
 from benchmarks.contestants.textbook import Textbook, TextbookWithDeletionVectors
 from benchmarks.measure import Budget, Result, Taken, in_turn
-from benchmarks.sequence import INSERTS, Keys, Mix
+from benchmarks.sequence import INSERTS, MIXED, Keys, Mix
 from benchmarks.shapes import ACCOUNTS, WIDE, Shape
 
 ALL = (Ours, Textbook, TextbookWithDeletionVectors, Slim, AutoCdc, DeltaRs, SparkFloor, NativeLimit)
@@ -43,7 +44,7 @@ class Scenario:
     rows: int
     newest: float = 1.0
     hot: float = 0.0
-    mix: Mix = Mix()
+    mix: Mix = MIXED
     shape: Shape = ACCOUNTS
     contestants: Sequence[type[Contestant]] = ALL
     budgets: tuple[Budget, ...] = ()
@@ -61,7 +62,8 @@ class Scenario:
         task = Task(base, files)
         chosen = [kind for kind in self.contestants if not only or kind.name in only]
         race = Race(spark, {kind.name: kind(task, folder / kind.name) for kind in chosen}, turns=rounds + 1)
-        told = f"{size.scaled(self.events):,} events ({sum(file.stat().st_size for file in files) / 1e6:.0f} MB) {self.told} {base.rows:,} rows"
+        megabytes = sum(file.stat().st_size for file in files) / 1e6
+        told = f"{size.scaled(self.events):,} events ({megabytes:.0f} MB) {self.told} {base.rows:,} rows"
         result = Result(self.name, told, Textbook.name, limit=NativeLimit.name, budgets=self.budgets)
         result.taken = in_turn(race.works, rounds=rounds, before=race.before, after=race.after)
         result.facts = {"rows and hash": race.found}
@@ -84,7 +86,8 @@ class Race:
         """Give a contestant a fresh table, and the JVM a fresh heap: what the others left is not its to clear."""
         shutil.rmtree(self._contestants[name].folder, ignore_errors=True)
         self._contestants[name].prepare()
-        self._spark._jvm.System.gc()
+        jvm: Any = self._spark._jvm
+        jvm.System.gc()
 
     def after(self, name: str, taken: Taken) -> Taken:
         """Say what the contestant wrote; after its last turn look at its table."""
@@ -128,7 +131,9 @@ SCENARIOS = (
         newest=0.05,
         budgets=(Budget(_T, 0.5, 0.4), Budget(_S, 1.5), *_SPREAD_AND_HOT),
     ),
-    Scenario("inserts", "that only insert behind", 500_000, 5_000_000, mix=INSERTS, contestants=FEW, budgets=(Budget(_T, 1 / 3), Budget(_S, 1.3))),
+    Scenario(
+        "inserts", "that only insert behind", 500_000, 5_000_000, mix=INSERTS, contestants=FEW, budgets=(Budget(_T, 1 / 3), Budget(_S, 1.3))
+    ),
     Scenario("skewed", "of which 90% are about 0.1% of", 500_000, 5_000_000, hot=0.9, contestants=FEW, budgets=(Budget(_T, 0.5),)),
     Scenario("wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW),
 )

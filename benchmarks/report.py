@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,8 @@ from rich.table import Table
 from benchmarks.measure import Result, Taken
 
 RESULTS = Path(__file__).parent / "results"
+_WIDTH = 140
+"""Of tables that are printed to no terminal, in characters."""
 
 
 def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
@@ -22,7 +25,7 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
 
     :param size: named in the files where it is not the whole size.
     """
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(result))
     for name, why in result.void_rows.items():
         console.print(f"[red]VOID[/red] {name}: {why}")
@@ -44,7 +47,7 @@ def _table(result: Result) -> Table:
     ratios = [("CPU", "cpu", result.against), ("wall", "wall", result.against), *([("CPU", "cpu", result.limit)] if result.limit else [])]
     headings = ["", "CPU s", "wall s", "peak GB", "MB written", "files", *(f"{word} / {other}" for word, _, other in ratios)]
     for heading in headings:
-        table.add_column(heading, justify="right" if heading else "left")
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     for name, taken in result.taken.items():
         peak = max(item.peak for item in taken) / 1e9
         written, touched = _most(taken, lambda item: item.bytes_written), _most(taken, lambda item: item.files_touched)

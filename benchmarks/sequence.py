@@ -24,6 +24,7 @@ class Mix:
     """Key changes: a delete, its tombstone and a create."""
 
 
+MIXED = Mix()
 INSERTS = Mix(updates=0, creates=1, deletes=0, moves=0)
 
 

@@ -54,10 +54,13 @@ class Shape:
         return " || ".join([*parts, "'}'"])
 
 
-def _digits(column: str, *, whole: int, digits: int) -> tuple[str, str]:
+def _digits(*, whole: int, digits: int) -> tuple[str, str]:
     """Return Spark's and DuckDB's SQL of a number with a point."""
-    parts = f"(h % {whole}) || '.' || lpad(CAST(h % {10**digits} AS {{text}}), {digits}, '0')"
-    return parts.replace("{text}", "STRING"), parts.replace("{text}", "VARCHAR").replace("(h", "({h}").replace("CAST(h", "CAST({h}")
+
+    def spelled(h: str, text: str) -> str:
+        return f"({h} % {whole}) || '.' || lpad(CAST({h} % {10**digits} AS {text}), {digits}, '0')"
+
+    return spelled("h", "STRING"), spelled("{h}", "VARCHAR")
 
 
 def _text(name: str, prefix: str, values: int) -> Column:
@@ -69,12 +72,12 @@ def _number(name: str, values: int) -> Column:
 
 
 def _decimal(name: str) -> Column:
-    spark, duck = _digits(name, whole=100_000, digits=2)
+    spark, duck = _digits(whole=100_000, digits=2)
     return Column(name, "DECIMAL(12,2)", spark, f"""'"' || {duck} || '"'""", declared=True)
 
 
 def _double(name: str) -> Column:
-    return Column(name, "DOUBLE", *_digits(name, whole=100, digits=3))
+    return Column(name, "DOUBLE", *_digits(whole=100, digits=3))
 
 
 _UPDATED_AT = Column(

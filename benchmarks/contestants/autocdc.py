@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from benchmarks.base import AUTOCDC_METADATA, AUTOCDC_SEQUENCE
@@ -64,7 +63,3 @@ class AutoCdc(OnSpark):
         processor = classes.Scd1BatchProcessor(arguments, jvm.org.apache.spark.sql.types.DataType.fromJson(kind))
         table = jvm.org.apache.spark.sql.catalyst.TableIdentifier
         return classes.Scd1ForeachBatchHandler(processor, table(_DELETES), table(_TARGET))
-
-    def rows(self, spark: Any) -> DataFrame:
-        """Return the table's rows; AUTO CDC keeps no deleted ones in it."""
-        return super().rows(spark)

@@ -27,7 +27,7 @@ class DeltaRs(Contestant):
 
     def merge(self) -> None:
         """Parse into memory, merge from there."""
-        changes = duck.connect().execute(duck.latest(self.task)).to_arrow_table()
+        changes = duck.connect().sql(duck.latest(self.task)).to_arrow_table()
         values = {name: f"s.{name}" for name in self.task.names}
         merge = DeltaTable(self.table).merge(changes, f"t.{KEY} = s.{KEY}", source_alias="s", target_alias="t")
         merge = merge.when_matched_delete("s.op = 'd'").when_matched_update(values)

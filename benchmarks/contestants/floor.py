@@ -40,7 +40,9 @@ class Floor(Contestant):
         changes = spark.read.parquet(str(self.changes))
         found = f"regexp_extract({FILE}, '[^/]+$', 0) AS file"
         gone = changes.filter(f"{FILE} IS NOT NULL").selectExpr(found, f"CAST({PLACE} AS BIGINT) AS place")
-        held = spark.read.parquet(str(self.table)).selectExpr(*self.task.names, "_metadata.file_name AS file", "_metadata.row_index AS place")
+        held = spark.read.parquet(str(self.table)).selectExpr(
+            *self.task.names, "_metadata.file_name AS file", "_metadata.row_index AS place"
+        )
         left = held.join(gone, ["file", "place"], "left_anti").select(*self.task.names)
         return left.unionByName(changes.filter("op <> 'd'").select(*self.task.names))
 

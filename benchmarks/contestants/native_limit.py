@@ -16,6 +16,7 @@ class NativeLimit(Floor):
     def merge(self) -> None:
         """Do the least that a merge has to."""
         self.changes.mkdir()
-        keys = f"SELECT {KEY}, filename AS file, file_row_number AS place FROM read_parquet({live_files(self.table)}, filename = true, file_row_number = true)"
+        read = f"read_parquet({live_files(self.table)}, filename = true, file_row_number = true)"
+        keys = f"SELECT {KEY}, filename AS file, file_row_number AS place FROM {read}"
         query = f"WITH s AS ({duck.latest(self.task)}), t AS ({keys}) {told_changes(self.task.names)}"
         duck.connect().execute(f"COPY ({query}) TO '{self.changes / 'changes.parquet'}' (FORMAT parquet, COMPRESSION zstd)")

@@ -33,7 +33,7 @@ class Textbook(OnSpark):
 class TextbookWithDeletionVectors(Textbook):
     """The same into a table with deletion vectors."""
 
-    name = "textbook, deletion vectors"
+    name = "textbook + DV"
 
     def prepare(self) -> None:
         """Copy the plain table and let it have deletion vectors."""
