@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
-from benchmarks import merges, reconcile, size
+from benchmarks import formats, merges, reconcile, size
 from benchmarks.measure import Result
 from benchmarks.report import report
 from benchmarks.size import Size
 
+_MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
-    **merges.RUNS,
+    **_MERGES,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
 }
@@ -34,20 +35,21 @@ def main(
     full: Annotated[bool, typer.Option("--full", help="At the sizes that the aims are about.")] = False,  # noqa: FBT002
     tiny: Annotated[bool, typer.Option("--tiny", help="Only to see that they run.")] = False,  # noqa: FBT002
     only: Annotated[str, typer.Option(help="Contestants of the merges, with commas between; none: all.")] = "",
-    rounds: Annotated[int, typer.Option(help="Measured rounds of the merges.")] = merges.ROUNDS,
+    rounds: Annotated[int, typer.Option(help="Measured rounds of the merges; 0: as many as usual.")] = 0,
 ) -> None:
     """Run scenarios; ends with 1 when one is void."""
     unknown = set(scenarios or ()) - set(SCENARIOS)
     if unknown:
         raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(SCENARIOS)}.")
     size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
+    rounds = rounds or (1 if tiny else merges.ROUNDS)
     spark = _start()
     void = []
     for name in scenarios or SCENARIOS:
         shutil.rmtree(FOLDER / name, ignore_errors=True)
         run = SCENARIOS[name]
-        if name in merges.RUNS:
-            run = partial(merges.RUNS[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
+        if name in _MERGES:
+            run = partial(_MERGES[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
         result = run(spark, FOLDER / name)
         # Only runs of whole size of all contestants are kept with the code.
         if full and not only:
@@ -68,8 +70,6 @@ def _start() -> SparkSession:
     options = {
         "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
         "spark.driver.memory": "4g",
-        # AUTO CDC wants its tables by name.
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={(scratch / 'derby').absolute()}",
     }
     spark = start_session("airflow-cdc bench", master="local[2]", options=options)
     spark.sparkContext.setLogLevel("ERROR")

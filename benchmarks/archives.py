@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +32,7 @@ class Traffic:
 
     def files(self, folder: Path) -> list[Path]:
         """Return the archived files, by partition; they are written below the folder where they are not there yet."""
-        name = hashlib.sha256(f"{_VERSION}{self}".encode()).hexdigest()[:16]
-        done = folder / name
-        if not done.exists():
-            half = folder / f"{name}.half"
-            shutil.rmtree(half, ignore_errors=True)
-            self._write(half)
-            half.rename(done)
-        return sorted(done.rglob("*.json"))
+        return kept(folder, f"{_VERSION}{self}", self._write)
 
     def _write(self, folder: Path) -> None:
         events = events_of(self.count, self.keys, self.mix, seed=self.seed)
@@ -47,6 +41,20 @@ class Traffic:
         for partition in range(PARTITIONS):
             query = f"SELECT {_line(self.shape)} FROM events WHERE partition = {partition} ORDER BY place"
             _write_lines(archive_path(folder, partition, _PER_PARTITION), connection.execute(query))
+
+
+def kept(cache: Path, told: str, write: Callable[[Path], None]) -> list[Path]:
+    """Return the files of a folder that ``write`` makes, in their order; it is made once.
+
+    :param told: what they hold, down to the last detail.
+    """
+    name = hashlib.sha256(told.encode()).hexdigest()[:16]
+    if not (cache / name).exists():
+        half = cache / f"{name}.half"
+        shutil.rmtree(half, ignore_errors=True)
+        write(half)
+        half.rename(cache / name)
+    return sorted(path for path in (cache / name).rglob(f"{TOPIC}+*") if path.is_file())
 
 
 def write_snapshot(folder: Path, shape: Shape) -> None:

@@ -85,7 +85,8 @@ def measure(work: Callable[[], object]) -> Taken:
     cpu, wall = cpu_seconds(), time.monotonic()
     with memory.sampled():
         work()
-    return Taken(cpu_seconds() - cpu - memory.own_cpu, time.monotonic() - wall, memory.bytes)
+    # Processes' times come in hundredths.
+    return Taken(max(0.0, cpu_seconds() - cpu - memory.own_cpu), time.monotonic() - wall, memory.bytes)
 
 
 def in_turn(

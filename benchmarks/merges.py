@@ -58,7 +58,6 @@ class Scenario:
         base = Base(spark, cache, self.shape, size.scaled(self.rows))
         keys = Keys(base.rows, self.newest, self.hot)
         files = Traffic(self.shape, size.scaled(self.events), keys, self.mix).files(cache / "events")
-        base.offer(files)
         task = Task(base, files)
         chosen = [kind for kind in self.contestants if not only or kind.name in only]
         race = Race(spark, {kind.name: kind(task, folder / kind.name) for kind in chosen}, turns=rounds + 1)
@@ -129,6 +128,7 @@ SCENARIOS = (
         500_000,
         5_000_000,
         newest=0.05,
+        contestants=(Ours, Textbook, Slim, AutoCdc, DeltaRs, SparkFloor, NativeLimit),
         budgets=(Budget(_T, 0.5, 0.4), Budget(_S, 1.5), *_SPREAD_AND_HOT),
     ),
     Scenario(

@@ -20,7 +20,8 @@ class Ours(Contestant):
         return self.folder / "lake" / TOPIC
 
     def prepare(self) -> None:
-        """Copy the lake, state and all."""
+        """Copy the lake, state and all, and have the archive that it knows hold the events."""
+        self.task.base.offer(self.task.files)
         self.copy(self.task.base.lake)
 
     def merge(self) -> None:
