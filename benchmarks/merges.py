@@ -93,6 +93,7 @@ class Race:
         contestant = self._contestants[name]
         written = contestant.written()
         self._left[name] -= 1
+        print(f"{name}: {taken.cpu:.1f} CPU s, {taken.wall:.1f} s; {self._left[name]} turns left", flush=True)
         if not self._left[name]:
             self.found[name] = fingerprint(contestant.rows(self._spark))
         shutil.rmtree(contestant.folder)
