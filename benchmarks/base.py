@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import TARGET_COLUMNS
 from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.fit_table import DELETION_VECTORS_FROM_BYTES
@@ -103,9 +103,10 @@ class Base:
         return numbers.selectExpr(*self.shape.spark_row())
 
 
-def apply(spark: SparkSession, archive: Path, lake: Path, flow: CdcFlow) -> None:
-    """Apply an archive of one topic by ours."""
+def apply(spark: SparkSession, archive: Path, lake: Path, flow: CdcFlow) -> ApplyReport:
+    """Apply an archive of one topic by ours; return the report."""
     report = apply_archive(ArchiveRun(spark, str(archive.absolute()), str(lake.absolute()), flows={flow.topic: flow}))
     failed = [outcome.error for outcome in report.flows if outcome.status is not FlowStatus.APPLIED]
     if failed or not report.flows:
         raise RuntimeError(f"The archive was not applied: {failed}")
+    return report

@@ -61,7 +61,7 @@ def run(spark: SparkSession, folder: Path, *, only: Sequence[str] = (), rounds: 
     )
     result.taken = in_turn(race.works, rounds=rounds, before=race.before, after=race.after)
     megabytes = {name: round(sum(path.stat().st_size for path in paths) / 1e6, 1) for name, paths in files.items()}
-    result.facts = {"rows and hash": race.found, "MB archived": megabytes}
+    result.facts = {"rows and hash": race.found, "MB archived": megabytes, **race.facts()}
     result.void_rows = race.differing()
     return result
 

@@ -65,7 +65,7 @@ class Scenario:
         told = f"{size.scaled(self.events):,} events ({megabytes:.0f} MB) {self.told} {base.rows:,} rows"
         result = Result(self.name, told, Textbook.name, limit=NativeLimit.name, budgets=self.budgets)
         result.taken = in_turn(race.works, rounds=rounds, before=race.before, after=race.after)
-        result.facts = {"rows and hash": race.found}
+        result.facts = {"rows and hash": race.found, **race.facts()}
         result.void_rows = race.differing()
         return result
 
@@ -98,6 +98,10 @@ class Race:
             self.found[name] = fingerprint(contestant.rows(self._spark))
         shutil.rmtree(contestant.folder)
         return replace(taken, bytes_written=written.size, files_touched=written.files)
+
+    def facts(self) -> dict[str, Any]:
+        """Return by contestant what else it tells of its last merge."""
+        return {name: told for name, contestant in self._contestants.items() if (told := contestant.facts())}
 
     def differing(self) -> dict[str, str]:
         """Return the contestants whose tables are not those of most, with both fingerprints."""

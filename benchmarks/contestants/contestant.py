@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -66,6 +66,10 @@ class Contestant(ABC):
     def written(self) -> Written:
         """Return what the merge wrote into the table."""
         return written_since(self.table, self._before)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what else it tells of its last merge."""
+        return {}
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows that the table holds now, with their own columns."""
