@@ -1,4 +1,4 @@
-"""``python -m benchmarks [SCENARIO ...]``: run the scenarios, print their tables, keep the figures under ``results/``."""
+"""``python -m benchmarks [SCENARIO ...]``: run the scenarios, print their tables, keep the figures and plots under ``results/``."""
 
 from __future__ import annotations
 
@@ -14,41 +14,79 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
-from benchmarks import backfill, cold, flat, growth, many_tables, planning, reconcile, spread, warm
-from benchmarks.measure import Result, report
+from benchmarks import backfill, cold, flat, formats, growth, many_tables, merges, planning, reconcile, size, warm
+from benchmarks.measure import Result
+from benchmarks.report import report
+from benchmarks.size import Size
 
+
+def _operation(run: Callable[..., Result]) -> Callable[[SparkSession, Path], Result]:
+    """Return a scenario that knows two sizes as one of the size that is chosen when it runs."""
+    return lambda spark, folder: run(spark, folder, full=size.chosen() is Size.FULL)
+
+
+_MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
-    "spread": spread.run,
-    "warm": warm.run,
+    **_MERGES,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
-    "many-tables": many_tables.run,
-    "flat": flat.run,
-    "planning": planning.run,
-    "backfill": backfill.run,
-    "growth": growth.run,
-    "cold": cold.run,
+    "many-tables": _operation(many_tables.run),
+    "flat": _operation(flat.run),
+    "planning": _operation(planning.run),
+    "backfill": _operation(backfill.run),
+    "growth": _operation(growth.run),
+    "cold": _operation(cold.run),
+    "warm": _operation(warm.run),
 }
 FOLDER = Path(".airflow-cdc/bench")
+"""Scratch; what lies in its ``cache`` is used again."""
+_RESULTS_OF_SMALLER = FOLDER / "results"
 
 
-def main(scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(SCENARIOS)}; none: all.")] = None) -> None:
+def main(
+    scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(SCENARIOS)}; none: all.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="At the sizes that the aims are about.")] = False,  # noqa: FBT002
+    tiny: Annotated[bool, typer.Option("--tiny", help="Only to see that they run.")] = False,  # noqa: FBT002
+    only: Annotated[str, typer.Option(help="Contestants of the merges, with commas between; none: all.")] = "",
+    rounds: Annotated[int, typer.Option(help="Measured rounds of the merges; 0: as many as usual.")] = 0,
+) -> None:
     """Run scenarios; ends with 1 when one is void."""
     unknown = set(scenarios or ()) - set(SCENARIOS)
     if unknown:
         raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(SCENARIOS)}.")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    os.environ.update(runtime.spark_environment("local[2]"))
-    spark = start_session("airflow-cdc bench", master="local[2]", options={"spark.sql.warehouse.dir": str(FOLDER / "warehouse")})
-    spark.sparkContext.setLogLevel("ERROR")
+    size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
+    rounds = rounds or (1 if tiny else merges.ROUNDS)
+    spark = _start()
     void = []
     for name in scenarios or SCENARIOS:
-        result = SCENARIOS[name](spark, FOLDER / name)
-        report(result)
-        void += [name] if result.void else []
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        run = SCENARIOS[name]
+        if name in _MERGES:
+            run = partial(_MERGES[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
+        result = run(spark, FOLDER / name)
+        # Only runs of whole size of all contestants are kept with the code.
+        if full and not only:
+            report(result)
+        else:
+            report(result, size=size.chosen().value, folder=_RESULTS_OF_SMALLER)
+        void += [name] if result.void or result.void_rows else []
     spark.stop()
     if void:
         raise typer.Exit(1)
+
+
+def _start() -> SparkSession:
+    os.environ.update(runtime.spark_environment("local[2]"))
+    scratch = FOLDER / "spark"
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.environ["SPARK_LOCAL_DIRS"] = str(scratch.absolute())
+    options = {
+        "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
+        "spark.driver.memory": "4g",
+    }
+    spark = start_session("airflow-cdc bench", master="local[2]", options=options)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 if __name__ == "__main__":

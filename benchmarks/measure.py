@@ -5,19 +5,13 @@ CPU seconds are the figure to trust on a busy machine, and ratios within one run
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
-from rich.console import Console
-from rich.table import Table
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.processes import PeakMemory, cpu_seconds
 
 
 @dataclass(frozen=True)
@@ -29,7 +23,23 @@ class Taken:
     wall: float
     """Seconds."""
     peak: int
-    """Bytes: the most that the processes have held until now."""
+    """Bytes: the most that the processes held at once meanwhile."""
+    bytes_written: int | None = None
+    """Bytes of data files and deletion vectors that its commits added to the table; None where nothing tells."""
+    files_touched: int | None = None
+    """Files of the table that it rewrote or marked rows in; None where nothing tells."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of another contestant's CPU seconds one may take."""
+
+    against: str
+    at_most: float
+    """A ratio of medians."""
+    reach: float | None = None
+    """What would be better still."""
+    of: str = "ours"
 
 
 @dataclass
@@ -46,67 +56,59 @@ class Result:
     """What else was found."""
     void: str = ""
     """Why the figures do not count; empty where they do."""
+    limit: str = ""
+    """Name of the contestant that does no more than anybody must; empty where there is none."""
+    budgets: tuple[Budget, ...] = ()
+    """What is aimed at."""
+    void_rows: dict[str, str] = field(default_factory=dict)
+    """By contestant, why its figures do not count."""
 
     def median(self, name: str, figure: str) -> float:
         """Return the median of a contestant's figure: ``cpu`` or ``wall``, in seconds."""
         return float(statistics.median(getattr(taken, figure) for taken in self.taken[name]))
 
-    def ratio(self, name: str, figure: str) -> float:
-        """Return a contestant's median as a multiple of that of the one it is held against."""
-        return self.median(name, figure) / self.median(self.against, figure)
+    def ratio(self, name: str, figure: str, against: str = "") -> float:
+        """Return a contestant's median as a multiple of that of the one it is held against (or of ``against``)."""
+        return self.median(name, figure) / self.median(against or self.against, figure)
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Return the budgets whose contestants took part and count, each with the ratio found and whether it is met."""
+        counted = self.taken.keys() - self.void_rows.keys()
+        held = [budget for budget in self.budgets if {budget.of, budget.against} <= counted]
+        ratios = [(budget, self.ratio(budget.of, "cpu", budget.against)) for budget in held]
+        return [{**vars(budget), "ratio": round(ratio, 3), "met": ratio <= budget.at_most} for budget, ratio in ratios]
 
 
 def measure(work: Callable[[], object]) -> Taken:
     """Do it and return what it took."""
-    cpu, wall = _cpu_seconds(), time.monotonic()
-    work()
-    return Taken(_cpu_seconds() - cpu, time.monotonic() - wall, _peak_bytes())
+    memory = PeakMemory()
+    cpu, wall = cpu_seconds(), time.monotonic()
+    with memory.sampled():
+        work()
+    # Processes' times come in hundredths.
+    return Taken(max(0.0, cpu_seconds() - cpu - memory.own_cpu), time.monotonic() - wall, memory.bytes)
 
 
-def in_turn(contestants: Mapping[str, Callable[[], object]], *, rounds: int, warm_ups: int = 1) -> dict[str, list[Taken]]:
-    """Let the contestants work ``rounds`` times each, the order turned round each time, after as many unmeasured rounds as asked."""
+def in_turn(
+    contestants: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    warm_ups: int = 1,
+    before: Callable[[str], object] | None = None,
+    after: Callable[[str, Taken], Taken] | None = None,
+) -> dict[str, list[Taken]]:
+    """Let the contestants work ``rounds`` times each, the order turned round each time, after as many unmeasured rounds as asked.
+
+    :param before: called with a contestant's name before each of its turns, unmeasured.
+    :param after: likewise behind each, with what it took; returns that, with what is known besides.
+    """
     taken: dict[str, list[Taken]] = {name: [] for name in contestants}
     for number in range(warm_ups + rounds):
         for name in list(contestants)[:: -1 if number % 2 else 1]:
+            if before:
+                before(name)
             this = measure(contestants[name])
+            this = after(name, this) if after else this
             if number >= warm_ups:
                 taken[name].append(this)
     return taken
-
-
-def _processes() -> list[psutil.Process]:
-    own = psutil.Process()
-    return [own, *own.children(recursive=True)]
-
-
-def _cpu_seconds() -> float:
-    return float(sum(times.user + times.system for process in _processes() for times in [process.cpu_times()]))
-
-
-def _peak_bytes() -> int:
-    total = 0
-    for process in _processes():
-        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-        total += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    return total
-
-
-def report(result: Result) -> None:
-    """Print a result and keep it as JSON under ``results/``."""
-    table = Table(title=result.told, title_justify="left")
-    headings = ("", "CPU s", "wall s", "peak GB", f"CPU / {result.against}", f"wall / {result.against}")
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, taken in result.taken.items():
-        peak = max(item.peak for item in taken) / 1e9
-        figures = [f"{result.median(name, 'cpu'):.2f}", f"{result.median(name, 'wall'):.2f}", f"{peak:.1f}"]
-        table.add_row(name, *figures, f"{result.ratio(name, 'cpu'):.2f}", f"{result.ratio(name, 'wall'):.2f}")
-    console = Console()
-    console.print(table)
-    if result.void:
-        console.print(f"[red]VOID[/red]: {result.void}")
-    RESULTS.mkdir(exist_ok=True)
-    medians = {name: {figure: round(result.median(name, figure), 3) for figure in ("cpu", "wall")} for name in result.taken}
-    runs = {name: [asdict(item) for item in taken] for name, taken in result.taken.items()}
-    document = {"scenario": result.told, "medians": medians, "runs": runs, "facts": result.facts, "void": result.void}
-    (RESULTS / f"{result.scenario}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.schema_changes import no_changes
 from airflow_cdc.pipeline.session import session_for_batch
+from benchmarks import size
 from benchmarks.events import TOPIC, spread, with_takeovers, write_events
 from benchmarks.measure import Result, in_turn
 
@@ -35,11 +36,12 @@ def run(spark: SparkSession, folder: Path, *, hazards: float) -> Result:
     """
     name = "reconcile-hazards" if hazards else "reconcile"
     archive, lake = folder / "archive", folder / "lake"
-    changes = with_takeovers(spread(EVENTS, KEYS, first_transaction=1, seed=1), hazards, seed=2)
+    events, keys = size.scaled(EVENTS), size.scaled(KEYS)
+    changes = with_takeovers(spread(events, keys, first_transaction=1, seed=1), hazards, seed=2)
     write_events(archive / "0.jsonl", changes, first=1, seed=3)
     apply_archive(ArchiveRun(spark, str(archive), str(lake)))
     works = _works(spark, lake)
-    told = f"{EVENTS:,} events of {KEYS:,} keys, {hazards:.0%} of them hazards: lines to row changes"
+    told = f"{events:,} events of {keys:,} keys, {hazards:.0%} of them hazards: lines to row changes"
     return Result(name, told, "last per key", in_turn(works, rounds=ROUNDS, warm_ups=3))
 
 

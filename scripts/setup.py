@@ -1,6 +1,7 @@
 """Make this checkout ready to run: ``.venv/`` with the locked packages, a Java where the machine has none, the Delta jars.
 
-``python3 scripts/setup.py`` sets up, ``python3 scripts/setup.py lock`` renews the lock files. Standard library only.
+``python3 scripts/setup.py`` sets up, ``python3 scripts/setup.py bench`` brings besides what the benchmarks need, ``python3
+scripts/setup.py lock`` renews the lock files. Standard library only.
 Nothing is written outside of this folder, and HOME is not needed: uv, its cache and all scratch files live in ``.tools/``.
 """
 
@@ -22,9 +23,11 @@ TOOLS = ROOT / ".tools"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "setup.stamp"
+BENCH_STAMP = VENV / "bench.stamp"
 LOG = TOOLS / "setup.log"
 LOCK = ROOT / "requirements.lock"
 JAVA_LOCK = ROOT / "requirements-java.lock"
+BENCH_LOCK = ROOT / "requirements-bench.lock"
 
 UV_VERSION = "0.13.8"
 OLDEST_PYTHON = "3.10"
@@ -64,8 +67,8 @@ class CommandFailedError(SetupError):
 
 
 def main(arguments: list[str]) -> int:
-    """Set up, or with ``lock`` renew the lock files; return the exit code."""
-    action = {(): set_up, ("lock",): lock}.get(tuple(arguments))
+    """Set up, with ``bench`` for the benchmarks too, or with ``lock`` renew the lock files; return the exit code."""
+    action = {(): set_up, ("bench",): set_up_bench, ("lock",): lock}.get(tuple(arguments))
     if action is None:
         print(__doc__, file=sys.stderr)
         return 2
@@ -90,11 +93,28 @@ def set_up() -> None:
     start_log()
     uv = bring_uv()
     create_environment(uv)
+    # The packages of the lock files and no others: those of the benchmarks go.
+    BENCH_STAMP.unlink(missing_ok=True)
     install_packages(uv, bundle_java=bundle_java)
     install_project(uv)
     install_runtime()
     STAMP.write_text(state, encoding="utf-8")
     print(f"setup: ready in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def set_up_bench() -> None:
+    """Set up, and bring what only the benchmarks need into the same environment."""
+    set_up()
+    wanted = hashlib.sha256(BENCH_LOCK.read_bytes()).hexdigest()
+    if BENCH_STAMP.is_file() and BENCH_STAMP.read_text(encoding="utf-8") == wanted:
+        return
+    start_log()
+    uv = bring_uv()
+    # What both locks name has one version, and is there.
+    command: list[str | Path] = [uv, "pip", "install", "--python", PYTHON, "--require-hashes", "--no-deps", "-r", BENCH_LOCK]
+    advice = "see that this machine reaches its Python package registry, then run the same again."
+    run(f"packages of {BENCH_LOCK.name}", [*command, "--offline"], advice, otherwise=command)
+    BENCH_STAMP.write_text(wanted, encoding="utf-8")
 
 
 def machine_has_java() -> bool:
@@ -196,7 +216,8 @@ def lock() -> None:
     advice = "look for requirements in pyproject.toml that exclude each other."
     run(LOCK.name, [*compile_lock, "pyproject.toml", "--group", "dev", "-o", LOCK.name], advice)
     run(JAVA_LOCK.name, [*compile_lock, "--group", "java", "-o", JAVA_LOCK.name], advice)
-    for path in (LOCK, JAVA_LOCK):
+    run(BENCH_LOCK.name, [*compile_lock, "--group", "bench", "-c", LOCK.name, "-o", BENCH_LOCK.name], advice)
+    for path in (LOCK, JAVA_LOCK, BENCH_LOCK):
         if "://" in path.read_text(encoding="utf-8"):
             raise SetupError(f"{path.name} names a host.", "unset what makes uv write it (UV_EMIT_INDEX_URL and the like) and lock again.")
 

@@ -1,0 +1,34 @@
+"""The rival on a single machine: DuckDB parses, delta-rs merges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from benchmarks.contestants import duck
+from benchmarks.contestants.contestant import Contestant
+from benchmarks.shapes import KEY
+
+
+class DeltaRs(Contestant):
+    """No Spark at all; files with changed rows are rewritten."""
+
+    name = "delta-rs"
+
+    @property
+    def table(self) -> Path:
+        """A copy of the plain table."""
+        return self.folder / "plain"
+
+    def prepare(self) -> None:
+        """Copy the plain table."""
+        self.copy(self.task.base.plain)
+
+    def merge(self) -> None:
+        """Parse into memory, merge from there."""
+        changes = duck.connect().sql(duck.latest(self.task)).to_arrow_table()
+        values = {name: f"s.{name}" for name in self.task.names}
+        merge = DeltaTable(self.table).merge(changes, f"t.{KEY} = s.{KEY}", source_alias="s", target_alias="t")
+        merge = merge.when_matched_delete("s.op = 'd'").when_matched_update(values)
+        merge.when_not_matched_insert(values, "s.op <> 'd'").execute()

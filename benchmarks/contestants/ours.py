@@ -1,0 +1,40 @@
+"""Ours: the archive is applied in this process, with the settings that a user gets who sets none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.base import apply
+from benchmarks.contestants.contestant import Contestant
+from benchmarks.shapes import TOPIC
+
+
+class Ours(Contestant):
+    """Survey, plan, decode, reconcile, merge, record: all of it is measured."""
+
+    name = "ours"
+
+    @property
+    def table(self) -> Path:
+        """The flow's target."""
+        return self.folder / "lake" / TOPIC
+
+    def prepare(self) -> None:
+        """Copy the lake, state and all, and have the archive that it knows hold the events."""
+        self.task.base.offer(self.task.files)
+        self.copy(self.task.base.lake)
+
+    def merge(self) -> None:
+        """Apply the archive."""
+        base = self.task.base
+        report = apply(base.spark, base.archive, self.folder / "lake", base.flow)
+        told = [batch.to_json() for flow in report.flows for batch in flow.batches]
+        self._told = [{name: batch[name] for name in ("merge_plan", "events", "rows", "seconds")} for batch in told]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the reports of the microbatches: which plan was chosen, and what became of the events."""
+        return {"reports": self._told}
+
+    _told: Sequence[dict[str, Any]] = ()

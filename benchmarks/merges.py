@@ -1,0 +1,145 @@
+"""Scenarios in which events are merged into one large table: ours, its rivals, and the least that anybody can do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks import size
+from benchmarks.archives import Traffic
+from benchmarks.base import Base
+from benchmarks.contestants.autocdc import AutoCdc
+from benchmarks.contestants.contestant import Contestant, Task
+from benchmarks.contestants.delta_rs import DeltaRs
+from benchmarks.contestants.native_limit import NativeLimit
+from benchmarks.contestants.ours import Ours
+from benchmarks.contestants.slim import Slim
+from benchmarks.contestants.spark_floor import SparkFloor
+from benchmarks.contestants.textbook import Textbook, TextbookWithDeletionVectors
+from benchmarks.measure import Budget, Result, Taken, in_turn
+from benchmarks.sequence import INSERTS, MIXED, Keys, Mix
+from benchmarks.shapes import ACCOUNTS, WIDE, Shape
+
+ALL = (Ours, Textbook, TextbookWithDeletionVectors, Slim, AutoCdc, DeltaRs, SparkFloor, NativeLimit)
+FEW = (Ours, Textbook, SparkFloor, NativeLimit)
+ROUNDS = 3
+
+_T, _S, _A, _D = Textbook.name, SparkFloor.name, AutoCdc.name, DeltaRs.name
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Events of some kind into a table of some size, at full size, and what is aimed at."""
+
+    name: str
+    told: str
+    events: int
+    rows: int
+    newest: float = 1.0
+    hot: float = 0.0
+    mix: Mix = MIXED
+    shape: Shape = ACCOUNTS
+    contestants: Sequence[type[Contestant]] = ALL
+    budgets: tuple[Budget, ...] = ()
+
+    def run(self, spark: SparkSession, folder: Path, *, only: Sequence[str] = (), rounds: int = ROUNDS) -> Result:
+        """Let the contestants merge in turn.
+
+        :param only: names of contestants; none: all.
+        """
+        cache = folder.parent / "cache"
+        base = Base(spark, cache, self.shape, size.scaled(self.rows))
+        keys = Keys(base.rows, self.newest, self.hot)
+        files = Traffic(self.shape, size.scaled(self.events), keys, self.mix).files(cache / "events")
+        task = Task(base, files)
+        chosen = [kind for kind in self.contestants if not only or kind.name in only]
+        race = Race(spark, {kind.name: kind(task, folder / kind.name) for kind in chosen}, turns=rounds + 1)
+        megabytes = sum(file.stat().st_size for file in files) / 1e6
+        told = f"{size.scaled(self.events):,} events ({megabytes:.0f} MB) {self.told} {base.rows:,} rows"
+        result = Result(self.name, told, Textbook.name, limit=NativeLimit.name, budgets=self.budgets)
+        result.taken = in_turn(race.works, rounds=rounds, before=race.before, after=race.after)
+        result.facts = {"rows and hash": race.found, **race.facts()}
+        result.void_rows = race.differing()
+        return result
+
+
+class Race:
+    """Contestants, each with its own copy of the table in each of its turns."""
+
+    def __init__(self, spark: SparkSession, contestants: dict[str, Contestant], *, turns: int) -> None:
+        self._spark = spark
+        self._contestants = contestants
+        self._left = dict.fromkeys(contestants, turns)
+        self.works: dict[str, Callable[[], object]] = {name: contestant.merge for name, contestant in contestants.items()}
+        self.found: dict[str, str] = {}
+        """By contestant: rows and hash of its table after its last turn."""
+
+    def before(self, name: str) -> None:
+        """Give a contestant a fresh table, and the JVM a fresh heap: what the others left is not its to clear."""
+        shutil.rmtree(self._contestants[name].folder, ignore_errors=True)
+        self._contestants[name].prepare()
+        jvm: Any = self._spark._jvm
+        jvm.System.gc()
+
+    def after(self, name: str, taken: Taken) -> Taken:
+        """Say what the contestant wrote; after its last turn look at its table."""
+        contestant = self._contestants[name]
+        written = contestant.written()
+        self._left[name] -= 1
+        print(f"{name}: {taken.cpu:.1f} CPU s, {taken.wall:.1f} s; {self._left[name]} turns left", flush=True)
+        if not self._left[name]:
+            self.found[name] = fingerprint(contestant.rows(self._spark))
+        shutil.rmtree(contestant.folder)
+        return replace(taken, bytes_written=written.size, files_touched=written.files)
+
+    def facts(self) -> dict[str, Any]:
+        """Return by contestant what else it tells of its last merge."""
+        return {name: told for name, contestant in self._contestants.items() if (told := contestant.facts())}
+
+    def differing(self) -> dict[str, str]:
+        """Return the contestants whose tables are not those of most, with both fingerprints."""
+        found = list(self.found.values())
+        usual = max(found, key=found.count)
+        return {name: f"its table is {told}, the others' is {usual}" for name, told in self.found.items() if told != usual}
+
+
+def fingerprint(rows: DataFrame) -> str:
+    """Return how many rows there are and a hash of their values that does not depend on their order."""
+    value = F.xxhash64(*rows.columns)
+    told = rows.agg(F.count(F.lit(1)).alias("rows"), F.bit_xor(value).alias("xor"), F.sum(value.cast("decimal(38,0)")).alias("sum"))
+    found = told.collect()[0]
+    return f"{found['rows']} rows, {(found['xor'] or 0) & (2**64 - 1):016x}, {(found['sum'] or 0)}"
+
+
+_SPREAD_AND_HOT = (Budget(_A, 1 / 3), Budget(_D, 1.5, 1.0))
+SCENARIOS = (
+    Scenario(
+        "spread",
+        "spread over",
+        500_000,
+        5_000_000,
+        budgets=(Budget(_T, 0.4, 1 / 3), Budget(_S, 1.5), *_SPREAD_AND_HOT),
+    ),
+    Scenario(
+        "hot",
+        "on the newest 5% of",
+        500_000,
+        5_000_000,
+        newest=0.05,
+        contestants=(Ours, Textbook, Slim, AutoCdc, DeltaRs, SparkFloor, NativeLimit),
+        budgets=(Budget(_T, 0.5, 0.4), Budget(_S, 1.5), *_SPREAD_AND_HOT),
+    ),
+    Scenario(
+        "inserts", "that only insert behind", 500_000, 5_000_000, mix=INSERTS, contestants=FEW, budgets=(Budget(_T, 1 / 3), Budget(_S, 1.3))
+    ),
+    Scenario("skewed", "of which 90% are about 0.1% of", 500_000, 5_000_000, hot=0.9, contestants=FEW, budgets=(Budget(_T, 0.5),)),
+    Scenario("wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW),
+)
+RUNS: dict[str, Callable[..., Result]] = {scenario.name: partial(Scenario.run, scenario) for scenario in SCENARIOS}

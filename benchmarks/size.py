@@ -1,0 +1,35 @@
+"""How large the scenarios of this process are: whole, or so small that all of them fit into a quarter of an hour."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Size(str, Enum):
+    """A size of all scenarios."""
+
+    TINY = "tiny"
+    """To see that they run."""
+    QUICK = "quick"
+    """``make bench``."""
+    FULL = "full"
+    """``make bench-full``: the sizes that the aims are about."""
+
+
+_FACTORS = {Size.TINY: 0.01, Size.QUICK: 0.2, Size.FULL: 1.0}
+_chosen = [Size.QUICK]
+
+
+def choose(size: Size) -> None:
+    """Set the size of all scenarios to come."""
+    _chosen[:] = [size]
+
+
+def chosen() -> Size:
+    """Return the size."""
+    return _chosen[0]
+
+
+def scaled(full: int) -> int:
+    """Return a number of events, rows or tables at the chosen size; at least 1."""
+    return max(1, round(full * _FACTORS[chosen()]))
