@@ -17,8 +17,11 @@ from airflow_cdc import runtime
 from airflow_cdc.pipeline import connect
 
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
-_INTERPRETED_BELOW_BYTES = 16 * 1024**2
+_INTERPRETED_BELOW_BYTES = 4 * 1024**2
 """Below it, compiling the code that Spark generates for a batch costs more than that code saves (docs/performance.md)."""
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_TABLE_COMPILED_FROM_BYTES = 512 * 1024
+"""A merge reads the keys of all rows of a table, and copies the rows beside those that it changes (docs/performance.md)."""
 
 _APPLICATION_OPTIONS = {
     # Plans of a batch are used once; the UI and its listeners cost a small merge more than they tell.
@@ -90,9 +93,15 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
         "spark.sql.adaptive.enabled": str(partitions > 1).lower(),
     }
     if batch_bytes < _INTERPRETED_BELOW_BYTES:
-        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+        settings |= _INTERPRETED
     connect.set_options(session, settings)
     return session
+
+
+def compile_for_table(session: SparkSession, *, table_bytes: int) -> None:
+    """Let a session that interprets compile from here on, where a merge goes over a table that is not small, however small the batch."""
+    if table_bytes >= _TABLE_COMPILED_FROM_BYTES and session.conf.get("spark.sql.codegen.wholeStage") == "false":
+        connect.unset_options(session, _INTERPRETED)
 
 
 @contextmanager
