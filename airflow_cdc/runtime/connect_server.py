@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import signal
 import socket
@@ -24,7 +25,6 @@ TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Spark's own: with it set, the server answers clients that send this token, and no others."""
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_LOOPBACK = ("127.", "localhost", "::1")
 _SECONDS_TO_START, _SECONDS_TO_STOP = 180.0, 15.0
 _PR_SET_PDEATHSIG = 1
 
@@ -35,7 +35,11 @@ class ServerNotStartedError(TerminalError):
 
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches an address."""
-    return host.startswith(_LOOPBACK)
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
 
 
 def free_port(host: str, port: int) -> int:

@@ -106,7 +106,10 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(run: Run) -> None:
     assert "Give another --port" in ended.stderr
 
 
-@pytest.mark.parametrize(("host", "alone"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False)])
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("127.example.com", False)],
+)
 def test_only_loopback_addresses_are_this_machines_alone(host: str, alone: bool) -> None:
     assert connect_server.is_loopback(host) is alone
 
