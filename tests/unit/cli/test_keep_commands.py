@@ -93,7 +93,7 @@ def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[st
 @pytest.fixture
 def in_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     # spark-submit would be this process's parent.
-    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
+    monkeypatch.setattr(run_job, "die_with_parent", lambda farewell: None)
 
 
 @pytest.mark.usefixtures("in_process")

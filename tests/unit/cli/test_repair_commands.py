@@ -37,7 +37,7 @@ def test_what_still_cannot_be_merged_stays_set_aside_and_is_told(scene: Scene, r
 def ended(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a job in this process; return its exit code and its report."""
     # spark-submit would be this process's parent.
-    monkeypatch.setattr(run_job, "die_with_parent", lambda: None)
+    monkeypatch.setattr(run_job, "die_with_parent", lambda farewell: None)
     report = tmp_path / "report.json"
 
     def main(job: Any, scene: Scene, *arguments: object) -> tuple[int, dict[str, Any]]:
