@@ -96,16 +96,22 @@ def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mappi
 
 def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, Any]]:
     records = _describe(_values(lines), files)
-    counted = records.groupBy(*_DESCRIBED, *_SHAPES).agg(
+    # A block at a time: the least of a struct is no value that Spark can keep in a hash table, and it would sort all records instead.
+    counted = records.groupBy(*_DESCRIBED, *_SHAPES, "block").agg(
         F.count("*").alias("records"),
         F.min("offset").alias("first_offset"),
         F.max("offset").alias("last_offset"),
-        F.min(ORDINAL).alias("at"),
+        F.min("row").alias("row"),
+    )
+    whole = counted.groupBy(*_DESCRIBED, *_SHAPES).agg(
+        F.sum("records").alias("records"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+        F.min(F.struct("block", "row")).alias("at"),
     )
     # Names become a text here, once a shape and not once a record.
     shapes = [f"coalesce({of}_schema, to_json({of}_names)) AS {of}_shape" for of in ("key", "value")]
-    counted = counted.selectExpr("*", *shapes).drop(*_SHAPES)
-    return [row.asDict() for row in counted.collect()]
+    return [row.asDict() for row in whole.selectExpr("*", *shapes).drop(*_SHAPES).collect()]
 
 
 def _values(lines: DataFrame) -> DataFrame:
@@ -128,7 +134,6 @@ def _values(lines: DataFrame) -> DataFrame:
         ORDINAL,
         RAW,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
-        f"{sql.mentions(RAW, MARKS)} AS is_marked",
         f"{told('topic')} IS NOT NULL AS is_record",
         f"coalesce({told(CORRUPT)} IS NOT NULL, false) AS corrupt",
         f"if({is_record}, {record}.topic, {TOPIC}) AS topic",
@@ -151,7 +156,6 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         ORDINAL,
         RAW,
         "begins_as",
-        "is_marked",
         "is_record",
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
@@ -171,8 +175,11 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     # A document's members are no columns, and any other document may have others.
     members = f"if(connector = '{mongodb.CONNECTOR}', {sql.texts(mongodb.MEMBERS)}, json_object_keys({image}))"
     named = described.selectExpr(
-        *_DESCRIBED,
-        ORDINAL,
+        *(name for name in _DESCRIBED if name != "is_marked"),
+        # A whole envelope is in no other shape.
+        f"if(kind IN ({_EVENT_KINDS}) AND connector IS NOT NULL, false, {sql.mentions(RAW, MARKS)}) AS is_marked",
+        f"{ORDINAL}.block",
+        f"{ORDINAL}.row",
         "`offset`",
         "key",
         f"json_object_keys({key}) AS key_names",
