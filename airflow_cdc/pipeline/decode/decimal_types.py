@@ -50,8 +50,11 @@ def read_variable_scale(value: str) -> str:
 def digits_behind_point(value: str) -> str:
     """Return the SQL of how many digits a number's text needs behind the point; a cast would round them away."""
     fraction = rf"length(rtrim('0', regexp_extract({value}, r'^[^.eE]*\.(\d*)', 1)))"
-    exponent = rf"coalesce(try_cast(regexp_extract({value}, r'[eE]([+-]?\d+)\s*$', 1) AS INT), 0)"
-    return rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
+    # A cast that fails costs Spark an exception with its whole message, caught again: ten times what the value does.
+    exponent = rf"coalesce(try_cast(nullif(regexp_extract({value}, r'[eE]([+-]?\d+)\s*$', 1), '') AS INT), 0)"
+    any_number = rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
+    plain = f"if(instr({value}, '.') = 0, 0, length(rtrim('0', substr({value}, instr({value}, '.') + 1))))"
+    return rf"if({value} RLIKE r'^[+-]?\d+(\.\d+)?$', {plain}, {any_number})"
 
 
 def _is_number(value: str, fields: Sequence[str], array: str | None) -> str:

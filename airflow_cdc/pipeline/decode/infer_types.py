@@ -34,7 +34,7 @@ def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
         images=images,
     )
     wanted = members.filter(f"name IN ({', '.join(sql.text(name) for name in columns)}) AND kind <> 'VOID'")
-    digits, scale = (rf"try_cast(regexp_extract(kind, r'^DECIMAL\((\d+),(\d+)\)', {group}) AS INT)" for group in (1, 2))
+    digits, scale = (rf"try_cast(nullif(regexp_extract(kind, r'^DECIMAL\((\d+),(\d+)\)', {group}), '') AS INT)" for group in (1, 2))
     long = f"{fraction} AND {digits} > {_DIGITS_OF_DOUBLE} AND {scale} > 0"
     found = wanted.selectExpr(
         "name", f"CASE WHEN {long} THEN 'FRACTION' WHEN {fraction} THEN 'DOUBLE' ELSE regexp_extract(kind, '^[A-Z]+', 0) END AS kind"
