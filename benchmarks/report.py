@@ -45,6 +45,8 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
 def _table(result: Result) -> Table:
     table = Table(title=result.told, title_justify="left")
     ratios = [("CPU", "cpu", result.against), ("wall", "wall", result.against), *([("CPU", "cpu", result.limit)] if result.limit else [])]
+    # Of chosen contestants the one that others are held against may not be one.
+    ratios = [ratio for ratio in ratios if ratio[2] in result.taken]
     headings = ["", "CPU s", "wall s", "peak GB", "MB written", "files", *(f"{word} / {other}" for word, _, other in ratios)]
     for heading in headings:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)

@@ -90,11 +90,13 @@ def test_a_long_job_keeps_the_jvms_second_compiler(scene: Any, context: Any, nam
 def test_a_small_job_takes_its_classes_from_the_archive_where_there_is_one(
     scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_cdc.runtime import class_archive
+    from airflow_cdc.runtime import class_archive, spark
 
     archive, jar = scene.folder / "classes.jsa", scene.folder / "delta-spark.jar"
     monkeypatch.setattr(class_archive, "class_archive", lambda: archive)
-    monkeypatch.setattr(class_archive, "delta_jars", lambda: [jar])
+    # Where no jars are installed, Spark fetches them itself.
+    for module in (class_archive, spark):
+        monkeypatch.setattr(module, "delta_jars", lambda: [jar])
     scene.merge().execute(context)
     assert "spark.driver.extraClassPath" not in scene.conf
 
