@@ -132,7 +132,7 @@ def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, re
     log = run.spark.read.format("delta").load(run.state(events_uri))
     changes = cut_touched_keys(run, target, log, rows, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)
-    with run.committing(report):
+    with run.merging(target, report):
         merge_versions(run, target, changes.rows)
     run.after_effect("merge")
     return report_of_commit(run) or report

@@ -59,7 +59,6 @@ from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
 from airflow_cdc.pipeline.rename_columns import rename_columns
 from airflow_cdc.pipeline.resolve_documents import resolve_documents
-from airflow_cdc.pipeline.session import compile_for_table
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:
@@ -335,8 +334,7 @@ def _merge(
     if voided is not None:
         fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
     fresh = with_document_columns(fresh, run.flow.document_columns)
-    compile_for_table(run.spark, table_bytes=target.size)
-    with run.committing(report):
+    with run.merging(target, report):
         merge_row_changes(
             run.spark,
             target=target,

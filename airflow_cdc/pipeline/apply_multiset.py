@@ -106,7 +106,7 @@ def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: Bat
     changes = run.write_down(copy_changes(target, held, counted, log), "changes")
     plan = "copies of all rows: another snapshot or truncate" if everything else "copies of touched rows"
     report = replace(report, merge_plan=plan, rows_missing=count_missing(changes))
-    with run.committing(report):
+    with run.merging(target, report):
         merge_copies(run.spark, target, changes, run.microbatch.number)
     run.after_effect("merge")
     return report_of_commit(run) or report

@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
-from airflow_cdc.pipeline.session import transaction
+from airflow_cdc.pipeline.session import compile_for_table, transaction
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
@@ -73,6 +73,11 @@ class MicrobatchRun:
         """Make the Delta commit inside carry the microbatch's identifier and its report."""
         metadata = json.dumps({"application": self.application, "microbatch": self.microbatch.number, "report": report.to_json()})
         return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata)
+
+    def merging(self, target: TargetTable, report: BatchReport) -> AbstractContextManager[None]:
+        """Make ready for a MERGE into the target, and its commit as :meth:`committing` does."""
+        compile_for_table(self.spark, table_bytes=target.size)
+        return self.committing(report)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
         """Write rows to the staging folder and return them from there, so that nothing computes them again.
