@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.storage import StorageSettings
 from airflow_cdc.operators.job_report import ReportPlace
 from airflow_cdc.operators.spark_target import SparkTarget
+from airflow_cdc.runtime.private_file import write_privately
 
 
 def hand_over(
@@ -65,13 +65,3 @@ def hand_over(
     path = folder / "storage.json"
     write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
     return str(path)
-
-
-def write_privately(path: Path, text: str) -> None:
-    """Write a new file that only this user can read.
-
-    :raises FileExistsError: when there is one.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

@@ -16,10 +16,10 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.verification import VerifyReport
-from airflow_cdc.operators.hand_over import write_privately
 from airflow_cdc.operators.job_report import failure_of
 from airflow_cdc.operators.spark_target import spark_target
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.runtime.private_file import write_privately
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from airflow_cdc.model.errors import ConfigurationError, TerminalError
 from airflow_cdc.runtime.layout import package_folder, pyspark_folder
+from airflow_cdc.runtime.private_file import write_privately
 from airflow_cdc.runtime.spark import DRIVER_OPTIONS, spark_environment, spark_options
 
 DEFAULT_PORT = 15002
@@ -109,8 +110,7 @@ def running_server(master: str, host: str, port: int, options: Mapping[str, str]
     environment = {**_without_spark(os.environ), **spark_environment(master)}
     with tempfile.TemporaryDirectory(prefix="airflow-cdc-serve-") as folder:
         properties = Path(folder, "spark.conf")
-        properties.touch(mode=0o600)
-        properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")
+        write_privately(properties, "".join(f"{name} {_escaped(value)}\n" for name, value in options.items()))
         command = [str(pyspark_folder() / "bin" / "spark-submit"), "--class", _CLASS, "--name", "airflow-cdc serve"]
         command += ["--master", master, "--properties-file", str(properties)]
         server = _start(command, environment)
