@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+from tests.unit.airflow.ended_early import kill_when
 
 TOKEN = "s3cr3t/t=ken"
 REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
@@ -153,23 +153,14 @@ def test_a_connection_that_leads_nowhere_is_refused(scene: Any, context: Any, fi
 
 
 def _kill_while_it_runs(operator: Any, context: Any, pids: Path) -> psutil.Process:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            operator.execute(context)
-        except AirflowException as error:
-            raised.append(error)
-
-    task = threading.Thread(target=run, daemon=True)
-    task.start()
-    until = time.monotonic() + 10
-    while not (pids.exists() and pids.read_text().strip()) and time.monotonic() < until:
-        time.sleep(0.02)
-    job = psutil.Process(int(pids.read_text()))
-    operator.on_kill()
-    task.join(10)
-    assert len(raised) == 1
+    jobs: list[psutil.Process] = []
+    kill_when(
+        lambda: pids.exists() and bool(pids.read_text().strip()),
+        operator,
+        context,
+        before=lambda: jobs.append(psutil.Process(int(pids.read_text()))),
+    )
+    (job,) = jobs
     return job
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
-from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+from tests.unit.airflow.ended_early import kill_when, wait_for
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -22,35 +20,19 @@ def _lives(process: psutil.Process) -> bool:
     return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
-
-
 def test_a_kill_leaves_no_process_behind(scene: Any, context: Any) -> None:
     # spark-submit's JVM starts Python, which starts workers; Spark's hook kills the JVM alone.
     pids = scene.folder / "pids"
     scene.submit_by(f"#!/bin/sh\necho $$ >> {pids}\nsh -c 'sleep 300 & echo $! >> {pids}; wait' &\necho $! >> {pids}\nwait\n")
     operator = scene.merge()
-    raised: list[BaseException] = []
+    processes: list[psutil.Process] = []
 
-    def run() -> None:
-        try:
-            operator.execute(context)
-        except AirflowException as error:
-            raised.append(error)
+    def look() -> None:
+        processes.extend(psutil.Process(int(pid)) for pid in pids.read_text().split())
+        assert all(map(_lives, processes))
 
-    task = threading.Thread(target=run, daemon=True)
-    task.start()
-    assert _wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
-    processes = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
-    assert all(map(_lives, processes))
-    operator.on_kill()
-    task.join(10)
-    assert len(raised) == 1
-    assert _wait_for(lambda: not any(map(_lives, processes)))
+    kill_when(lambda: pids.exists() and len(pids.read_text().split()) == 3, operator, context, before=look)
+    assert wait_for(lambda: not any(map(_lives, processes)))
 
 
 def test_a_kill_before_anything_was_submitted_is_no_error(scene: Any) -> None:
@@ -96,7 +78,7 @@ def _end(parent: subprocess.Popen[str]) -> None:
 def test_the_job_ends_with_the_jvm_that_started_it(scene: Any) -> None:
     parent, job = _start_job(scene, _CHILD)
     _end(parent)
-    assert _wait_for(lambda: not _lives(job))
+    assert wait_for(lambda: not _lives(job))
 
 
 def test_the_job_ends_with_the_task_that_submitted_it(scene: Any) -> None:
@@ -105,7 +87,7 @@ def test_the_job_ends_with_the_task_that_submitted_it(scene: Any) -> None:
     parent, job = _start_job(scene, _CHILD, **{SUBMITTER_VARIABLE: str(task.pid)})
     task.kill()
     task.wait()
-    ended = _wait_for(lambda: not _lives(job))
+    ended = wait_for(lambda: not _lives(job))
     _end(parent)
     assert ended
 
