@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,8 +13,10 @@ import psutil
 from pyspark.sql import SparkSession
 
 from airflow_cdc.runtime import connect_server
+from benchmarks.cold_command import merge_command
 from benchmarks.events import TOPIC, Change, spread, write_events
 from benchmarks.measure import Result, Taken
+from benchmarks.submitted import run_process
 
 ROWS, EVENTS = 10_000, 1_000
 WARM_UPS, WARM_UPS_IN_FULL = 20, 60
@@ -39,7 +40,7 @@ def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
     with connect_server.running_server("local[2]", "127.0.0.1", port, options) as server:
         works = {
             "warm": lambda number: _measure(lambda: _warm(folder, number, f"sc://127.0.0.1:{port}"), server.pid),
-            "cold": lambda number: _measure(lambda: _cold(folder, number), None),
+            "cold": lambda number: _cold(folder, number),
         }
         for number in range(warm_ups + rounds):
             _write(folder / "archive" / f"{number:03d}.jsonl", number)
@@ -62,11 +63,6 @@ def _write(file: Path, number: int) -> None:
     write_events(file, spread(EVENTS, ROWS, first_transaction=first, seed=number) if number else snapshot, first=first, seed=number)
 
 
-def _arguments(folder: Path, name: str, number: int) -> list[str]:
-    report = folder / f"{name}-{number:03d}.json"
-    return ["--archive", str(folder / "archive"), "--lake", str(folder / name), "--report", str(report)]
-
-
 def _warm(folder: Path, number: int, url: str) -> None:
     from airflow_cdc.operators.connect_client import ConnectClient
     from airflow_cdc.operators.spark_target import application_of
@@ -74,23 +70,19 @@ def _warm(folder: Path, number: int, url: str) -> None:
     storage = folder / "storage.json"
     storage.write_text(json.dumps({"spark": {}, "file_systems": {}, "remote": url}))
     client = ConnectClient(lambda line: None)
-    code = client.run(application_of("apply.py"), [*_arguments(folder, "warm", number), "--storage", str(storage)], {})
+    places = {"archive": folder / "archive", "lake": folder / "warm", "report": folder / f"warm-{number:03d}.json", "storage": storage}
+    arguments = [part for name, place in places.items() for part in (f"--{name}", str(place))]
+    code = client.run(application_of("apply.py"), arguments, {})
     assert code == 0, "\n".join(client.last_lines)
 
 
-def _cold(folder: Path, number: int) -> None:
-    from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for
-
-    target = SparkTarget("local[2]", "client", "spark-submit")
-    conf = [word for name, value in conf_for(target, {}, little_waits=True).items() for word in ("--conf", f"{name}={value}")]
-    command = [binary_for(target), "--master", target.master, *conf, application_of("apply.py"), *_arguments(folder, "cold", number)]
-    # Of this process's own Spark they must not know.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_GATEWAY", "SPARK_CONNECT"))}
-    ended = subprocess.run(command, env={**environment, **environment_for(target)}, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+def _cold(folder: Path, number: int) -> Taken:
+    report = folder / f"cold-{number:03d}.json"
+    asked = merge_command(folder / "archive", folder / "cold", report)
+    return run_process(asked.command, asked.environment, report.with_suffix(".log"))
 
 
-def _measure(work: Callable[[], object], server: int | None) -> Taken:
+def _measure(work: Callable[[], object], server: int) -> Taken:
     """Return what a work took that starts a process and waits for its end, and a server with it."""
     servers, ended, wall = _cpu_of(server), _ended_cpu(), time.monotonic()
     work()
@@ -104,12 +96,10 @@ def _ended_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _cpu_of(server: int | None) -> float:
-    if server is None:
-        return 0.0
+def _cpu_of(server: int) -> float:
     times = psutil.Process(server).cpu_times()
     return float(times.user + times.system)
 
 
-def _memory_of(server: int | None) -> int:
-    return int(psutil.Process(server).memory_info().rss) if server else 0
+def _memory_of(server: int) -> int:
+    return int(psutil.Process(server).memory_info().rss)
