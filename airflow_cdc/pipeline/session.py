@@ -20,6 +20,8 @@ _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
 _INTERPRETED_BELOW_BYTES = 4 * 1024**2
 """Below it, compiling the code that Spark generates for a batch costs more than that code saves (docs/performance.md)."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_HASHED_UP_TO_BYTES = 64 * 1024**2
+"""Of a join's smaller side, by shuffle partition."""
 _TABLE_COMPILED_FROM_BYTES = 512 * 1024
 """A merge reads the keys of all rows of a table, and copies the rows beside those that it changes (docs/performance.md)."""
 
@@ -47,6 +49,11 @@ SESSION_OPTIONS = {
     "spark.sql.json.enablePartialResults": "true",
     # Spark looks up many files in a task each: 720 of them cost four CPU seconds, and half a second in so many tasks.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "64",
+    # The JVM never compiles a method that is larger, and interprets it for every row of the batch. Spark can do without: it then generates
+    # smaller ones (docs/performance.md).
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # A merge joins a batch to a whole table. To hash the batch costs less than to sort both.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": str(_HASHED_UP_TO_BYTES),
     # Names and texts stand in our statements as they are: one that holds ${…} must not become the value of a setting.
     "spark.sql.variable.substitute": "false",
 }

@@ -83,8 +83,7 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
 
     :param by_key: the events of each key in their order.
     """
-    beside = F.struct(POSITION, OP, TRANSACTION, PARTITION, F.col(ORDINAL)["offset"].alias("offset"))
-    near = {_BEFORE: F.lag(beside, 1).over(by_key), _BEFORE_THAT: F.lag(beside, 2).over(by_key)}
+    near = {_BEFORE: _events_before(1, by_key), _BEFORE_THAT: _events_before(2, by_key)}
     before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
     redelivered = _or_false(before[POSITION] == F.col(POSITION))
     # A copy's own offset says nothing about order: only first deliveries are compared.
@@ -92,6 +91,13 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
     archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (before["offset"] > F.col(ORDINAL)["offset"])
     flags = {REDELIVERED: redelivered.cast("int"), CONFLICTS: _or_false(both_first & archived_earlier).cast("int")}
     return events.withColumns(near).withColumns(flags)
+
+
+def _events_before(steps: int, by_key: WindowSpec) -> Column:
+    """Return what an earlier event of the key tells; NULLs where there is none."""
+    # Of each for itself: a struct of them would be shuffled beside what it is made of, once for each number of steps.
+    looked = {**{name: F.col(name) for name in (POSITION, OP, TRANSACTION, PARTITION)}, "offset": F.col(ORDINAL)["offset"]}
+    return _struct({name: F.lag(value, steps).over(by_key) for name, value in looked.items()})
 
 
 def _or_false(condition: Column) -> Column:
