@@ -19,24 +19,18 @@ from benchmarks.measure import Result
 from benchmarks.report import report
 from benchmarks.size import Size
 
-
-def _operation(run: Callable[..., Result]) -> Callable[[SparkSession, Path], Result]:
-    """Return a scenario that knows two sizes as one of the size that is chosen when it runs."""
-    return lambda spark, folder: run(spark, folder, full=size.chosen() is Size.FULL)
-
-
 _MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
     **_MERGES,
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
-    "many-tables": _operation(many_tables.run),
-    "flat": _operation(flat.run),
-    "planning": _operation(planning.run),
-    "backfill": _operation(backfill.run),
-    "growth": _operation(growth.run),
-    "cold": _operation(cold.run),
-    "warm": _operation(warm.run),
+    "many-tables": many_tables.run,
+    "flat": flat.run,
+    "planning": planning.run,
+    "backfill": backfill.run,
+    "growth": growth.run,
+    "cold": cold.run,
+    "warm": warm.run,
 }
 FOLDER = Path(".airflow-cdc/bench")
 """Scratch; what lies in its ``cache`` is used again."""

@@ -32,14 +32,32 @@ class Taken:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of another contestant's CPU seconds one may take."""
+    """How much of another contestant's time one may take, or how much time at all."""
 
     against: str
+    """Empty: nobody; what is aimed at are seconds then."""
     at_most: float
-    """A ratio of medians."""
+    """A ratio of medians, or seconds."""
     reach: float | None = None
     """What would be better still."""
     of: str = "ours"
+    figure: str = "cpu"
+    """``cpu`` or ``wall``."""
+
+    @property
+    def told(self) -> str:
+        """What may be how much, in words."""
+        of = self.of if self.figure == "cpu" else f"{self.of}, {self.figure}"
+        return f"{of} / {self.against}" if self.against else f"{of}, seconds"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What was counted, and how much it may be."""
+
+    told: str
+    found: float
+    at_most: float
 
 
 @dataclass
@@ -60,6 +78,8 @@ class Result:
     """Name of the contestant that does no more than anybody must; empty where there is none."""
     budgets: tuple[Budget, ...] = ()
     """What is aimed at."""
+    bounds: tuple[Bound, ...] = ()
+    """What is aimed at besides."""
     void_rows: dict[str, str] = field(default_factory=dict)
     """By contestant, why its figures do not count."""
 
@@ -72,11 +92,15 @@ class Result:
         return self.median(name, figure) / self.median(against or self.against, figure)
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the budgets whose contestants took part and count, each with the ratio found and whether it is met."""
-        counted = self.taken.keys() - self.void_rows.keys()
-        held = [budget for budget in self.budgets if {budget.of, budget.against} <= counted]
-        ratios = [(budget, self.ratio(budget.of, "cpu", budget.against)) for budget in held]
-        return [{**vars(budget), "ratio": round(ratio, 3), "met": ratio <= budget.at_most} for budget, ratio in ratios]
+        """Return the bounds, and the budgets whose contestants took part and count, each with what was found and whether it is met."""
+        counted = {name for name, taken in self.taken.items() if taken} - self.void_rows.keys()
+        held = [budget for budget in self.budgets if {budget.of, budget.against} <= {*counted, ""}]
+        found: list[dict[str, Any]] = [{**vars(budget), "told": budget.told, "found": self._found(budget)} for budget in held]
+        found += [dict(vars(bound)) for bound in self.bounds]
+        return [{**each, "found": round(each["found"], 4), "met": bool(each["found"] <= each["at_most"])} for each in found]
+
+    def _found(self, budget: Budget) -> float:
+        return self.ratio(budget.of, budget.figure, budget.against) if budget.against else self.median(budget.of, budget.figure)
 
 
 def measure(work: Callable[[], object]) -> Taken:

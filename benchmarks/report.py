@@ -33,13 +33,22 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
         console.print(f"[red]VOID[/red]: {result.void}")
     for verdict in result.verdicts():
         mark = "[green]met[/green]" if verdict["met"] else "[yellow]not met[/yellow]"
-        reach = f", reach for {verdict['reach']:.2f}" if verdict["reach"] else ""
-        budget = f"{verdict['of']} / {verdict['against']} at most {verdict['at_most']:.2f}{reach}"
-        console.print(f"  {budget}: {verdict['ratio']:.2f} {mark}")
+        reach = f", reach for {_short(verdict['reach'])}" if verdict.get("reach") else ""
+        console.print(
+            f"  {verdict['told']} at most {_short(verdict['at_most'])}{reach}: {_short(verdict['found'])} {mark}", highlight=False
+        )
+    for name, told in result.facts.items():
+        if not isinstance(told, dict):
+            console.print(f"  {name}: {told}", highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{result.scenario}-{size}" if size else result.scenario
     (folder / f"{stem}.json").write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
     _plot(result, folder / f"{stem}.svg")
+
+
+def _short(figure: float) -> str:
+    """Return a ratio, seconds or a count in few digits: a thirtieth must not look like nothing."""
+    return f"{figure:,.2f}" if figure >= 0.1 else f"{figure:.3f}"
 
 
 def _table(result: Result) -> Table:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class Size(str, Enum):
@@ -33,3 +36,8 @@ def chosen() -> Size:
 def scaled(full: int) -> int:
     """Return a number of events, rows or tables at the chosen size; at least 1."""
     return max(1, round(full * _FACTORS[chosen()]))
+
+
+def of(*, tiny: _T, quick: _T, full: _T) -> _T:
+    """Return what a scenario says of the chosen size."""
+    return {Size.TINY: tiny, Size.QUICK: quick, Size.FULL: full}[chosen()]

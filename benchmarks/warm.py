@@ -13,28 +13,30 @@ import psutil
 from pyspark.sql import SparkSession
 
 from airflow_cdc.runtime import connect_server
+from benchmarks import size
 from benchmarks.cold_command import merge_command
 from benchmarks.events import TOPIC, Change, spread, write_events
-from benchmarks.measure import Result, Taken
+from benchmarks.measure import Budget, Result, Taken
 from benchmarks.submitted import run_process
 
 ROWS, EVENTS = 10_000, 1_000
-WARM_UPS, WARM_UPS_IN_FULL = 20, 60
-"""Batches before the server counts as warm: Java compiles what runs often, and of a merge's code that takes some forty runs."""
+BUDGETS = (Budget("", 3.0, of="warm", figure="wall"), Budget("cold", 0.2, of="warm"))
 _COLUMNS = "id, CAST(amount AS DECIMAL(12,2)) AS amount, name, city, visits, note"
 
 
-def run(spark: SparkSession, folder: Path, *, full: bool = False) -> Result:
+def run(spark: SparkSession, folder: Path) -> Result:
     """Merge a snapshot and then batches of updates and deletes; each batch by both, in turn, each into a lake of its own.
 
     :param spark: only compares the tables; the server is a process of its own.
-    :param full: more rounds, and more before them.
     """
     folder = folder.absolute()
     # The operator's own code starts both; importing it needs an Airflow.
     os.environ.setdefault("AIRFLOW_HOME", str(folder / "airflow"))
-    result = Result("warm", f"{EVENTS:,} events into {ROWS:,} rows, one process from start to exit", "cold", {"warm": [], "cold": []})
-    rounds, warm_ups = (9, WARM_UPS_IN_FULL) if full else (3, WARM_UPS)
+    result = Result(
+        "warm", f"{EVENTS:,} events into {ROWS:,} rows, one process from start to exit", "cold", {"warm": [], "cold": []}, budgets=BUDGETS
+    )
+    # Java compiles what runs often: of a merge's code that takes some forty runs before the server counts as warm.
+    rounds, warm_ups = size.of(tiny=(1, 2), quick=(3, 20), full=(9, 60))
     port = connect_server.free_port("127.0.0.1", 0)
     options = connect_server.server_options("127.0.0.1", port, {})
     with connect_server.running_server("local[2]", "127.0.0.1", port, options) as server:
