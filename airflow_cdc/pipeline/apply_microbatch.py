@@ -3,12 +3,12 @@
     read archive → decode → order → reconcile → stage     nothing outside the staging folder is touched
     write quarantine                                        an append with the microbatch's transaction identifier
     make or widen the target                                only adds what events need
-    write delete markers                                    an append like the quarantine's
+    write delete markers                                    an append that may be done twice
     MERGE                                                   one Delta commit, with the same kind of identifier
     write the commit marker                                 by the caller; rebuilt from the Delta commit when lost
 
-A crash after any of them is harmless. The quarantine and the markers know their microbatch, so a second append of it
-changes nothing, and its markers do not count against itself. A target that was made or widened but not merged into holds
+A crash after any of them is harmless. The quarantine knows its microbatch, so a second append of it changes nothing; the
+markers know theirs, and do not count against itself. A target that was made or widened but not merged into holds
 the same rows as before. A merge without commit marker is found again in the table's history.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,26 +28,18 @@ from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.model.storage import store_of
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
+from airflow_cdc.pipeline.find_commit import find_commit
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
-from airflow_cdc.pipeline.merge import (
-    TargetTable,
-    count_row_changes,
-    count_unresolved,
-    find_commit,
-    merge_row_changes,
-    read_target,
-)
+from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, count_unresolved, merge_row_changes, read_target
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
@@ -54,7 +47,7 @@ from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, LINE_HASH, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
-from airflow_cdc.pipeline.record.append_once import append_once
+from airflow_cdc.pipeline.record.append_once import append, append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
 from airflow_cdc.pipeline.rename_columns import rename_columns
@@ -77,7 +70,7 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
     :raises ConcurrentRunError: when another run committed first.
     """
     started = time.monotonic()
-    target = read_target(run.spark, run.table)
+    target = read_target(run.spark, run.table, known_version=run.checkpoint.table_version if run.may_read_log else None)
     if target is None:
         _refuse_another_place(run)
     # Whether a table of rows as they are has a key the events tell, not the settings.
@@ -114,10 +107,8 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
     known = run.checkpoint.table_version
     after = -1 if known is None else known
-    # Where the state lies, fsspec reads; what it needs for another store nobody may have told it.
-    is_beside = store_of(run.table) == store_of(spark_uri(run.lake))
     number = run.microbatch.number
-    commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=is_beside)
+    commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=run.may_read_log)
     if commit is None:
         return None
     report = BatchReport.from_json(commit.metadata["report"])
@@ -138,9 +129,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
     snapshot = find_snapshot(latest.changes, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
     voids = _voids(run.checkpoint, truncates, snapshot)
-    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target) if latest else (None, 0)
-    names = not decoder.dialect.commit_tells_transaction
-    staged = count_staged(row_changes, cancelled=voids.here, shielded=voids.before, names_transactions=names) if row_changes else Staged()
+    row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
     rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
     late = may_be_late(run, target, staged)
     target, changed = fit_table(run, decoder, target)
@@ -229,15 +218,33 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
     return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
 
 
+def _settle(
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, voids: _Voids
+) -> tuple[DataFrame, Staged, int]:
+    """Return the row changes, what they amount to, and how many came from a key whose delete is not here."""
+    names = not decoder.dialect.commit_tells_transaction
+    count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names)
+    if latest.hazardous is not None:
+        # Counted as if nothing had to be folded, in the job that tells whether: mostly nothing has.
+        staged = count(latest.changes, and_hazards=True)
+        if not staged.hazards:
+            return latest.changes.drop(READS), staged, 0
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target, are_there=True)
+    return row_changes, count(row_changes), unpaired
+
+
 def resolve_hazards(
-    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, are_there: bool = False
 ) -> tuple[DataFrame, int]:
-    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
+    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here.
+
+    :param are_there: whether some key is known to have a hazard; costs a job where it is not.
+    """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if latest.hazardous is None:
         return resolve_documents(run, decoder, latest.changes, target), 0
-    changes = latest.changes.drop(READS)
-    if latest.hazardous.isEmpty():
+    changes, hazardous = latest.changes.drop(READS), latest.hazardous
+    if not are_there and hazardous.isEmpty():
         return changes, 0
 
     def with_images(lines: DataFrame) -> DataFrame:
@@ -245,8 +252,8 @@ def resolve_hazards(
         return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
 
     # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
-    lines = run.lines().join(F.broadcast(latest.hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
-    theirs = with_images(lines).join(F.broadcast(latest.hazardous.drop(LINE_HASH)), list(keys), "left_semi")
+    lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
+    theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
@@ -326,8 +333,7 @@ def _merge(
         return replace(report, rows=counted, merge_plan="dry run")
     if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
-        uri = run.state(delete_markers_uri)
-        append_once(run.spark, markers, uri, application=f"delete_markers:{run.application}", version=run.microbatch.number)
+        append(run.spark, markers, run.state(delete_markers_uri))
         run.after_effect("delete_markers")
     if guarded.stale == staged.live and not guarded.paired and not vanishing:
         return replace(report, merge_plan="nothing to merge: every event is stale")

@@ -16,7 +16,7 @@ from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.pipeline.merge import position_literal
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
 
 UNKNOWN_PARTITION = "-"
@@ -143,6 +143,8 @@ class Staged:
     """When the source committed the last live event, in milliseconds since 1970; None where no event tells."""
     retold: tuple[str, ...] = ()
     """Columns that some live row change knows only from an older event than its last."""
+    hazards: int = 0
+    """Keys with a :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`, where they were asked for."""
 
     @property
     def live(self) -> int:
@@ -155,12 +157,15 @@ def before(position: Position | None) -> str:
     return f"{POSITION} < {position_literal(position)}" if position else "false"
 
 
-def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_transactions: bool = False) -> Staged:
+def count_staged(
+    staged: DataFrame, *, cancelled: str, shielded: str, names_transactions: bool = False, and_hazards: bool = False
+) -> Staged:
     """Return the sums over the row changes, in one job.
 
     :param cancelled: SQL that is true for a change that a truncate or snapshot of this microbatch makes void.
     :param shielded: the same of an earlier microbatch.
     :param names_transactions: whether :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH` tells the texts of transactions.
+    :param and_hazards: whether the rows say which keys have a hazard.
     """
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
@@ -175,6 +180,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_tran
             F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
             F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
             F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
+            (F.sum(HAZARD) if and_hazards else F.lit(0)).alias("hazards"),
             F.max(F.when(live, F.col(POSITION))).alias("last"),
             F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
             F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
@@ -189,7 +195,7 @@ def count_staged(staged: DataFrame, *, cancelled: str, shielded: str, names_tran
     )
     sums = {
         name: sum(row[name] or 0 for row in rows)
-        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown")
+        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown", "hazards")
     }
     return Staged(
         **sums,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
@@ -41,14 +40,14 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import BatchReport, RowCounts
+from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
-from airflow_cdc.pipeline.read_commits import commits_behind
+from airflow_cdc.pipeline.read_commits import newest_version
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
@@ -63,7 +62,6 @@ DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
 """Table property: the names of columns by the older ones under which late events may have them, as JSON."""
 
-_LAST_VERSIONS = 20
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,
     OP: "STRING",
@@ -122,16 +120,6 @@ class TargetTable:
         return self.mode is TableMode.FLAGGED
 
 
-@dataclass(frozen=True)
-class MergeCommit:
-    """The commit that a merge made."""
-
-    version: int
-    rows: RowCounts
-    metadata: dict[str, Any]
-    """What the commit carries of its microbatch (``userMetadata``)."""
-
-
 def describe_table(spark: SparkSession, uri: str) -> Row | None:
     """Return what Delta tells of a table (``DESCRIBE DETAIL``), None where there is none."""
     try:
@@ -143,18 +131,25 @@ def describe_table(spark: SparkSession, uri: str) -> Row | None:
     return detail if detail is not None and detail["format"] == "delta" else None
 
 
-def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
-    """Return the target table, None where there is none yet."""
+def read_target(spark: SparkSession, uri: str, *, known_version: int | None = None) -> TargetTable | None:
+    """Return the target table, None where there is none yet.
+
+    :param known_version: a version of it that is known, where its log may be read without Spark; None: Spark is asked.
+    """
+    if known_version is not None and (newest := newest_version(uri, known_version)):
+        return _target(uri, _of_source(newest.schema), newest.properties, newest.size)
     detail = describe_table(spark, uri)
     if detail is None:
         return None
-    properties = detail["properties"] or {}
-    fields = _source_fields(spark, uri)
+    return _target(uri, _source_fields(spark, uri), detail["properties"] or {}, int(detail["sizeInBytes"] or 0))
+
+
+def _target(uri: str, fields: Sequence[StructField], properties: Mapping[str, str], size: int) -> TargetTable:
     return TargetTable(
         uri=uri,
         columns=_types(fields),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
-        size=int(detail["sizeInBytes"] or 0),
+        size=size,
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
@@ -169,8 +164,11 @@ def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
 
 
 def _source_fields(spark: SparkSession, uri: str) -> list[StructField]:
-    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
-    return [field for field in fields if not is_reserved(field.name)]
+    return _of_source(spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema)
+
+
+def _of_source(schema: StructType) -> list[StructField]:
+    return [field for field in schema.fields if not is_reserved(field.name)]
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:
@@ -260,14 +258,15 @@ def merge_row_changes(
         untold = [*untold, *document_columns]
     told_with = {name: DOCUMENT if name in document_columns else name for name in columns}
     assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
-    assigned |= {MICROBATCH: str(microbatch), TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
+    number = _opaque_number(microbatch)
+    assigned |= {MICROBATCH: number, TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
     kept = {
         sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(told_with[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
         for name in untold
     }
     updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
     on_keys = sql.same_key("t", "s", target.keys)
-    filled = _filled(told_with, microbatch)
+    filled = _filled(told_with, number)
     cut = position_literal(vanishing.position) if vanishing else None
     if target.flags_deletes:
         vanished = vanished_rows(vanishing, cut, microbatch) if vanishing and cut else None
@@ -308,10 +307,20 @@ def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: 
     return found + RowCounts(deleted=left.filter(f"{POSITION} < {position_literal(cancelled_before)}").count())
 
 
-def _filled(told_with: Mapping[str, str], microbatch: int) -> dict[str, str]:
+def _opaque_number(number: int) -> str:
+    """Return the SQL of a number that Spark does not write into the code it generates.
+
+    With the microbatch's number in it the code would differ from one microbatch to the next, and be compiled and warmed up anew each time.
+    """
+    # An operation is one letter, and no text of a statement stands in that code.
+    return f"CAST(concat('{number}', substr(s.{OP}, 2)) AS BIGINT)"
+
+
+def _filled(told_with: Mapping[str, str], microbatch: str) -> dict[str, str]:
     """Return the assignments of a change that is late: it fills only what the row's newer events did not tell.
 
     :param told_with: by column, the one under whose name ``__cdc_told_at`` says who told it.
+    :param microbatch: SQL of its number.
     """
     values = {}
     for name, teller in told_with.items():
@@ -319,7 +328,7 @@ def _filled(told_with: Mapping[str, str], microbatch: int) -> dict[str, str]:
         values[sql.name(name)] = f"if({fills}, s.{sql.name(name)}, t.{sql.name(name)})"
     better = f"named_struct('column', entry.column, 'position', {told_position('s', 'entry.column')}, 'known', true)"
     values[TOLD_AT] = f"transform(t.{TOLD_AT}, entry -> if({may_fill('s', 'entry')}, {better}, entry))"
-    values[MICROBATCH] = str(microbatch)
+    values[MICROBATCH] = microbatch
     return values
 
 
@@ -334,57 +343,3 @@ def position_literal(position: Position) -> str:
     """Return a position as SQL."""
     parts = f"'commit', {position.commit}BD, 'change', {position.change}BD, 'serial', {position.serial}L"
     return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
-
-
-def find_commit(
-    spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1, may_read_log: bool = False
-) -> MergeCommit | None:
-    """Return the commit of a microbatch from the table's history, None where the log holds none.
-
-    Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
-    many a clean-up of a table whose merge crashed.
-
-    :param after: version of the flow's last commit that is known.
-    :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
-    """
-    read = commits_behind(uri, after) if may_read_log else ()
-    if nearby := next(filter(None, (_commit_of(commit, application, microbatch) for commit in read)), None):
-        return nearby
-    limit = _LAST_VERSIONS
-    while True:
-        history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
-        rows = history.collect()
-        found = next(filter(None, (_commit_of(row.asDict(), application, microbatch) for row in rows)), None)
-        if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
-            return found
-        limit *= 8
-
-
-def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
-    """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
-    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
-    told = (_metadata(row["userMetadata"]) for row in history.collect())
-    return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
-
-
-def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
-    metadata = _metadata(row["userMetadata"])
-    if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
-        return None
-    metrics = row["operationMetrics"] or {}
-    counts = RowCounts(
-        # An append has a name of its own for it.
-        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-        updated=int(metrics.get("numTargetRowsUpdated", 0)),
-        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
-    )
-    return MergeCommit(int(row["version"]), counts, metadata)
-
-
-def _metadata(text: str | None) -> dict[str, Any]:
-    try:
-        document = json.loads(text or "{}")
-    except ValueError:
-        # Somebody else's commit with metadata of their own.
-        return {}
-    return document if isinstance(document, dict) else {}

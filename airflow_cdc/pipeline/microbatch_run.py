@@ -15,6 +15,7 @@ from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.places import staging_uri
 from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
@@ -55,6 +56,12 @@ class MicrobatchRun:
     def table(self) -> str:
         """URI of the target table."""
         return spark_uri(self.flow.table_path(self.lake))
+
+    @property
+    def may_read_log(self) -> bool:
+        """Whether the target's log can be read without Spark."""
+        # Where the state lies, fsspec reads; what it needs for another store nobody may have told it.
+        return store_of(self.table) == store_of(spark_uri(self.lake))
 
     def state(self, uri_of: Callable[[str, str], str]) -> str:
         """Return the URI of one of the flow's own tables or folders, as Spark spells it."""

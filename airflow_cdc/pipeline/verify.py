@@ -16,8 +16,9 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.compare_source import compare_source
 from airflow_cdc.pipeline.compare_tables import schema_differences, tables_in
+from airflow_cdc.pipeline.find_commit import newest_report
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
-from airflow_cdc.pipeline.merge import latest_version, newest_report
+from airflow_cdc.pipeline.merge import latest_version
 from airflow_cdc.pipeline.storage import file_system
 
 _ROWS = "__cdc_rows"

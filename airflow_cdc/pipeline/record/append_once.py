@@ -1,4 +1,4 @@
-"""Our own Delta tables beside a flow's state: append at most once per microbatch, and read what is there."""
+"""Our own Delta tables beside a flow's state: append, where it matters at most once per microbatch, and read what is there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,27 @@ def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: 
 
     :param application: who appends; the version must rise with every append of the same application.
     """
+    _map_odd_names(spark, rows, uri)
+    with transaction(spark, application=application, version=version):
+        _append(rows, uri)
+
+
+def append(spark: SparkSession, rows: DataFrame, uri: str) -> None:
+    """Append rows; a second time where it is done twice."""
+    _map_odd_names(spark, rows, uri)
+    _append(rows, uri)
+
+
+def _map_odd_names(spark: SparkSession, rows: DataFrame, uri: str) -> None:
     if sql.needs_column_mapping(rows.columns):
         # The append would make a table that refuses such names.
         declared = ", ".join(f"{sql.name(field.name)} {field.dataType.simpleString()}" for field in rows.schema.fields)
         spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({MAPPED_BY_NAME})")
         map_columns(spark, uri)
-    with transaction(spark, application=application, version=version):
-        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(uri)
+
+
+def _append(rows: DataFrame, uri: str) -> None:
+    rows.write.format("delta").mode("append").option("mergeSchema", "true").save(uri)
 
 
 def read_appended(spark: SparkSession, uri: str) -> DataFrame | None:

@@ -1,7 +1,8 @@
 """Delete markers: the keys that microbatches deleted, with position, so that a late event cannot bring a row back.
 
 Written before the merge. A crash between the two is harmless: a marker says only that older events of its key are
-stale, and the same microbatch, taken up again, does not look at its own markers.
+stale, and the same microbatch, taken up again, does not look at its own markers. It writes them a second time then: a marker that is there
+twice says what it says once, and Delta would put the table's state together at every append to know that it is none of these.
 """
 
 from __future__ import annotations

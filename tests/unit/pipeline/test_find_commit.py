@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.merge import MergeCommit, find_commit
+from airflow_cdc.pipeline.find_commit import MergeCommit, find_commit
 from airflow_cdc.pipeline.read_commits import commits_behind
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
