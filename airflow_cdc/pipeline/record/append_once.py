@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MAPPED_BY_NAME, map_columns
 from airflow_cdc.pipeline.session import transaction
+
+_SELDOM = "100"
+"""Commits between two checkpoints of a table whose state nobody asks for at each append: a checkpoint is three Spark jobs."""
 
 
 def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: str, version: int) -> None:
@@ -17,13 +22,13 @@ def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: 
     """
     _map_odd_names(spark, rows, uri)
     with transaction(spark, application=application, version=version):
-        _append(rows, uri)
+        _append(rows, uri, {})
 
 
 def append(spark: SparkSession, rows: DataFrame, uri: str) -> None:
     """Append rows; a second time where it is done twice."""
     _map_odd_names(spark, rows, uri)
-    _append(rows, uri)
+    _append(rows, uri, {"delta.checkpointInterval": _SELDOM})
 
 
 def _map_odd_names(spark: SparkSession, rows: DataFrame, uri: str) -> None:
@@ -34,8 +39,12 @@ def _map_odd_names(spark: SparkSession, rows: DataFrame, uri: str) -> None:
         map_columns(spark, uri)
 
 
-def _append(rows: DataFrame, uri: str) -> None:
-    rows.write.format("delta").mode("append").option("mergeSchema", "true").save(uri)
+def _append(rows: DataFrame, uri: str, properties: Mapping[str, str]) -> None:
+    """Append rows.
+
+    :param properties: what the table is to have if this makes it.
+    """
+    rows.write.format("delta").mode("append").options(mergeSchema="true", **properties).save(uri)
 
 
 def read_appended(spark: SparkSession, uri: str) -> DataFrame | None:
