@@ -38,6 +38,7 @@ from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
 from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
+from airflow_cdc.pipeline.key_range import ranged
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, count_unresolved, merge_row_changes, read_target
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -223,7 +224,10 @@ def _settle(
 ) -> tuple[DataFrame, Staged, int]:
     """Return the row changes, what they amount to, and how many came from a key whose delete is not here."""
     names = not decoder.dialect.commit_tells_transaction
-    count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names)
+    # As the events are typed: the table's own type may have to be widened yet.
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    asked = ranged(types, target.keys, table_bytes=target.size) if target else {}
+    count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names, ranged=asked)
     if latest.hazardous is not None:
         # Counted as if nothing had to be folded, in the job that tells whether: mostly nothing has.
         staged = count(latest.changes, and_hazards=True)
@@ -351,6 +355,8 @@ def _merge(
             vanishing=vanishing,
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
             document_columns=run.flow.document_columns,
+            # What is taken up again may have other keys.
+            within=() if guarded.rejoined else staged.ranges,
         )
     run.after_effect("merge")
     return report_of_commit(run) or report

@@ -15,6 +15,7 @@ from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
+from airflow_cdc.pipeline.key_range import KeyRange, ends, key_ranges
 from airflow_cdc.pipeline.merge import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
@@ -145,6 +146,8 @@ class Staged:
     """Columns that some live row change knows only from an older event than its last."""
     hazards: int = 0
     """Keys with a :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`, where they were asked for."""
+    ranges: tuple[KeyRange, ...] = ()
+    """Between which keys all row changes lie, of the key columns that were asked for."""
 
     @property
     def live(self) -> int:
@@ -158,7 +161,13 @@ def before(position: Position | None) -> str:
 
 
 def count_staged(
-    staged: DataFrame, *, cancelled: str, shielded: str, names_transactions: bool = False, and_hazards: bool = False
+    staged: DataFrame,
+    *,
+    cancelled: str,
+    shielded: str,
+    names_transactions: bool = False,
+    and_hazards: bool = False,
+    ranged: Mapping[str, str] | None = None,
 ) -> Staged:
     """Return the sums over the row changes, in one job.
 
@@ -166,7 +175,9 @@ def count_staged(
     :param shielded: the same of an earlier microbatch.
     :param names_transactions: whether :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH` tells the texts of transactions.
     :param and_hazards: whether the rows say which keys have a hazard.
+    :param ranged: types of the key columns whose range is asked for.
     """
+    ranged = ranged or {}
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
     rows = (
@@ -190,6 +201,7 @@ def count_staged(
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
             F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
             (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
+            *ends(ranged),
         )
         .collect()
     )
@@ -212,6 +224,7 @@ def count_staged(
         committed_through=max((row["committed_through"] for row in rows if row["committed_through"] is not None), default=None),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
+        ranges=key_ranges(ranged, rows),
     )
 
 

@@ -47,6 +47,7 @@ from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
+from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.read_commits import newest_version
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
@@ -238,6 +239,7 @@ def merge_row_changes(
     vanishing: Vanishing | None,
     untold: Collection[str] = (),
     document_columns: Collection[str] = (),
+    within: Sequence[KeyRange] = (),
 ) -> None:
     """Make one MERGE commit of row changes: at most one a key.
 
@@ -249,6 +251,7 @@ def merge_row_changes(
     :param vanishing: what takes the rows written before it.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     :param document_columns: columns that are told with the document and only with it.
+    :param within: ranges in which the keys of all changes lie, where that is known.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
     if target.flags_deletes:
@@ -266,6 +269,9 @@ def merge_row_changes(
     }
     updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
     on_keys = sql.same_key("t", "s", target.keys)
+    if not vanishing:
+        # Delta passes over files by what is said of the target alone. What vanishes may lie anywhere.
+        on_keys = " AND ".join([on_keys, *(keys.of_rows("t") for keys in within)])
     filled = _filled(told_with, number)
     cut = position_literal(vanishing.position) if vanishing else None
     if target.flags_deletes:
