@@ -15,7 +15,8 @@ from benchmarks.measure import Budget, Result, Taken, measure
 from benchmarks.small_events import Source, fingerprint
 
 TIMES, HOT, MOST_RATIO = 10, 0.05, 1.3
-_ROWS_A_FILE = 625_000
+_FILE = 0.625
+"""Rows of a file, of those of the small table: at every size it has one file, and the large one sixteen."""
 _ROW = (
     "id",
     "CAST(CAST(id % 1000000 AS DECIMAL(12,2)) AS STRING) AS amount",
@@ -30,7 +31,7 @@ def run(spark: SparkSession, folder: Path) -> Result:
     """Merge batches on the newest keys, then batches all over the table, into the small table and the large one in turn."""
     small, rounds = size.of(tiny=(10_000, 1), quick=(100_000, 2), full=(1_000_000, 3))
     events = small // TIMES
-    tables = [_Table(spark, folder / str(rows), rows) for rows in (small, small * TIMES)]
+    tables = [_Table(spark, folder / str(rows), rows, int(small * _FILE)) for rows in (small, small * TIMES)]
     for table in tables:
         table.fill()
     told = f"{events:,} events into {small:,} and {small * TIMES:,} rows, on the newest {HOT:.0%} of the keys and all over them"
@@ -61,6 +62,7 @@ class _Table:
     spark: SparkSession
     folder: Path
     rows: int
+    rows_a_file: int
     changed: dict[str, int] = field(default_factory=dict)
     """By kind of batch: rows that its last one inserted, updated or deleted."""
 
@@ -76,7 +78,7 @@ class _Table:
         made = self._table()
         own = made.select(*[name for name in made.columns if name.startswith("__cdc_")])
         # As a table by keys is laid out: each file holds a range of them.
-        others = self.spark.range(1, self.rows, 1, max(1, self.rows // _ROWS_A_FILE)).selectExpr(*_ROW)
+        others = self.spark.range(1, self.rows, 1, max(1, self.rows // self.rows_a_file)).selectExpr(*_ROW)
         others.crossJoin(F.broadcast(own)).select(*made.columns).write.format("delta").mode("append").save(str(self.target))
 
     def merge(self, kind: str, events: int) -> Taken:
