@@ -35,8 +35,8 @@ def run(spark: SparkSession, folder: Path) -> Result:
     few, many, hours, rounds = size.of(tiny=(20, 200, 24, 1), quick=(200, 10_000, 720, 2), full=(1_000, 100_000, 720, 5))
     archives = [_Archive(spark, folder, few), _Archive(spark, folder, many), _Archive(spark, folder, many, hours=hours)]
     told = f"{NEW} new files in archives of {few:,} and {many:,}: a run up to its first intent, and a sensor's look (mean of {LOOKS})"
-    # A look is a part of the run's planning. On its own it costs what a listing of the changed folder and a question a folder cost.
-    budgets = [Budget(f"run: {archives[0].name}", MOST_RATIO, of=f"run: {archive.name}") for archive in archives[1:]]
+    held = [(kind, archive.name) for kind in ("run", "look") for archive in archives[1:]]
+    budgets = [Budget(f"{kind}: {archives[0].name}", MOST_RATIO, of=f"{kind}: {name}") for kind, name in held]
     result = Result("planning", told, f"run: {archives[0].name}", budgets=tuple(budgets))
     for archive in archives:
         archive.fill()

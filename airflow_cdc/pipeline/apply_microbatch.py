@@ -41,6 +41,7 @@ from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.key_range import ranged
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, count_unresolved, merge_row_changes, read_target
+from airflow_cdc.pipeline.merge_plan import with_files
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
@@ -71,7 +72,7 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
     :raises ConcurrentRunError: when another run committed first.
     """
     started = time.monotonic()
-    target = read_target(run.spark, run.table, known_version=run.checkpoint.table_version if run.may_read_log else None)
+    target = read_target(run.spark, run.table)
     if target is None:
         _refuse_another_place(run)
     # Whether a table of rows as they are has a key the events tell, not the settings.
@@ -117,7 +118,9 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     # Rows that were filled are not told by their microbatch, nor which attempt filled them.
     rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number
     misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
-    return replace(report, rows=commit.rows, table_version=commit.version, unavailable_unresolved=unresolved, misfits=misfits)
+    plan = with_files(report.merge_plan, commit.metrics, commit.metadata.get("files"))
+    merged = replace(report, rows=commit.rows, table_version=commit.version, merge_plan=plan)
+    return replace(merged, unavailable_unresolved=unresolved, misfits=misfits)
 
 
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
@@ -344,7 +347,9 @@ def _merge(
     if voided is not None:
         fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
     fresh = with_document_columns(fresh, run.flow.document_columns)
-    with run.merging(target, report):
+    # What is taken up again may have other keys, and what vanishes may have any.
+    within = () if guarded.rejoined or vanishing else staged.ranges
+    with run.merging(target, report, within=within):
         merge_row_changes(
             run.spark,
             target=target,
@@ -355,8 +360,7 @@ def _merge(
             vanishing=vanishing,
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
             document_columns=run.flow.document_columns,
-            # What is taken up again may have other keys.
-            within=() if guarded.rejoined else staged.ranges,
+            within=within,
         )
     run.after_effect("merge")
     return report_of_commit(run) or report

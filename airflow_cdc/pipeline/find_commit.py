@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,6 +24,8 @@ class MergeCommit:
     rows: RowCounts
     metadata: dict[str, Any]
     """What the commit carries of its microbatch (``userMetadata``)."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """What Delta counted (``operationMetrics``)."""
 
 
 def find_commit(
@@ -68,7 +70,7 @@ def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> Mer
         updated=int(metrics.get("numTargetRowsUpdated", 0)),
         deleted=int(metrics.get("numTargetRowsDeleted", 0)),
     )
-    return MergeCommit(int(row["version"]), counts, metadata)
+    return MergeCommit(int(row["version"]), counts, metadata, metrics)
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

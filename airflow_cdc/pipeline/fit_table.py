@@ -59,6 +59,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         _widen(run.spark, target.uri, wider)
+    target = _with_deletion_vectors(run.spark, target)
     added = _add_columns(run.spark, target, types, decoder.columns.told)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")
@@ -135,11 +136,17 @@ def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
         _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
 
 
+def _with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:
+    """Switch deletion vectors on for a table that has grown large."""
+    if target.deletion_vectors or target.size < DELETION_VECTORS_FROM_BYTES:
+        return target
+    spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    return replace(target, deletion_vectors=True)
+
+
 def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], told: Collection[str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table has not; return their names."""
     known = {name.lower() for name in target.columns}
-    if target.size >= DELETION_VECTORS_FROM_BYTES and not target.deletion_vectors:
-        spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     missing = [name for name in columns if name.lower() not in known]
     if sql.needs_column_mapping(missing):
         map_columns(spark, target.uri)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
@@ -48,7 +48,6 @@ from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYP
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
 from airflow_cdc.pipeline.key_range import KeyRange
-from airflow_cdc.pipeline.read_commits import newest_version
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
 
@@ -101,6 +100,8 @@ class TargetTable:
     keys: tuple[str, ...]
     size: int
     """Bytes of the live files."""
+    files: int
+    """How many they are."""
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
     told: frozenset[str] = frozenset()
@@ -132,25 +133,19 @@ def describe_table(spark: SparkSession, uri: str) -> Row | None:
     return detail if detail is not None and detail["format"] == "delta" else None
 
 
-def read_target(spark: SparkSession, uri: str, *, known_version: int | None = None) -> TargetTable | None:
-    """Return the target table, None where there is none yet.
-
-    :param known_version: a version of it that is known, where its log may be read without Spark; None: Spark is asked.
-    """
-    if known_version is not None and (newest := newest_version(uri, known_version)):
-        return _target(uri, _of_source(newest.schema), newest.properties, newest.size)
+def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
+    """Return the target table, None where there is none yet."""
     detail = describe_table(spark, uri)
     if detail is None:
         return None
-    return _target(uri, _source_fields(spark, uri), detail["properties"] or {}, int(detail["sizeInBytes"] or 0))
-
-
-def _target(uri: str, fields: Sequence[StructField], properties: Mapping[str, str], size: int) -> TargetTable:
+    properties = detail["properties"] or {}
+    fields = _source_fields(spark, uri)
     return TargetTable(
         uri=uri,
         columns=_types(fields),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
-        size=size,
+        size=int(detail["sizeInBytes"] or 0),
+        files=int(detail["numFiles"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
@@ -165,11 +160,8 @@ def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
 
 
 def _source_fields(spark: SparkSession, uri: str) -> list[StructField]:
-    return _of_source(spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema)
-
-
-def _of_source(schema: StructType) -> list[StructField]:
-    return [field for field in schema.fields if not is_reserved(field.name)]
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    return [field for field in fields if not is_reserved(field.name)]
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:
@@ -220,7 +212,8 @@ def create_target(
         uri,
         dict(columns),
         tuple(keys),
-        0,
+        size=0,
+        files=0,
         deletion_vectors=False,
         mode=mode,
         told=frozenset(told),
@@ -251,7 +244,7 @@ def merge_row_changes(
     :param vanishing: what takes the rows written before it.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     :param document_columns: columns that are told with the document and only with it.
-    :param within: ranges in which the keys of all changes lie, where that is known.
+    :param within: ranges in which the keys of all changes lie, where that is known and nothing vanishes.
     """
     row_changes.createOrReplaceTempView("cdc_row_changes")
     if target.flags_deletes:
@@ -269,9 +262,8 @@ def merge_row_changes(
     }
     updated = {**assigned, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
     on_keys = sql.same_key("t", "s", target.keys)
-    if not vanishing:
-        # Delta passes over files by what is said of the target alone. What vanishes may lie anywhere.
-        on_keys = " AND ".join([on_keys, *(keys.of_rows("t") for keys in within)])
+    # Delta passes over files by what is said of the target alone.
+    on_keys = " AND ".join([on_keys, *(keys.of_rows("t") for keys in within)])
     filled = _filled(told_with, number)
     cut = position_literal(vanishing.position) if vanishing else None
     if target.flags_deletes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,7 +21,9 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.merge_plan import told_plan
 from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
 from airflow_cdc.pipeline.session import compile_for_table, transaction
 
@@ -76,15 +79,19 @@ class MicrobatchRun:
         rows = self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
         return rows.filter(IS_LIVE) if target.flags_deletes else rows
 
-    def committing(self, report: BatchReport) -> AbstractContextManager[None]:
-        """Make the Delta commit inside carry the microbatch's identifier and its report."""
-        metadata = json.dumps({"application": self.application, "microbatch": self.microbatch.number, "report": report.to_json()})
-        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata)
+    def committing(self, report: BatchReport, **more: Any) -> AbstractContextManager[None]:
+        """Make the Delta commit inside carry the microbatch's identifier, its report, and ``more``."""
+        metadata = {"application": self.application, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
+        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=json.dumps(metadata))
 
-    def merging(self, target: TargetTable, report: BatchReport) -> AbstractContextManager[None]:
-        """Make ready for a MERGE into the target, and its commit as :meth:`committing` does."""
+    def merging(self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = ()) -> AbstractContextManager[None]:
+        """Make ready for a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.
+
+        :param within: the ranges of keys that the MERGE names.
+        """
         compile_for_table(self.spark, table_bytes=target.size)
-        return self.committing(report)
+        plan = told_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=within)
+        return self.committing(replace(report, merge_plan=plan), files=target.files)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
         """Write rows to the staging folder and return them from there, so that nothing computes them again.

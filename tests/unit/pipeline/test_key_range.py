@@ -46,8 +46,9 @@ def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSessi
         write_records(archive / f"{number}.jsonl", numbered(events, first=first))
         apply(archive, lake)
     write_records(archive / "9.jsonl", numbered([_change("u", key, 900 + key, "new") for key in (100, 102)], first=900))
-    apply(archive, lake)
+    report = apply(archive, lake)
 
+    assert report.flows[0].batches[0].merge_plan == "merge (copy-on-write, range of id, 1 of 3 files)"
     history = spark.sql(f"DESCRIBE HISTORY delta.`{lake / TOPIC}` LIMIT 1").collect()[0]
     assert "BETWEEN" in json.dumps(history["operationParameters"]) or ">=" in json.dumps(history["operationParameters"])
     assert history["operationMetrics"]["numTargetFilesRemoved"] == "1"
