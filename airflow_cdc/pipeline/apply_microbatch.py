@@ -31,7 +31,7 @@ from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
-from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
 from airflow_cdc.pipeline.find_commit import find_commit
 from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
@@ -47,7 +47,7 @@ from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, LINE_HASH, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append, append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
@@ -211,8 +211,6 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
     has_versions = not decoder.dialect.documents
-    if has_versions:
-        events = events.withColumn(LINE_HASH, F.xxhash64(RAW))
     ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     names = not decoder.dialect.commit_tells_transaction
     written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions, names_transactions=names), "latest")

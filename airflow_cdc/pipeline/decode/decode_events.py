@@ -73,6 +73,8 @@ BEFORE = "__cdc_before"
 the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
+LINE_HASH = "__cdc_line_hash"
+"""The hash of a line's text, taken where the line is read: the text need not be carried along for it."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,12 @@ class Decoder:
 
         Source columns hold the row's image after the event; of a delete only the key. Then follow kind, operation,
         position (:data:`POSITION_TYPE`), transaction, the names of the columns whose value the event does not tell (NULL for none),
-        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text and reject
+        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text, its hash and reject
         (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`, NULL for a good record).
 
         :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
-        :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file
-            and raw text; costs the parsing of the before image.
+        :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file,
+            raw text and hash; costs the parsing of the before image.
         """
         records = self._read(lines, with_images=with_images)
         if self.dialect.huawei_cdl:
@@ -150,7 +152,13 @@ class Decoder:
 
     def _parsed(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         return lines.selectExpr(
-            FILE, LINE, ORDINAL, RAW, RAW_KEY, f"{parse_line(self._line_members(with_images=with_images))} AS {LINE_STRUCT}"
+            FILE,
+            LINE,
+            ORDINAL,
+            RAW,
+            f"xxhash64({RAW}) AS {LINE_HASH}",
+            RAW_KEY,
+            f"{parse_line(self._line_members(with_images=with_images))} AS {LINE_STRUCT}",
         )
 
     def _payload_members(self, *, with_images: bool) -> str:
@@ -206,13 +214,15 @@ class Decoder:
             LINE,
             ORDINAL,
             RAW,
+            LINE_HASH,
             f"{f'coalesce(CAST({line}.key AS STRING), {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
             f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
             f"{f'try_cast({line}.partition AS INT)' if recorded else 'CAST(NULL AS INT)'} AS {PARTITION}",
             f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
             f"{value} AS value",
         )
-        unwrapped = parsed.selectExpr("*", f"{self._payload()} AS payload")
+        # Of the value itself only whether there is one is asked from here on.
+        unwrapped = parsed.withColumns({"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL, NULL, true)")})
         if self.dialect.documents:
             told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
             located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
@@ -262,6 +272,7 @@ class Decoder:
             FILE,
             LINE,
             RAW,
+            LINE_HASH,
             RAW_KEY,
             "payload",
             f"coalesce({PARTITION}, {by_name}) AS {PARTITION}",
@@ -313,11 +324,12 @@ class Decoder:
             FILE,
             LINE,
             RAW,
+            LINE_HASH,
             RAW_KEY,
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
-        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, RAW_KEY))]
+        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY))]
         more += mongodb.ADDED_NAMES if self.dialect.documents else []
         if self.without_key:
             # A struct needs a member, though every row may be nothing but NULLs.

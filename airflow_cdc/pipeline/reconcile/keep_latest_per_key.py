@@ -23,7 +23,7 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import ORDER
 
 EVENTS = "__cdc_events"
@@ -36,8 +36,6 @@ where no position tells them apart; ``began``: where the key's last transaction 
 is left under the key depends on the target holding it."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
-LINE_HASH = "__cdc_line_hash"
-"""Of an event: the hash of its line's text."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 IS_LAST = "__cdc_is_last"
