@@ -90,7 +90,7 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
 
     assert rows(spark, lake) == [{"id": 1, "name": "newest"}, CAT]
     assert report.flows[0].events == counts(read=3, merged=1, stale=2)
-    assert report.flows[0].batches[0].merge_plan == "guarded merge: late events (copy-on-write, 1 of 1 files)"
+    assert report.flows[0].batches[0].merge_plan == "guarded merge: late events (copy-on-write, 0 of 1 files)"
 
 
 def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_events(
