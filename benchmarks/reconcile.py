@@ -65,7 +65,8 @@ def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
     def ours() -> None:
         surveyed = count_surveyed(decoder.shapes)
         latest = latest_changes(attempt, decoder, decoder.events(attempt.lines()), surveyed)
-        resolve_hazards(attempt, decoder, latest, surveyed, None)
+        if latest.hazardous is not None and not latest.hazardous.isEmpty():
+            resolve_hazards(attempt, decoder, latest, surveyed, None)
 
     return {
         "ours": ours,

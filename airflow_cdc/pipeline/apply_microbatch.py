@@ -234,23 +234,18 @@ def _settle(
         staged = count(latest.changes, and_hazards=True)
         if not staged.hazards:
             return latest.changes.drop(READS), staged, 0
-    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target, are_there=True)
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target)
     return row_changes, count(row_changes), unpaired
 
 
 def resolve_hazards(
-    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, are_there: bool = False
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None
 ) -> tuple[DataFrame, int]:
-    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here.
-
-    :param are_there: whether some key is known to have a hazard; costs a job where it is not.
-    """
+    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if latest.hazardous is None:
         return resolve_documents(run, decoder, latest.changes, target), 0
     changes, hazardous = latest.changes.drop(READS), latest.hazardous
-    if not are_there and hazardous.isEmpty():
-        return changes, 0
 
     def with_images(lines: DataFrame) -> DataFrame:
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)

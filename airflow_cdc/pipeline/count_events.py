@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Row
@@ -180,31 +180,12 @@ def count_staged(
     ranged = ranged or {}
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
-    rows = (
-        judged.groupBy(PARTITION)
-        .agg(
-            F.sum(EVENTS).alias("events"),
-            F.count("*").alias("keys"),
-            F.sum(REDELIVERED).alias("redelivered"),
-            F.sum(CONFLICTS).alias("conflicts"),
-            F.count_if(F.col("shielded")).alias("shielded"),
-            F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
-            F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
-            F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
-            (F.sum(HAZARD) if and_hazards else F.lit(0)).alias("hazards"),
-            F.max(F.when(live, F.col(POSITION))).alias("last"),
-            F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
-            F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
-            F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
-            F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
-            F.max(F.when(live, F.unix_millis(COMMITTED_AT))).alias("committed_through"),
-            F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
-            F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
-            (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
-            *ends(ranged),
-        )
-        .collect()
-    )
+    more = [
+        (F.sum(HAZARD) if and_hazards else F.lit(0)).alias("hazards"),
+        (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
+        *ends(ranged),
+    ]
+    rows = judged.groupBy(PARTITION).agg(*_sums(live), *_ends_of_live(live), *more).collect()
     sums = {
         name: sum(row[name] or 0 for row in rows)
         for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown", "hazards")
@@ -213,18 +194,50 @@ def count_staged(
         **sums,
         has_deletes=any(row["has_deletes"] for row in rows),
         last=_by_partition(rows, "last"),
-        reach=Reach(
-            _by_partition(rows, "streamed_from"),
-            _by_partition(rows, "streamed_through"),
-            {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
-            {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
-            frozenset(partition_of(row) for row in rows if row["last"] is not None),
-            {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
-        ),
+        reach=_reach_of(rows),
         committed_through=max((row["committed_through"] for row in rows if row["committed_through"] is not None), default=None),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
         ranges=key_ranges(ranged, rows),
+    )
+
+
+def _sums(live: Column) -> list[Column]:
+    """Return what is counted and gathered over row changes."""
+    return [
+        F.sum(EVENTS).alias("events"),
+        F.count("*").alias("keys"),
+        F.sum(REDELIVERED).alias("redelivered"),
+        F.sum(CONFLICTS).alias("conflicts"),
+        F.count_if(F.col("shielded")).alias("shielded"),
+        F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
+        F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
+        F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
+    ]
+
+
+def _ends_of_live(live: Column) -> list[Column]:
+    """Return from where to where live row changes reach."""
+    return [
+        F.max(F.when(live, F.col(POSITION))).alias("last"),
+        F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
+        F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
+        F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
+        F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
+        F.max(F.when(live, F.unix_millis(COMMITTED_AT))).alias("committed_through"),
+    ]
+
+
+def _reach_of(rows: Sequence[Row]) -> Reach:
+    return Reach(
+        _by_partition(rows, "streamed_from"),
+        _by_partition(rows, "streamed_through"),
+        {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
+        {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
+        frozenset(partition_of(row) for row in rows if row["last"] is not None),
+        {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
     )
 
 

@@ -41,7 +41,7 @@ def ranged(types: Mapping[str, str], keys: Iterable[str], *, table_bytes: int) -
 
 def ends(asked: Iterable[str]) -> list[Column]:
     """Return aggregations to the two ends of columns, for :func:`key_ranges`."""
-    return [end(sql.name(column)).alias(f"{end.__name__} {column}") for column in asked for end in (F.min, F.max)]
+    return [end(sql.name(column)).alias(f"{told} {column}") for column in asked for told, end in (("min", F.min), ("max", F.max))]
 
 
 def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange, ...]:

@@ -151,15 +151,8 @@ class Decoder:
         return self._located(self._unwrapped(parsed, with_images=with_images))
 
     def _parsed(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
-        return lines.selectExpr(
-            FILE,
-            LINE,
-            ORDINAL,
-            RAW,
-            f"xxhash64({RAW}) AS {LINE_HASH}",
-            RAW_KEY,
-            f"{parse_line(self._line_members(with_images=with_images))} AS {LINE_STRUCT}",
-        )
+        parsed = parse_line(self._line_members(with_images=with_images))
+        return lines.selectExpr(FILE, LINE, ORDINAL, RAW, f"xxhash64({RAW}) AS {LINE_HASH}", RAW_KEY, f"{parsed} AS {LINE_STRUCT}")
 
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
