@@ -22,8 +22,6 @@ from benchmarks.size import Size
 _MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
 SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
     **_MERGES,
-    "reconcile": partial(reconcile.run, hazards=0.0),
-    "reconcile-hazards": partial(reconcile.run, hazards=0.01),
     "many-tables": many_tables.run,
     "flat": flat.run,
     "planning": planning.run,
@@ -32,29 +30,35 @@ SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
     "cold": cold.run,
     "warm": warm.run,
 }
+_STEPS: dict[str, Callable[[SparkSession, Path], Result]] = {
+    "reconcile": partial(reconcile.run, hazards=0.0),
+    "reconcile-hazards": partial(reconcile.run, hazards=0.01),
+}
+"""Of one step of a merge; run only where they are asked for."""
+_ALL = {**SCENARIOS, **_STEPS}
 FOLDER = Path(".airflow-cdc/bench")
 """Scratch; what lies in its ``cache`` is used again."""
 _RESULTS_OF_SMALLER = FOLDER / "results"
 
 
 def main(
-    scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(SCENARIOS)}; none: all.")] = None,
+    scenarios: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(_ALL)}; none: all but {' and '.join(_STEPS)}.")] = None,
     full: Annotated[bool, typer.Option("--full", help="At the sizes that the aims are about.")] = False,  # noqa: FBT002
     tiny: Annotated[bool, typer.Option("--tiny", help="Only to see that they run.")] = False,  # noqa: FBT002
     only: Annotated[str, typer.Option(help="Contestants of the merges, with commas between; none: all.")] = "",
     rounds: Annotated[int, typer.Option(help="Measured rounds of the merges; 0: as many as usual.")] = 0,
 ) -> None:
     """Run scenarios; ends with 1 when one is void."""
-    unknown = set(scenarios or ()) - set(SCENARIOS)
+    unknown = set(scenarios or ()) - set(_ALL)
     if unknown:
-        raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(SCENARIOS)}.")
+        raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(_ALL)}.")
     size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
     rounds = rounds or (1 if tiny else merges.ROUNDS)
     spark = _start()
     void = []
     for name in scenarios or SCENARIOS:
         shutil.rmtree(FOLDER / name, ignore_errors=True)
-        run = SCENARIOS[name]
+        run = _ALL[name]
         if name in _MERGES:
             run = partial(_MERGES[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
         result = run(spark, FOLDER / name)
