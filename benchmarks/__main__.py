@@ -16,7 +16,7 @@ from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
 from benchmarks import backfill, cold, flat, formats, growth, many_tables, merges, planning, reconcile, size, warm
 from benchmarks.measure import Result
-from benchmarks.report import report
+from benchmarks.report import report, report_aims
 from benchmarks.size import Size
 
 _MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
@@ -55,7 +55,7 @@ def main(
     size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
     rounds = rounds or (1 if tiny else merges.ROUNDS)
     spark = _start()
-    void = []
+    results = []
     for name in scenarios or SCENARIOS:
         shutil.rmtree(FOLDER / name, ignore_errors=True)
         run = _ALL[name]
@@ -67,9 +67,11 @@ def main(
             report(result)
         else:
             report(result, size=size.chosen().value, folder=_RESULTS_OF_SMALLER)
-        void += [name] if result.void or result.void_rows else []
+        results.append(result)
     spark.stop()
-    if void:
+    if len(results) > 1:
+        report_aims(results)
+    if any(result.void or result.void_rows for result in results):
         raise typer.Exit(1)
 
 

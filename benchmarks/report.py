@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
 
     :param size: named in the files where it is not the whole size.
     """
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console = _console()
     console.print(_table(result))
     for name, why in result.void_rows.items():
         console.print(f"[red]VOID[/red] {name}: {why}")
@@ -44,6 +44,23 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
     stem = f"{result.scenario}-{size}" if size else result.scenario
     (folder / f"{stem}.json").write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
     _plot(result, folder / f"{stem}.svg")
+
+
+def report_aims(results: Sequence[Result]) -> None:
+    """Print once more what is aimed at in each of the scenarios, and whether it was met."""
+    table = Table(title="What is aimed at, and what was found", title_justify="left")
+    for heading in ("scenario", "of what", "at most", "is", ""):
+        table.add_column(heading, justify="right" if heading in ("at most", "is") else "left")
+    for result in results:
+        void = "void" if result.void else ""
+        for verdict in result.verdicts():
+            met = "met" if verdict["met"] else "not met"
+            table.add_row(result.scenario, verdict["told"], _short(verdict["at_most"]), _short(verdict["found"]), void or met)
+    _console().print(table)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)
 
 
 def _short(figure: float) -> str:

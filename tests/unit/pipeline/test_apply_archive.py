@@ -19,6 +19,10 @@ from tests.events import TOPIC, numbered, postgresql, sqlserver, tombstone, writ
 ANN, BEN, CAT = ({"id": number, "name": name} for number, name in ((1, "ann"), (2, "ben"), (3, "cat")))
 
 
+class CrashError(BaseException):
+    """The process ends."""
+
+
 def rows(spark: SparkSession, lake: Path, flow: str = TOPIC) -> list[dict[str, Any]]:
     return read_rows(spark, str(lake), flow).rows
 
@@ -91,6 +95,32 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     assert rows(spark, lake) == [{"id": 1, "name": "newest"}, CAT]
     assert report.flows[0].events == counts(read=3, merged=1, stale=2)
     assert report.flows[0].batches[0].merge_plan == "guarded merge: late events (copy-on-write, 0 of 1 files)"
+
+
+def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    deletes = [sqlserver("d", commit=20, before=BEN), sqlserver("d", commit=21, before=CAT)]
+    write_records(archive / "b.jsonl", numbered([sqlserver("c", commit=19, after=ANN), *deletes], first=10))
+
+    def crash(effect: str) -> None:
+        if effect == "delete_markers":
+            raise CrashError(effect)
+
+    with pytest.raises(CrashError):
+        apply(archive, lake, after_effect=crash)
+    apply(archive, lake)
+    markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
+    assert sorted(row["id"] for row in markers.collect()) == [2, 2, 3, 3]
+
+    # One that is stale, one of a transaction that the archive cut, and one that comes after its delete.
+    late = [sqlserver("c", commit=10, after=BEN), sqlserver("c", commit=21, serial=2, after=CAT), sqlserver("u", commit=11, after=ANN)]
+    write_records(archive / "c.jsonl", numbered(late, first=20))
+    report = apply(archive, lake)
+
+    assert rows(spark, lake) == [ANN, CAT]
+    assert report.flows[0].events == counts(read=3, merged=1, stale=2)
+    assert vars(report.flows[0].rows) == {"inserted": 1, "updated": 0, "deleted": 0}
 
 
 def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_events(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from airflow_cdc.pipeline import key_range
+from airflow_cdc.pipeline import fit_table, key_range
 from airflow_cdc.pipeline.key_range import KeyRange, key_ranges, ranged
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
@@ -52,6 +52,23 @@ def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSessi
     history = spark.sql(f"DESCRIBE HISTORY delta.`{lake / TOPIC}` LIMIT 1").collect()[0]
     assert "BETWEEN" in json.dumps(history["operationParameters"]) or ">=" in json.dumps(history["operationParameters"])
     assert history["operationMetrics"]["numTargetFilesRemoved"] == "1"
+
+
+def test_the_report_tells_of_deletion_vectors_how_many_files_got_one(
+    apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit_table, "DELETION_VECTORS_FROM_BYTES", 0)
+    for number, first in enumerate((0, 100)):
+        events = [_change("c", first + place, 1 + first + place, "old") for place in range(3)]
+        write_records(archive / f"{number}.jsonl", numbered(events, first=first))
+        apply(archive, lake)
+
+    for number, key in enumerate((100, 101)):
+        # The first gives a file its deletion vector, the second takes that for another; both leave the file's third row where it is.
+        write_records(archive / f"9{number}.jsonl", numbered([_change("u", key, 900 + number, "new")], first=900 + number))
+        report = apply(archive, lake)
+        files = 2 + number
+        assert report.flows[0].batches[0].merge_plan == f"merge (deletion vectors, range of id, 1 of {files} files)"
 
 
 def test_ranges_are_joined_over_partitions_and_left_out_where_a_key_is_null_or_too_long() -> None:
