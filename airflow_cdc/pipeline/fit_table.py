@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, TargetTable, c
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 
-DELETION_VECTORS_FROM_BYTES = 64 * 1024**2
+DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
 """The others keep a log of all events too, and identify rows by it."""

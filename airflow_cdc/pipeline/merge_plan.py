@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_cdc.pipeline.key_range import KeyRange
 
-_TOUCHED = ("numTargetFilesRemoved", "numTargetDeletionVectorsAdded", "numTargetDeletionVectorsUpdated")
-"""A file that gets a deletion vector is not among those removed."""
+_TOUCHED = ("numTargetFilesRemoved", "numTargetDeletionVectorsAdded")
+"""A file that gets a deletion vector is not among those removed; one that gets another in place of its own is among those added too."""
 
 
 def told_plan(plan: str, *, deletion_vectors: bool, within: Sequence[KeyRange]) -> str:
