@@ -255,10 +255,13 @@ def _surveyed(
     shapes: list[TopicShape] = []
     offsets: list[FileOffsets] = []
     for number, paths in paths_of.items():
-        shapes += [shape for shape in surveys[number].shapes if shape.topic == flow and shape.file in paths - set(owned)]
-        shapes += [shape for path in sorted(paths & set(owned)) for shape in owned[path].shapes]
-        again = {path for path in paths & set(owned) if owned[path].part.since is not None}
-        offsets += [item for item in file_offsets(surveys[number], flow) if item.file in paths - again]
+        # Named once: an archive may have a hundred thousand files, and as many shapes.
+        whole, divided = paths - owned.keys(), sorted(paths & owned.keys())
+        again = {path for path in divided if owned[path].part.since is not None}
+        here = paths - again
+        shapes += [shape for shape in surveys[number].shapes if shape.topic == flow and shape.file in whole]
+        shapes += [shape for path in divided for shape in owned[path].shapes]
+        offsets += [item for item in file_offsets(surveys[number], flow) if item.file in here]
     return tuple(shapes), tuple(offsets)
 
 
