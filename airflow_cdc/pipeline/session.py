@@ -54,8 +54,8 @@ SESSION_OPTIONS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # A merge joins a batch to a whole table. To hash the batch costs less than to sort both.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": str(_HASHED_UP_TO_BYTES),
-    # What a file's name tells is looked up by its path for each record. Spark goes through up to a thousand paths one by one: 4 microseconds a
-    # record of 720 files, and 1 by their hashes.
+    # What a file's name tells is looked up by its path for each record. Spark goes through up to a thousand paths one by one: four
+    # microseconds a record of 720 files, and one by their hashes.
     "spark.sql.optimizer.mapLookupHashThreshold": "16",
     # Names and texts stand in our statements as they are: one that holds ${…} must not become the value of a setting.
     "spark.sql.variable.substitute": "false",
