@@ -96,6 +96,15 @@ def may_skip_offsets(shapes: Iterable[TopicShape]) -> tuple[str, ...]:
     return tuple(sorted({file for (file, _, _), (first, last, records) in spans.items() if last - first + 1 != records}))
 
 
+def shapes_by_file(shapes: Iterable[TopicShape], topic: str) -> dict[str, tuple[TopicShape, ...]]:
+    """Return the shapes of a topic's records by path."""
+    found: dict[str, tuple[TopicShape, ...]] = {}
+    for shape in shapes:
+        if shape.topic == topic:
+            found[shape.file] = (*found.get(shape.file, ()), shape)
+    return found
+
+
 def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
     """Return shapes as plain JSON values; each distinct key or value shape stands there once, for a schema is long."""
     texts: dict[str, int] = {}
@@ -137,11 +146,7 @@ class Survey:
 
     def shapes_of(self, topic: str) -> dict[str, tuple[TopicShape, ...]]:
         """Return the shapes of a topic's records by path."""
-        found: dict[str, tuple[TopicShape, ...]] = {}
-        for shape in self.shapes:
-            if shape.topic == topic:
-                found[shape.file] = (*found.get(shape.file, ()), shape)
-        return found
+        return shapes_by_file(self.shapes, topic)
 
     def topics_told(self) -> dict[str, str]:
         """Return by path the first topic that a file's records name; lines that name none count for it."""

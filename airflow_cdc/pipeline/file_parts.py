@@ -12,7 +12,7 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in
-from airflow_cdc.model.survey import Survey, TopicShape
+from airflow_cdc.model.survey import Survey, shapes_by_file
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
@@ -128,12 +128,9 @@ class PartsOfFlow:
         lines = only_parts(read_lines(session, self.archive.archive, files), {item.file.path: item.part for item in rest})
         surveys = {item.survey.number: item.survey for item in rest}
         told = {path: topic for survey in surveys.values() for path, topic in survey.topics_told().items()}
-        shapes_of: dict[str, list[TopicShape]] = {}
-        for shape in survey_lines(lines, files, told=told):
-            if shape.topic == self.flow:
-                shapes_of.setdefault(shape.file, []).append(shape)
+        shapes_of = shapes_by_file(survey_lines(lines, files, told=told), self.flow)
         for item in rest:
-            inside = tuple(shapes_of.get(item.file.path, ()))
+            inside = shapes_of.get(item.file.path, ())
             left = item.records - sum(shape.records for shape in inside)
             self._found[item.file.path, item.part] = SurveyedPart(item.part, inside, left)
 

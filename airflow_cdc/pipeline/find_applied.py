@@ -12,7 +12,7 @@ from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import FilePart, Microbatch
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.model.survey import TopicShape, shapes_by_file
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.file_parts import FlowEnd, only_parts
 from airflow_cdc.pipeline.session import session_for_batch
@@ -131,11 +131,7 @@ def _look(
     if not files:
         return {}
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
-    found: dict[str, tuple[TopicShape, ...]] = {}
-    for shape in survey_lines(only_parts(read_lines(session, state.archive, files), parts), files, told=told):
-        if shape.topic == topic:
-            found[shape.file] = (*found.get(shape.file, ()), shape)
-    return found
+    return shapes_by_file(survey_lines(only_parts(read_lines(session, state.archive, files), parts), files, told=told), topic)
 
 
 def _lowest(*bounds: int | None) -> int | None:

@@ -113,7 +113,7 @@ def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
     markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
     assert sorted(row["id"] for row in markers.collect()) == [2, 2, 3, 3]
 
-    # One that is stale, one of a transaction that the archive cut, and one that comes after its delete.
+    # One before the delete of its key, one behind it in the same transaction, and one before what its row has.
     late = [sqlserver("c", commit=10, after=BEN), sqlserver("c", commit=21, serial=2, after=CAT), sqlserver("u", commit=11, after=ANN)]
     write_records(archive / "c.jsonl", numbered(late, first=20))
     report = apply(archive, lake)
