@@ -65,16 +65,20 @@ class PeakMemory:
         while True:
             if number % _SAMPLES_BETWEEN_SEARCHES == 0:
                 pids = [process.pid for process in tree()]
-            self.bytes = max(self.bytes, sum(map(_resident_bytes, pids)))
+            # Until a child of Java's becomes chmod, which Hadoop asks for each local file, its memory is Java's own: as large to the page.
+            held = dict(map(_memory, pids))
+            self.bytes = max(self.bytes, sum(held.values()))
             self.own_cpu = time.thread_time()
             number += 1
             if self._stop.wait(_SECONDS_BETWEEN_SAMPLES):
                 return
 
 
-def _resident_bytes(pid: int) -> int:
+def _memory(pid: int) -> tuple[int, int]:
+    """Return how large a process's memory is (pages), and how much of it is resident (bytes)."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
-    except (OSError, IndexError):
+        size, resident, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
         # It has ended.
-        return 0
+        return 0, 0
+    return int(size), int(resident) * _PAGE
