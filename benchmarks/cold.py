@@ -22,7 +22,7 @@ BUDGETS = (Budget("textbook", 0.5),)
 
 def run(spark: SparkSession, folder: Path) -> Result:
     """Merge a small file a round into tables that are there, both by processes of their own."""
-    rounds = size.of(tiny=1, quick=2, full=4)
+    rounds = size.of(tiny=1, quick=3, full=4)
     result = Result("cold", f"{EVENTS:,} events into {ROWS:,} rows, one process from start to exit", "textbook", budgets=BUDGETS)
     archive, lake, theirs = folder / "archive", folder / "lake", folder / "textbook"
     source = Source(seed=1)

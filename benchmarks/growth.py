@@ -29,7 +29,7 @@ _ROW = (
 
 def run(spark: SparkSession, folder: Path) -> Result:
     """Merge batches on the newest keys, then batches all over the table, into the small table and the large one in turn."""
-    small, rounds = size.of(tiny=(10_000, 1), quick=(100_000, 2), full=(1_000_000, 3))
+    small, rounds = size.of(tiny=(10_000, 1), quick=(50_000, 3), full=(1_000_000, 3))
     events = small // TIMES
     tables = [_Table(spark, folder / str(rows), rows, int(small * _FILE)) for rows in (small, small * TIMES)]
     for table in tables:

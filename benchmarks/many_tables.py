@@ -33,7 +33,7 @@ def run(spark: SparkSession, folder: Path) -> Result:
 
     What is told of ours is a round divided by the tables; of the rival, the tables that were measured: for all of them multiply.
     """
-    chosen = size.of(tiny=_Size(2, 1, 1), quick=_Size(10, 2, 1), full=_Size(100, 3, 4))
+    chosen = size.of(tiny=_Size(2, 1, 1), quick=_Size(5, 3, 1), full=_Size(100, 3, 4))
     tables, rounds, rivals = chosen.tables, chosen.rounds, chosen.rivals
     told = f"{tables} tables of {ROWS:,} rows, {EVENTS:,} events each; CPU and wall a table (the rival's measured of {rivals * rounds})"
     result = Result("many-tables", told, RIVAL, {PER_TABLE: [], RIVAL: []}, budgets=BUDGETS)

@@ -36,7 +36,7 @@ def run(spark: SparkSession, folder: Path) -> Result:
         "warm", f"{EVENTS:,} events into {ROWS:,} rows, one process from start to exit", "cold", {"warm": [], "cold": []}, budgets=BUDGETS
     )
     # Java compiles what runs often: of a merge's code that takes some forty runs before the server counts as warm.
-    rounds, warm_ups = size.of(tiny=(1, 2), quick=(3, 20), full=(9, 60))
+    rounds, warm_ups = size.of(tiny=(1, 2), quick=(3, 10), full=(9, 60))
     port = connect_server.free_port("127.0.0.1", 0)
     options = connect_server.server_options("127.0.0.1", port, {})
     with connect_server.running_server("local[2]", "127.0.0.1", port, options) as server:

@@ -56,8 +56,8 @@ def check(kills: int, apply: Apply, spark: SparkSession, folder: Path) -> None:
     assert [flow.pending_files for flow in summarize_flows(spark, str(folder / "killed"))] == [0, 0]
 
 
-def test_three_kills_lose_and_double_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    check(3, apply, spark, tmp_path)
+def test_two_kills_lose_and_double_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    check(2, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
