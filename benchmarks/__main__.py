@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,28 +15,26 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.session import start_session
-from benchmarks import backfill, cold, flat, formats, growth, many_tables, merges, planning, reconcile, size, warm
+from benchmarks import backfill, flat, formats, growth, merges, planning, reconcile, size, small_batches
 from benchmarks.measure import Result
 from benchmarks.report import report, report_aims
 from benchmarks.size import Size
 
 _MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
-SCENARIOS: dict[str, Callable[[SparkSession, Path], Result]] = {
+_ONE_BY_ONE: dict[str, Callable[[SparkSession, Path], Result]] = {
     **_MERGES,
-    "many-tables": many_tables.run,
     "flat": flat.run,
     "planning": planning.run,
     "backfill": backfill.run,
     "growth": growth.run,
-    "cold": cold.run,
-    "warm": warm.run,
 }
 _STEPS: dict[str, Callable[[SparkSession, Path], Result]] = {
     "reconcile": partial(reconcile.run, hazards=0.0),
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
 }
 """Of one step of a merge; run only where they are asked for."""
-_ALL = {**SCENARIOS, **_STEPS}
+SCENARIOS = [*_ONE_BY_ONE, *small_batches.SCENARIOS]
+_ALL = [*SCENARIOS, *_STEPS]
 FOLDER = Path(".airflow-cdc/bench")
 """Scratch; what lies in its ``cache`` is used again."""
 _RESULTS_OF_SMALLER = FOLDER / "results"
@@ -53,15 +52,10 @@ def main(
     if unknown:
         raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(_ALL)}.")
     size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
-    rounds = rounds or (1 if tiny else merges.ROUNDS)
-    spark = _start(compiled=full)
+    chosen = _Chosen([word.strip() for word in only.split(",") if word], rounds or (1 if tiny else merges.ROUNDS))
+    spark = _start()
     results = []
-    for name in scenarios or SCENARIOS:
-        shutil.rmtree(FOLDER / name, ignore_errors=True)
-        run = _ALL[name]
-        if name in _MERGES:
-            run = partial(_MERGES[name], only=[word.strip() for word in only.split(",") if word], rounds=rounds)
-        result = run(spark, FOLDER / name)
+    for result in _results(spark, scenarios or SCENARIOS, chosen):
         # Only runs of whole size of all contestants are kept with the code.
         if full and not only:
             report(result)
@@ -75,8 +69,31 @@ def main(
         raise typer.Exit(1)
 
 
-def _start(*, compiled: bool) -> SparkSession:
-    """Start Spark; ``compiled``: with Java's second compiler, which costs more than it saves where batches are small."""
+@dataclass(frozen=True)
+class _Chosen:
+    """What the merges are asked for."""
+
+    only: list[str]
+    rounds: int
+
+
+def _results(spark: SparkSession, names: list[str], chosen: _Chosen) -> Iterator[Result]:
+    """Run scenarios; those of small batches, which share what they measure, all where the first of them stands."""
+    small = [name for name in names if name in small_batches.SCENARIOS]
+    for name in names:
+        folder = FOLDER / (name if name not in small else "small-batches")
+        if name in small[1:]:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        if name in small:
+            yield from small_batches.run(spark, folder, small)
+        elif name in _MERGES:
+            yield _MERGES[name](spark, folder, only=chosen.only, rounds=chosen.rounds)
+        else:
+            yield {**_ONE_BY_ONE, **_STEPS}[name](spark, folder)
+
+
+def _start() -> SparkSession:
     os.environ.update(runtime.spark_environment("local[2]"))
     scratch = FOLDER / "spark"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -84,8 +101,9 @@ def _start(*, compiled: bool) -> SparkSession:
     options = {
         "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
         "spark.driver.memory": "4g",
-        # As a job of that size runs; but the plans of all scenarios fill the code cache that is enough for one job.
-        **({} if compiled else {"spark.driver.extraJavaOptions": f"{runtime.SMALL_JVM} -XX:ReservedCodeCacheSize=512m"}),
+        # What no contestant is measured by, such as a look at all tables in the end; contestants' sessions set both themselves.
+        "spark.sql.shuffle.partitions": "8",
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
     spark = start_session("airflow-cdc bench", master="local[2]", options=options)
     spark.sparkContext.setLogLevel("ERROR")

@@ -33,7 +33,7 @@ class _Size:
 
 def run(spark: SparkSession, folder: Path) -> Result:
     """Merge all files in one go into a new lake each round; replay the first ones, and extrapolate to all."""
-    chosen = size.of(tiny=_Size(48, 50, 1, 3), quick=_Size(720, 50, 3, 6), full=_Size(720, 2_000, 3, 30))
+    chosen = size.of(tiny=_Size(48, 50, 1, 3), quick=_Size(240, 50, 3, 6), full=_Size(720, 2_000, 3, 30))
     files, events, sample = chosen.files, chosen.events, chosen.sample
     told = f"{files} hourly files of {events:,} events each, in one go and one by one ({sample} measured, their mean times {files})"
     source, archive = Source(seed=1), folder / "archive"

@@ -35,7 +35,7 @@ class _Size:
         return f"batches {batch - self.held + 1} to {batch}"
 
 
-_TINY, _QUICK, _FULL = _Size(10_000, 500, 10, 5, 2), _Size(50_000, 2_000, 20, 5, 3), _Size(1_000_000, 20_000, 100, 10, 5)
+_TINY, _QUICK, _FULL = _Size(10_000, 500, 10, 5, 2), _Size(50_000, 2_000, 10, 5, 3), _Size(1_000_000, 20_000, 100, 10, 5)
 
 
 def run(spark: SparkSession, folder: Path) -> Result:

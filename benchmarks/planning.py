@@ -32,7 +32,7 @@ _THEN = 1_700_000_000.0
 
 def run(spark: SparkSession, folder: Path) -> Result:
     """Let ten files land each round in each archive, look as a sensor does, plan, and only then merge, unmeasured."""
-    few, many, hours, rounds = size.of(tiny=(20, 200, 24, 1), quick=(200, 10_000, 720, 3), full=(1_000, 100_000, 720, 5))
+    few, many, hours, rounds = size.of(tiny=(20, 200, 24, 1), quick=(100, 5_000, 240, 3), full=(1_000, 100_000, 720, 5))
     archives = [_Archive(spark, folder, few), _Archive(spark, folder, many), _Archive(spark, folder, many, hours=hours)]
     told = f"{NEW} new files in archives of {few:,} and {many:,}: a run up to its first intent, and a sensor's look (mean of {LOOKS})"
     held = [(kind, archive.name) for kind in ("run", "look") for archive in archives[1:]]

@@ -31,9 +31,32 @@ def cpu_seconds() -> float:
 
 
 def tree() -> list[psutil.Process]:
-    """Return this process and all that live below it."""
+    """Return this process and all that live below it, but for those that are kept apart."""
     own = psutil.Process()
-    return [own, *own.children(recursive=True)]
+    below = own.children(recursive=True)
+    if not _apart:
+        return [own, *below]
+    return [own, *(process for process in below if process.pid not in _apart and _parent(process) not in _apart)]
+
+
+_apart: set[int] = set()
+
+
+@contextlib.contextmanager
+def apart(pid: int) -> Iterator[None]:
+    """Count a child, and its children, not as this process's own until the block ends: it is measured by itself."""
+    _apart.add(pid)
+    try:
+        yield
+    finally:
+        _apart.discard(pid)
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
 
 
 class PeakMemory:

@@ -20,14 +20,13 @@ class AutoCdc(OnSpark):
     name = "AUTO CDC"
 
     @property
-    def table(self) -> Path:
-        """A copy of the table with AUTO CDC's column."""
-        return self.folder / "autocdc"
+    def origin(self) -> Path:
+        """The table with AUTO CDC's column."""
+        return self.task.base.autocdc
 
     def prepare(self) -> None:
         """Copy the table, and make the empty table of deletes."""
-        self.copy(self.task.base.autocdc)
-        self.allow_deletion_vectors()
+        super().prepare()
         kept = f"{AUTOCDC_METADATA} STRUCT<deleteSequence: {AUTOCDC_SEQUENCE}, upsertSequence: {AUTOCDC_SEQUENCE}>"
         for name in (_TARGET, _DELETES):
             self.spark.sql(f"DROP TABLE IF EXISTS {name}")

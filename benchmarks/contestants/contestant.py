@@ -104,13 +104,18 @@ class OnSpark(Contestant):
         return session
 
     @property
+    def origin(self) -> Path:
+        """The base table that is merged into a copy of."""
+        return self.task.base.plain
+
+    @property
     def table(self) -> Path:
-        """A copy of the plain table."""
-        return self.folder / "plain"
+        """The copy."""
+        return self.folder / self.origin.name
 
     def prepare(self) -> None:
-        """Copy the plain table."""
-        self.copy(self.task.base.plain)
+        """Make the copy."""
+        self.copy(self.origin)
 
     def merge_clauses(self, *, op: str = "op") -> str:
         """Return the clauses of a MERGE of rows ``s`` that hold an operation and the row's columns."""
@@ -122,11 +127,6 @@ class OnSpark(Contestant):
             WHEN MATCHED THEN UPDATE SET {assigned}
             WHEN NOT MATCHED AND s.{op} <> 'd' THEN INSERT ({", ".join(self.task.names)}) VALUES ({values})
         """
-
-    def allow_deletion_vectors(self) -> None:
-        """Switch them on for the copy; it counts from there."""
-        self.spark.sql(f"ALTER TABLE delta.`{self.table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-        self._before = last_version(self.table)
 
 
 def struct_of(types: dict[str, str]) -> str:

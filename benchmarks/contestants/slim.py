@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from benchmarks.contestants.contestant import OnSpark, struct_of
 from benchmarks.shapes import KEY
 
@@ -14,10 +16,10 @@ class Slim(OnSpark):
     name = "slim"
     settings = {"spark.databricks.delta.merge.materializeSource": "none"}  # noqa: RUF012 - declared by the class above.
 
-    def prepare(self) -> None:
-        """Copy the plain table and let it have deletion vectors."""
-        super().prepare()
-        self.allow_deletion_vectors()
+    @property
+    def origin(self) -> Path:
+        """The table with deletion vectors."""
+        return self.task.base.with_vectors
 
     def merge(self) -> None:
         """Read, aggregate, stage, merge."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from benchmarks.contestants.contestant import OnSpark, struct_of
 from benchmarks.shapes import KEY
 
@@ -35,7 +37,7 @@ class TextbookWithDeletionVectors(Textbook):
 
     name = "textbook + DV"
 
-    def prepare(self) -> None:
-        """Copy the plain table and let it have deletion vectors."""
-        super().prepare()
-        self.allow_deletion_vectors()
+    @property
+    def origin(self) -> Path:
+        """The table with deletion vectors."""
+        return self.task.base.with_vectors
