@@ -13,21 +13,9 @@ from benchmarks import size
 from benchmarks.measure import Budget, Result, Taken
 from benchmarks.small_archive import EVENTS, ROWS, SmallArchive
 from benchmarks.small_events import differs
-from benchmarks.small_ways import OneApplication, OwnProcess, TextbookProcess, WarmServer, Way
+from benchmarks.small_ways import Amounts, OneApplication, OwnProcess, TextbookProcess, WarmServer, Way
 
 _BATCH = f"{EVENTS:,} events into {ROWS:,} rows"
-
-
-@dataclass(frozen=True)
-class _Size:
-    tables: int
-    """Of one application."""
-    peers: int
-    """Of them, those that the textbook's processes merge too."""
-    rounds: int
-    warm_ups: int
-    """Rounds behind the snapshots, which warm up too, and before those that count."""
-    server_warm_ups: int
 
 
 @dataclass(frozen=True)
@@ -64,12 +52,10 @@ SCENARIOS = {
 
 def run(spark: SparkSession, folder: Path, names: Sequence[str]) -> list[Result]:
     """Let the ways of these scenarios merge a batch a round in turn, each into its own tables; return each scenario's result."""
-    chosen = size.of(tiny=_Size(2, 1, 1, 0, 1), quick=_Size(4, 1, 3, 0, 3), full=_Size(100, 4, 4, 1, 60))
+    chosen = size.of(tiny=Amounts(2, 1, 1, 0, 1), quick=Amounts(4, 1, 3, 0, 3), full=Amounts(100, 4, 4, 1, 60))
     kinds = list(dict.fromkeys(kind for name in names for kind in SCENARIOS[name].ways.values()))
-    has_many = OneApplication in kinds
-    archive = SmallArchive(folder, tables=chosen.tables if has_many else 1)
-    ways = {kind: kind(spark, archive, folder / kind.__name__) for kind in kinds}
-    TextbookProcess.peers, WarmServer.warm_ups = chosen.peers if has_many else 1, chosen.server_warm_ups
+    archive = SmallArchive(folder, tables=chosen.tables if OneApplication in kinds else 1)
+    ways = {kind: kind(spark, archive, folder / kind.__name__, chosen) for kind in kinds}
     taken = _rounds(ways, archive, chosen)
     void = {kind: _differing(spark, way) for kind, way in ways.items()}
     results = []
@@ -83,7 +69,7 @@ def run(spark: SparkSession, folder: Path, names: Sequence[str]) -> list[Result]
     return results
 
 
-def _rounds(ways: Mapping[type[Way], Way], archive: SmallArchive, chosen: _Size) -> dict[type[Way], list[Taken]]:
+def _rounds(ways: Mapping[type[Way], Way], archive: SmallArchive, chosen: Amounts) -> dict[type[Way], list[Taken]]:
     taken: dict[type[Way], list[Taken]] = {kind: [] for kind in ways}
     with contextlib.ExitStack() as stack:
         for way in ways.values():

@@ -11,8 +11,9 @@ import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
@@ -28,22 +29,35 @@ from benchmarks.small_events import Source
 from benchmarks.submitted import run_process, run_textbook
 
 
+@dataclass(frozen=True)
+class Amounts:
+    """How much is measured."""
+
+    tables: int
+    """Of one application."""
+    peers: int
+    """Of them, those that the textbook's processes merge too."""
+    rounds: int
+    warm_ups: int
+    """Rounds behind the snapshots, which warm up too, and before those that count."""
+    server_warm_ups: int
+    """Runs of the server. Java compiles what runs often: of a merge's code that takes some forty."""
+
+
 class Way(ABC):
     """One way to merge the batches of an archive, each round's when it is there."""
 
-    peers: int | None = 1
-    """Of how many tables it merges the batches; None: of all."""
-
-    def __init__(self, spark: SparkSession, archive: SmallArchive, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, archive: SmallArchive, folder: Path, amounts: Amounts) -> None:
         self.spark = spark
         self.archive = archive
         self.folder = folder.absolute()
         self.lake = self.folder / "lake"
+        self.amounts = amounts
 
     @property
     def sources(self) -> list[Source]:
         """The tables whose batches it merges."""
-        return self.archive.sources[: self.peers]
+        return self.archive.sources[:1]
 
     def table(self, source: Source) -> Path:
         """Return where it keeps a table."""
@@ -65,7 +79,10 @@ class Way(ABC):
 class OneApplication(Way):
     """Ours in an application that lives, all tables side by side."""
 
-    peers = None
+    @property
+    def sources(self) -> list[Source]:
+        """All tables."""
+        return self.archive.sources
 
     def begin(self, number: int) -> None:
         """Merge as if it were measured."""
@@ -94,6 +111,11 @@ class OneApplication(Way):
 class TextbookProcess(Way):
     """The textbook's job, a process a table, under plain ``spark-submit`` with Spark's and Delta's defaults."""
 
+    @property
+    def sources(self) -> list[Source]:
+        """Some tables."""
+        return self.archive.sources[: self.amounts.peers]
+
     def begin(self, number: int) -> None:
         """Merge by this process's application."""
         for source in self.sources:
@@ -110,8 +132,8 @@ class TextbookProcess(Way):
 class OwnProcess(Way):
     """The very process that a merge task of ours starts, under ``spark-submit``."""
 
-    def __init__(self, spark: SparkSession, archive: SmallArchive, folder: Path) -> None:
-        super().__init__(spark, archive, folder)
+    def __init__(self, spark: SparkSession, archive: SmallArchive, folder: Path, amounts: Amounts) -> None:
+        super().__init__(spark, archive, folder, amounts)
         self._seconds: list[float] = []
 
     def merge(self, number: int) -> list[Taken]:
@@ -132,9 +154,6 @@ class OwnProcess(Way):
 class WarmServer(Way):
     """The process that a merge task starts for a Spark Connect server, and the server, which has merged other tables before."""
 
-    warm_ups: ClassVar[int]
-    """Java compiles what runs often: of a merge's code that takes some forty runs before the server counts as warm."""
-
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Run the server, warmed up."""
@@ -148,7 +167,7 @@ class WarmServer(Way):
             self._server, self._url = server.pid, f"sc://127.0.0.1:{port}"
             with processes.apart(server.pid):
                 others = SmallArchive(self.folder / "warm-up", tables=1, seed=-1)
-                for number in range(self.warm_ups):
+                for number in range(self.amounts.server_warm_ups):
                     others.write(number)
                     self._run(others.first, self.folder / "warm-up" / "lake")
                 yield
