@@ -36,7 +36,7 @@ test-system: setup ## Run the tests against a live Airflow and an object store (
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
 	@$(PYTHON) scripts/min_versions.py
 
-bench: python ## Measure ours against its rivals, at reduced sizes (15 minutes on two cores)
+bench: python ## Measure ours against its rivals, at reduced sizes (a quarter of an hour on two cores, more on slow ones)
 	@$(PYTHON) scripts/setup.py bench
 	$(BIN)/python -m benchmarks
 
