@@ -51,13 +51,18 @@ class Contestant(ABC):
         """A folder of its own, empty at the beginning of each turn."""
 
     @property
-    @abstractmethod
+    def origin(self) -> Path:
+        """The base table: it merges into a copy."""
+        return self.task.base.plain
+
+    @property
     def table(self) -> Path:
         """The Delta table that is merged into."""
+        return self.folder / self.origin.name
 
-    @abstractmethod
     def prepare(self) -> None:
-        """Make a fresh copy of the table; not measured."""
+        """Make a fresh copy of the base table; not measured."""
+        self.copy(self.origin)
 
     @abstractmethod
     def merge(self) -> None:
@@ -102,20 +107,6 @@ class OnSpark(Contestant):
         for key, value in {**usual, **self.settings}.items():
             session.conf.set(key, value)
         return session
-
-    @property
-    def origin(self) -> Path:
-        """The base table that is merged into a copy of."""
-        return self.task.base.plain
-
-    @property
-    def table(self) -> Path:
-        """The copy."""
-        return self.folder / self.origin.name
-
-    def prepare(self) -> None:
-        """Make the copy."""
-        self.copy(self.origin)
 
     def merge_clauses(self, *, op: str = "op") -> str:
         """Return the clauses of a MERGE of rows ``s`` that hold an operation and the row's columns."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deltalake import DeltaTable
 
 from benchmarks.contestants import duck
@@ -15,15 +13,6 @@ class DeltaRs(Contestant):
     """No Spark at all; files with changed rows are rewritten."""
 
     name = "delta-rs"
-
-    @property
-    def table(self) -> Path:
-        """A copy of the plain table."""
-        return self.folder / "plain"
-
-    def prepare(self) -> None:
-        """Copy the plain table."""
-        self.copy(self.task.base.plain)
 
     def merge(self) -> None:
         """Parse into memory, merge from there."""
