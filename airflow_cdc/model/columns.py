@@ -14,8 +14,11 @@ COMMITTED_AT = "__cdc_committed_at"
 MICROBATCH = "__cdc_microbatch"
 """Target: bigint, number of the microbatch that last wrote the row."""
 
+PARTITION = "__cdc_partition"
+"""Target, change log: int, Kafka partition of that event; NULL where the archive does not say. From the second life of a topic on the lane
+(:mod:`airflow_cdc.model.lives`): 65,536 more for each life before it."""
 OFFSET = "__cdc_offset"
-"""Target: bigint, Kafka offset of that event; NULL where the archive does not tell it."""
+"""Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not tell it."""
 TOLD_AT = "__cdc_told_at"
 """Target: array<struct<column string, position, known boolean>> of the values that the row's last event did not tell: the position of the
 event that did. Not known: nothing told the value, it is NULL; an event behind ``position`` may yet. NULL where the last event tells all."""
@@ -25,13 +28,11 @@ DELETED = "__cdc_deleted"
 DELETED_AT = "__cdc_deleted_at"
 """Target that flags deletes: timestamp, when the source committed what took the row; NULL where it lives or nothing tells."""
 
-TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, OFFSET, TOLD_AT)
+TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, TOLD_AT)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
 FLAGGED_COLUMNS = (*TARGET_COLUMNS, DELETED, DELETED_AT)
 """The same of a table that flags deletes."""
 
-PARTITION = "__cdc_partition"
-"""Change log: int, Kafka partition of the event; NULL where the archive does not tell it."""
 TRANSACTION = "__cdc_transaction"
 """Change log: text that tells transactions apart, as the connector writes it."""
 UNAVAILABLE = "__cdc_unavailable"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.lives import Lives, lane_of, lane_text
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.survey import OffsetHoles, RecordKind, RecordLayout, Survey, TopicShape
 
@@ -68,7 +69,7 @@ class OffsetGap:
 
     def __str__(self) -> str:
         place = f"inside {self.after}" if self.after == self.before else f"between {self.after} and {self.before}"
-        return f"topic {self.topic}, partition {self.partition}: offsets {self.first}–{self.last} are missing, {place}"
+        return f"topic {self.topic}, {lane_text(self.partition)}: offsets {self.first}–{self.last} are missing, {place}"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,38 @@ def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
             found.append(FileOffsets(path, partition, *proven))
     order = {file.path: place for place, file in enumerate(survey.files)}
     return tuple(sorted(found, key=lambda item: (order[item.file], item.partition)))
+
+
+def repeating_files(survey: Survey, topic: str) -> frozenset[str]:
+    """Return the paths of the files that hold more records of a partition of the topic than it has offsets from the first to the last."""
+    skipped = {
+        (item.file, item.partition): sum(last - first + 1 for first, last in item.holes) + item.unlisted
+        for item in survey.holes
+        if item.topic == topic
+    }
+    spans: dict[tuple[str, int], tuple[int, int, int]] = {}
+    for shape in survey.shapes:
+        if shape.topic == topic and shape.partition is not None and shape.first_offset is not None and shape.last_offset is not None:
+            place = (shape.file, shape.partition)
+            first, last, records = spans.get(place, (shape.first_offset, shape.last_offset, 0))
+            spans[place] = (min(first, shape.first_offset), max(last, shape.last_offset), records + shape.records)
+    return frozenset(place[0] for place, (first, last, records) in spans.items() if records > last - first + 1 - skipped.get(place, 0))
+
+
+def in_lanes(offsets: Iterable[FileOffsets], lives: Lives) -> tuple[FileOffsets, ...]:
+    """Return the offsets by lane (:mod:`airflow_cdc.model.lives`) in place of the partition; a file of several lives once for each."""
+    found: list[FileOffsets] = []
+    for item in offsets:
+        spans = [span for span in lives.get(item.file, ()) if span.partition == item.partition]
+        if len(spans) < 2:
+            lane = lane_of(item.partition, spans[0].life) if spans else item.partition
+            found.append(replace(item, partition=lane))
+            continue
+        for life in sorted({span.life for span in spans}):
+            ranges = tuple(sorted((span.first, span.last) for span in spans if span.life == life))
+            lane = lane_of(item.partition, life)
+            found.append(FileOffsets(item.file, lane, ranges[0][0], max(last for _, last in ranges), ranges))
+    return tuple(found)
 
 
 def _proven(

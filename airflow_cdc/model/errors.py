@@ -121,6 +121,18 @@ class OffsetGapError(TerminalError):
     """Raised when offsets are missing from the archive and the flow says to stop then; nothing behind them was merged."""
 
 
+class LifeUnknownError(TerminalError):
+    """Raised when offsets come again and nothing proves whether the records do, or the topic was made anew; nothing was merged."""
+
+
+class SourceLogWentBackError(TerminalError):
+    """Raised when the positions of the source's log went back and no snapshot follows; nothing was merged."""
+
+
+class SnapshotRefusedError(TerminalError):
+    """Raised when another snapshot of a captured table came and the flow says to stop then; nothing was merged."""
+
+
 class CountMismatchError(TerminalError):
     """Raised when the events of a microbatch do not add up: a defect of this package; nothing was merged."""
 

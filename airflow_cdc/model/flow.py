@@ -74,6 +74,39 @@ class OnGap(str, Enum):
     """Stop the flow and leave the decision to a person."""
 
 
+class OnSnapshot(str, Enum):
+    """What a whole snapshot of a table that was captured before does to the rows that it does not find."""
+
+    AUTO = "auto"
+    """Remove them where a connector's initial snapshot proves that they are gone; else keep and count them."""
+    REPLACE = "replace"
+    """Remove them, whatever kind of snapshot it is, once it is proven to be whole."""
+    KEEP = "keep"
+    """Keep and count them."""
+    STOP = "stop"
+    """Stop the flow before the snapshot is merged, and leave the decision to a person."""
+
+
+class OnLogWentBack(str, Enum):
+    """What happens when the source's log goes back (restore, RESET MASTER, failover without GTID) and no snapshot follows."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    ACCEPT = "accept"
+    """Take the events in the archive's order: a new epoch of the log begins."""
+
+
+class OnRepeatedOffsets(str, Enum):
+    """What offsets are that come again, where the archive does not prove it."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    REDELIVERY = "redelivery"
+    """The same records once more."""
+    NEW_LIFE = "new_life"
+    """Other records: the topic was deleted and made anew, or Kafka moved to a new cluster."""
+
+
 @dataclass(frozen=True)
 class CdcFlow:
     """One topic, one target table. Checked once, here; later code trusts it."""
@@ -106,6 +139,14 @@ class CdcFlow:
     """What an event leaves in a column that its schema does not have."""
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
+    on_snapshot: OnSnapshot = OnSnapshot.AUTO
+    """What a later whole snapshot does to the rows that it does not find."""
+    on_log_went_back: OnLogWentBack = OnLogWentBack.STOP
+    """What happens when the source's log goes back without a snapshot."""
+    on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
+    """What offsets are that come again, where the archive does not prove it."""
+    table_column: str | None = None
+    """Column that holds the name of the source's table, where several tables share the topic and the keys do not say it."""
     cluster_by: str | tuple[str, ...] = ()
     """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
 
@@ -292,6 +333,10 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
+    "on_snapshot": _one_of(OnSnapshot),
+    "on_log_went_back": _one_of(OnLogWentBack),
+    "on_repeated_offsets": _one_of(OnRepeatedOffsets),
+    "table_column": lambda value: None if value is None else _text(value),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),

@@ -30,6 +30,7 @@ from urllib.parse import unquote
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.cut import WaitingFiles
+from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.ledger import Ledger, folder_and_name
@@ -166,8 +167,8 @@ class FlowCheckpoint:
     """By archive root: how far its surveys are applied."""
     applied_through: dict[str, Position] = field(default_factory=dict)
     """Highest merged position by Kafka partition."""
-    truncated_through: Position | None = None
-    """Position of the last applied truncate; older events are stale."""
+    truncated_through: dict[str, Position] = field(default_factory=dict)
+    """By the source's table: position of the last applied truncate; older events of it are stale."""
     events: EventCounts = field(default_factory=EventCounts)
     """Sums since the flow began."""
     table: str | None = None
@@ -181,8 +182,16 @@ class FlowCheckpoint:
     """Where the applied events stand."""
     snapshot: Snapshot | None = None
     """The newest full snapshot of which reads were applied."""
+    pending_snapshots: tuple[Snapshot, ...] = ()
+    """Older full snapshots that are not proven to be whole yet."""
+    replaced_by: Snapshot | None = None
+    """The last full snapshot that removed the rows which it did not find."""
+    epochs: Epochs = field(default_factory=Epochs)
+    """Where epochs of the source's log begin."""
     unpaired_moves: int = 0
     """Rows that came from a key whose delete has not come yet."""
+    tables: frozenset[str] = frozenset()
+    """The source's tables that the applied events name."""
     committed_through: int | None = None
     """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
 
@@ -196,17 +205,23 @@ class FlowCheckpoint:
         for partition, position in report.applied_through.items():
             applied[partition] = max(position, applied.get(partition, position))
         offsets = self.offsets.get(intent.archive, ArchivedOffsets())
-        truncates = [position for position in (self.truncated_through, report.truncated_through) if position]
+        truncated = dict(self.truncated_through)
+        for name, position in report.truncated_through.items():
+            truncated[name] = max(position, truncated.get(name, position))
         times = [time for time in (self.committed_through, report.committed_through) if time is not None]
         return replace(
             self,
             number=intent.number,
             planned={**self.planned, intent.archive: intent.planned_through},
             applied_through=applied,
-            truncated_through=max(truncates, default=None),
+            truncated_through=truncated,
             reach=self.reach | report.reach,
             snapshot=report.snapshot or self.snapshot,
+            pending_snapshots=report.pending_snapshots,
+            replaced_by=report.replaced_by or self.replaced_by,
+            epochs=report.epochs if report.epochs.begins else self.epochs,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
+            tables=self.tables | {shape.table for shape in intent.shapes if shape.table},
             committed_through=max(times, default=None),
             events=self.events + report.events,
             table=table,
@@ -222,10 +237,14 @@ class FlowCheckpoint:
             "number": self.number,
             "planned": {name: [plan.survey, plan.files] for name, plan in self.planned.items()},
             "applied_through": {name: position.to_json() for name, position in self.applied_through.items()},
-            "truncated_through": self.truncated_through and self.truncated_through.to_json(),
+            "truncated_through": {table: position.to_json() for table, position in self.truncated_through.items()},
             "reach": self.reach.to_json(),
             "snapshot": self.snapshot and self.snapshot.to_json(),
+            "pending_snapshots": [snapshot.to_json() for snapshot in self.pending_snapshots],
+            "replaced_by": self.replaced_by and self.replaced_by.to_json(),
+            "epochs": self.epochs.to_json(),
             "unpaired_moves": self.unpaired_moves,
+            "tables": sorted(self.tables),
             "committed_through": self.committed_through,
             "events": dict(vars(self.events)),
             "table": self.table,
@@ -242,7 +261,7 @@ class FlowCheckpoint:
             document["number"],
             {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
             {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
-            Position.from_json(parts) if (parts := document["truncated_through"]) else None,
+            {table: Position.from_json(parts) for table, parts in document["truncated_through"].items()},
             EventCounts(**document["events"]),
             document["table"],
             document["table_version"],
@@ -250,7 +269,11 @@ class FlowCheckpoint:
             {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
             Reach.from_json(document["reach"]),
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
+            tuple(Snapshot.from_json(each) for each in document["pending_snapshots"]),
+            Snapshot.from_json(document["replaced_by"]) if document["replaced_by"] else None,
+            Epochs.from_json(document["epochs"]),
             document["unpaired_moves"],
+            frozenset(document["tables"]),
             document.get("committed_through"),
         )
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.completeness import FileOffsets, file_offsets
+from airflow_cdc.model.completeness import FileOffsets, file_offsets, in_lanes
+from airflow_cdc.model.lives import LifeSpan, lives_from_json, lives_to_json
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
 
@@ -113,6 +114,8 @@ class Microbatch:
     """By path: what the microbatch owns of a file that it does not own as a whole."""
     is_again: bool = False
     """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
+    lives: Mapping[str, tuple[LifeSpan, ...]] = field(default_factory=dict)
+    """By path: which lives of the topic a file holds (:mod:`airflow_cdc.model.lives`), where it holds another than the first."""
 
     @property
     def size(self) -> int:
@@ -143,6 +146,7 @@ class Microbatch:
             "held": [item.to_json() for item in self.held],
             "parts": {path: part.to_json() for path, part in self.parts.items()},
             "is_again": self.is_again,
+            "lives": lives_to_json(self.lives),
             **shapes_to_json(self.shapes),
         }
 
@@ -160,6 +164,7 @@ class Microbatch:
             tuple(HeldFile.from_json(item) for item in document.get("held", ())),
             {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
             document.get("is_again", False),
+            lives_from_json(document.get("lives", {})),
         )
 
 
@@ -194,6 +199,7 @@ def next_microbatch(
     held: Iterable[HeldFile] = (),
     waiting: Collection[str] = (),
     parts: Mapping[str, SurveyedPart] | None = None,
+    lives: Mapping[str, tuple[LifeSpan, ...]] | None = None,
 ) -> Microbatch | None:
     """Pick the next files of a flow: those held and those after ``planned``, in the surveys' order.
 
@@ -203,6 +209,7 @@ def next_microbatch(
     :param held: what earlier microbatches passed over.
     :param waiting: paths of files to pass over now.
     :param parts: by path: the part to own of a file, where it is not the whole file; what is behind it is held.
+    :param lives: by path: which lives of the topic a pending file holds.
     :return: None when nothing is pending but what waits.
     """
     still_held, taken = {_name(item): item for item in held}, list[tuple[Survey, ArchivedFile]]()
@@ -236,7 +243,9 @@ def next_microbatch(
     ]
     files, left = tuple(file for _, file in taken), tuple(sorted([*still_held.values(), *rests]))
     divided = {path: item.part for path, item in owned.items() if item.left or item.part.since is not None}
-    return Microbatch(flow, number, archive, files, planned, *_surveyed(flow, taken, owned), left, divided)
+    shapes, offsets = _surveyed(flow, taken, owned)
+    theirs = {file.path: spans for file in files if (spans := (lives or {}).get(file.path))}
+    return Microbatch(flow, number, archive, files, planned, shapes, in_lanes(offsets, theirs), left, divided, lives=theirs)
 
 
 def _rest(owned: Mapping[str, SurveyedPart], file: ArchivedFile) -> bool:
@@ -287,7 +296,8 @@ def _joined(members: Sequence[Microbatch]) -> Microbatch:
             first.setdefault(file.path, last[file.path])
     parts = {path: part for path in files if (part := _span(first[path], last[path]))}
     shapes = tuple(shape for member in members for shape in member.shapes)
-    return replace(members[-1], files=tuple(files.values()), shapes=shapes, parts=parts)
+    lives = {path: spans for member in members for path, spans in member.lives.items()}
+    return replace(members[-1], files=tuple(files.values()), shapes=shapes, parts=parts, lives=lives)
 
 
 def _span(first: FilePart | None, last: FilePart | None) -> FilePart | None:

@@ -1,4 +1,4 @@
-"""Position: where an event stands in its source's log, as one total order per source (design, section 3).
+"""Position: where an event stands in its source's log, as one total order per source.
 
 Each part is a number and is compared as a number: ``"9" > "10"`` only as text.
 """
@@ -14,6 +14,10 @@ SERVER_LSN_SLOT_BITS = 16
 SERVER_LSN_BLOCK_BITS = 32
 BINLOG_FILE_BITS = 64
 POSTGRES_LSN_BITS = 32
+EPOCH = 10**36
+"""Added to the commit for each epoch of the source's log before the event's own (:mod:`airflow_cdc.model.epochs`).
+
+More than any commit that a source writes, and a hundred epochs fit into 38 digits."""
 NOT_STREAMED = -1
 """Change and serial of a snapshot read: it stands before every streamed event of the same commit."""
 
@@ -39,8 +43,14 @@ class Position:
         commit, change, serial = (int(part) for part in parts)
         return cls(commit, change, serial)
 
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch of the source's log; 0 is the first."""
+        return self.commit // EPOCH
+
     def __str__(self) -> str:
-        return "/".join(str(part) for part in (self.commit, self.change, self.serial) if part != NOT_STREAMED)
+        text = "/".join(str(part) for part in (self.commit % EPOCH, self.change, self.serial) if part != NOT_STREAMED)
+        return f"{text} (epoch {self.epoch + 1} of the log)" if self.epoch else text
 
 
 def sqlserver_lsn(text: str) -> int:

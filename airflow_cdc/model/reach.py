@@ -9,6 +9,9 @@ from typing import Any
 
 from airflow_cdc.model.position import Position
 
+UNKNOWN_PARTITION = "-"
+"""Name of the lane of events whose partition the archive does not say."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -21,6 +24,8 @@ class Reach:
     offset_through: Mapping[str, int] = field(default_factory=dict)
     """Kafka offsets of all events."""
     partitions: frozenset[str] = frozenset()
+    is_spread: bool = False
+    """Whether events of one key lie in several partitions: then no partition alone says what is late."""
     outer_transactions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the first and the last transaction of a microbatch, of all: of the one that reaches furthest. Only where no position tells
     which events belong together."""
@@ -33,6 +38,7 @@ class Reach:
             _each(min, self.offset_from, other.offset_from),
             _each(max, self.offset_through, other.offset_through),
             self.partitions | other.partitions,
+            self.is_spread or other.is_spread,
             {**self.outer_transactions, **other._further_transactions(self)},
         )
 
@@ -57,6 +63,7 @@ class Reach:
                 for partition, first in self.streamed_from.items()
                 if partition in applied.streamed_through
             )
+            or self._may_have_moved(applied)
             or any(
                 first <= applied.offset_through[partition]
                 for partition, first in self.offset_from.items()
@@ -64,6 +71,22 @@ class Reach:
             )
             or self.shares_transaction(applied)
         )
+
+    def _may_have_moved(self, applied: Reach) -> bool:
+        """Tell whether keys here may have been moved to another partition: partitions were raised, or a router spreads a key over them.
+
+        Before the first event of a partition its keys were in others. So an event that does not stand behind the first of every other
+        partition may be overtaken there, once that other one was applied.
+        """
+        for partition, first in self.streamed_from.items():
+            others = [place for name, place in applied.streamed_from.items() if name != partition]
+            if any(first.commit <= place.commit for place in others):
+                return True
+            if applied.is_spread and any(
+                first.commit <= place.commit for name, place in applied.streamed_through.items() if name != partition
+            ):
+                return True
+        return False
 
     def shares_transaction(self, other: Reach) -> bool:
         """Tell whether a transaction, of those that only their text tells, may have events in both."""
@@ -90,6 +113,7 @@ class Reach:
             "offset_from": dict(self.offset_from),
             "offset_through": dict(self.offset_through),
             "partitions": sorted(self.partitions),
+            "is_spread": self.is_spread,
             "outer_transactions": {name: list(texts) for name, texts in self.outer_transactions.items()},
         }
 
@@ -102,6 +126,7 @@ class Reach:
             dict(document["offset_from"]),
             dict(document["offset_through"]),
             frozenset(document["partitions"]),
+            document["is_spread"],
             {name: tuple(texts) for name, texts in document["outer_transactions"].items()},
         )
 

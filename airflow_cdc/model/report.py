@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airflow_cdc.model.completeness import OffsetReport
+from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.snapshot import Snapshot
@@ -69,12 +70,20 @@ class BatchReport:
     """Highest merged position by Kafka partition ("-" where the archive does not tell it)."""
     committed_through: int | None = None
     """When the source committed the last merged event, in milliseconds since 1970; None where no event tells."""
-    truncated_through: Position | None = None
-    """Position of the last truncate in the microbatch."""
+    truncated_through: dict[str, Position] = field(default_factory=dict)
+    """By the source's table: position of the last truncate in the microbatch."""
     reach: Reach = field(default_factory=Reach)
     """Where the merged events stand in the log and in the archive."""
     snapshot: Snapshot | None = None
     """The newest full snapshot that the flow has seen reads of; its ``cut`` is what vanished before it."""
+    pending_snapshots: tuple[Snapshot, ...] = ()
+    """Older full snapshots that are not proven to be whole yet."""
+    replaced_by: Snapshot | None = None
+    """The last full snapshot that removed the rows which it did not find; what stands before it stays void."""
+    rows_unconfirmed: int | None = None
+    """Rows that the newest full snapshot did not find and that were kept; None where no later snapshot came to its end."""
+    epochs: Epochs = field(default_factory=Epochs)
+    """Where epochs of the source's log begin, as far as the flow knows them."""
     unpaired_moves: int = 0
     """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
     asks_target: bool = False
@@ -108,9 +117,12 @@ class BatchReport:
         document["events"] = dict(vars(self.events))
         document["rows"] = dict(vars(self.rows))
         document["applied_through"] = {name: position.to_json() for name, position in self.applied_through.items()}
-        document["truncated_through"] = self.truncated_through and self.truncated_through.to_json()
+        document["truncated_through"] = {table: position.to_json() for table, position in self.truncated_through.items()}
         document["reach"] = self.reach.to_json()
         document["snapshot"] = self.snapshot and self.snapshot.to_json()
+        document["pending_snapshots"] = [snapshot.to_json() for snapshot in self.pending_snapshots]
+        document["replaced_by"] = self.replaced_by and self.replaced_by.to_json()
+        document["epochs"] = self.epochs.to_json()
         document["columns_added"] = list(self.columns_added)
         document["columns_widened"] = list(self.columns_widened)
         document["columns_filled"] = list(self.columns_filled)
@@ -124,9 +136,12 @@ class BatchReport:
         values["events"] = EventCounts(**values["events"])
         values["rows"] = RowCounts(**values["rows"])
         values["applied_through"] = {name: Position.from_json(parts) for name, parts in values["applied_through"].items()}
-        values["truncated_through"] = Position.from_json(parts) if (parts := values["truncated_through"]) else None
+        values["truncated_through"] = {table: Position.from_json(parts) for table, parts in values["truncated_through"].items()}
         values["reach"] = Reach.from_json(values["reach"])
         values["snapshot"] = Snapshot.from_json(values["snapshot"]) if values["snapshot"] else None
+        values["pending_snapshots"] = tuple(Snapshot.from_json(each) for each in values["pending_snapshots"])
+        values["replaced_by"] = Snapshot.from_json(values["replaced_by"]) if values["replaced_by"] else None
+        values["epochs"] = Epochs.from_json(values["epochs"])
         values["columns_added"] = tuple(values["columns_added"])
         values["columns_widened"] = tuple(values["columns_widened"])
         values["columns_filled"] = tuple(values.get("columns_filled", ()))

@@ -1,17 +1,22 @@
-"""Snapshot: a connector's read of the whole table, which says of every row that was there before whether it still is."""
+"""Snapshot: a connector's read of a whole table, which says of every row that was there before whether it still is.
+
+It says so only where it is *proven*: its last read came, and in every lane of the topic the archive goes on behind it without a gap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.lives import LANES, life_of_lane
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import UNKNOWN_PARTITION
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The newest full snapshot that a flow has seen reads of."""
+    """A full snapshot that a flow has seen reads of."""
 
     position: Position
     """All its reads share it."""
@@ -19,19 +24,46 @@ class Snapshot:
     """Whether nothing of the flow stands before it; then nothing can have vanished in it."""
     is_complete: bool = False
     """Whether its last read was seen."""
+    is_initial: bool = False
+    """Whether a connector took it because it knew nothing of the table: never one that a signal asked for, which may read a part only."""
     cut: Position | None = None
-    """Rows and events before it, unless archived after the reads, are void: the snapshot did not find them."""
-    last_offsets: Mapping[str, int] | None = None
-    """By Kafka partition: offset of its last read."""
+    """Rows and events before it are void where no offset places them; None while no row was removed by it."""
+    last_offsets: Mapping[str, int] = field(default_factory=dict)
+    """By lane: offset of its last read."""
+    begins: Mapping[str, int] = field(default_factory=dict)
+    """By lane: the first offset that does not stand before it: its first read, or, of a lane without reads, the first event behind it."""
+    passed: frozenset[str] = frozenset()
+    """Lanes in which the archive goes on behind it without a gap."""
+    doubt: str | None = None
+    """Why it proves nothing, whatever comes: a read of it was rejected, or lost against a row of another lane."""
+    unconfirmed: int | None = None
+    """Rows that it did not find and that were kept, when its last read was merged; None before."""
+    tables: tuple[str, ...] = ()
+    """Names of the source's tables that it read, where several share the topic; empty: the only one."""
+
+    @property
+    def life(self) -> int:
+        """The newest life of the topic that holds reads of it."""
+        return max((life_of_lane(int(lane)) for lane in self.last_offsets if lane != UNKNOWN_PARTITION), default=0)
+
+    def is_proven(self, lanes: frozenset[str]) -> bool:
+        """Tell whether it is whole in every lane of the topic that has been seen in its life.
+
+        :param lanes: all lanes that the flow has seen; of a partition that only an earlier life had, one of this life is waited for.
+        """
+        partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in lanes}
+        return self.is_complete and self.doubt is None and partitions <= self.passed
 
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as plain JSON values."""
         return {
+            **vars(self),
             "position": self.position.to_json(),
-            "is_first": self.is_first,
-            "is_complete": self.is_complete,
             "cut": self.cut and self.cut.to_json(),
-            "last_offsets": dict(self.last_offsets or {}),
+            "last_offsets": dict(self.last_offsets),
+            "begins": dict(self.begins),
+            "passed": sorted(self.passed),
+            "tables": list(self.tables),
         }
 
     @classmethod
@@ -39,9 +71,11 @@ class Snapshot:
         """Read what :meth:`to_json` wrote."""
         cut = document["cut"]
         return cls(
-            Position.from_json(document["position"]),
-            document["is_first"],
-            document["is_complete"],
-            Position.from_json(cut) if cut else None,
-            document["last_offsets"],
+            **{
+                **document,
+                "position": Position.from_json(document["position"]),
+                "cut": Position.from_json(cut) if cut else None,
+                "passed": frozenset(document["passed"]),
+                "tables": tuple(document["tables"]),
+            }
         )

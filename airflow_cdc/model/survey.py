@@ -58,6 +58,8 @@ class TopicShape:
     records: int
     first_offset: int | None
     last_offset: int | None
+    table: str | None = None
+    """The source's table that ``source`` names, as the connector names its topic unless a router changes it; None where nothing does."""
 
 
 @dataclass(frozen=True, order=True)
@@ -111,7 +113,7 @@ def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
     rows = []
     for shape in shapes:
         row = {**vars(shape), "layout": shape.layout.value}
-        for name in ("key_shape", "value_shape"):
+        for name in ("key_shape", "value_shape", "table"):
             if row[name] is not None:
                 row[name] = texts.setdefault(row[name], len(texts))
         rows.append(row)
@@ -123,7 +125,7 @@ def shapes_from_json(document: dict[str, Any]) -> tuple[TopicShape, ...]:
     texts = document["texts"]
     shapes = []
     for row in document["shapes"]:
-        spelled = {name: None if row[name] is None else texts[row[name]] for name in ("key_shape", "value_shape")}
+        spelled = {name: None if row[name] is None else texts[row[name]] for name in ("key_shape", "value_shape", "table")}
         shapes.append(TopicShape(**{**row, **spelled, "layout": RecordLayout(row["layout"])}))
     return tuple(shapes)
 

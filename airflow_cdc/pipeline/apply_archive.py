@@ -17,6 +17,7 @@ from airflow_cdc.model.completeness import (
     OffsetGap,
     file_offsets,
     files_behind,
+    in_lanes,
     report_offsets,
 )
 from airflow_cdc.model.cut import Cut, WaitingFiles
@@ -34,6 +35,7 @@ from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
@@ -55,6 +57,7 @@ from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.look import Look
 from airflow_cdc.pipeline.merge import columns_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.plan_lives import PlanLives
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
@@ -263,6 +266,7 @@ class _FlowRun:
                 held=held,
                 waiting=self._waiting | self._outside | {path for path, part in parts.items() if not part.shapes},
                 parts=parts,
+                lives=self._lives,
             )
             if microbatch:
                 self._stop_at_gap(microbatch)
@@ -278,6 +282,14 @@ class _FlowRun:
         return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
     @cached_property
+    def _lives(self) -> Lives:
+        """By path: the lives of the topic in the files that were pending when the run began."""
+        try:
+            return PlanLives(self.run.spark, self.archive, self.ledger, self.state, self.flow).find(self.state.checkpoint())
+        except PySparkException as problem:
+            raise explain_failure(self.state, self.state.checkpoint().number + 1, problem) from problem
+
+    @cached_property
     def behind_cut(self) -> dict[str, int]:
         """By path: records of pending files that stand at or behind the cut. To be asked when nothing more is applied."""
         return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
@@ -290,7 +302,8 @@ class _FlowRun:
         pending: list[FileOffsets] = []
         for survey in self.archive.pending_surveys(checkpoint, self.ledger):
             paths = {file.path for file in pending_in(survey, self.flow.topic, *plan)}
-            pending += [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
+            found = [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
+            pending += in_lanes(found, self._lives)
         return self._applied_offsets(checkpoint).with_files(pending), tuple(pending)
 
     def _applied_offsets(self, checkpoint: FlowCheckpoint) -> ArchivedOffsets:

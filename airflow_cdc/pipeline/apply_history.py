@@ -16,22 +16,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
+from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns
-from airflow_cdc.pipeline.find_snapshot import find_snapshot
+from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
+from airflow_cdc.pipeline.known_snapshots import find_known_snapshots
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
 from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of
@@ -47,7 +50,7 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 
 
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
     rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
@@ -77,13 +80,17 @@ def apply_to_versions(run: MicrobatchRun) -> BatchReport:
 
 
 def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     events = decoder.events(run.lines(), with_images=True)
     refuse_patches(run.flow.name, decoder, events)
     told = stage_events(run, decoder, events, keeps_truncates=True)
     rejects, told = told.quarantine(run, decoder)
-    snapshot, earlier = _find_snapshot(run, told), run.checkpoint.snapshot
-    cuts = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
+    snapshots = _find_snapshots(run, decoder, told)
+    if epochs := _new_epochs(run, decoder, told, snapshots):
+        return _cut(replace(run, found_epochs=epochs), target)
+    if snapshots.fell:
+        snapshots = _find_snapshots(run, decoder, told, are_copies=True)
+    cuts = snapshots.replacing
     log = known_events(
         run,
         target,
@@ -99,21 +106,22 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         stale = told.staged.events - told.staged.redelivered - fresh.count()
     target, changed = fit_table(run, decoder, target)
     plan = "versions of touched keys: late events" if late else "versions of touched keys"
-    report = replace(told.report(run, rejects, stale=stale, changed=changed), snapshot=snapshot, merge_plan=plan)
+    report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
+    report = replace(report, snapshot=snapshots.newest, pending_snapshots=snapshots.pending, replaced_by=snapshots.replacing)
     if not report.events.merged:
         return replace(report, merge_plan="nothing to merge")
     # The log's columns are the table's: an event's own type may be narrower.
     target = replace(target, columns=columns_of(run.spark, target.uri)) if target else None
     rows = logged_rows(fresh, decoder, target.columns if target else {}, run.microbatch.number)
-    if snapshot and cuts:
-        mark = mark_of(snapshot, fresh.filter(f"{OP} = 'r'"), run.microbatch.number)
+    if cuts:
+        mark = mark_of(cuts, fresh.filter(f"{OP} = 'r'"), run.microbatch.number)
         rows = rows.unionByName(mark, allowMissingColumns=True)
     rows = run.write_down(rows, "logged")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
     run.after_effect("log")
     if target is None:
         return replace(report, merge_plan="nothing to merge")
-    return _merge_versions(run, target, rows, report, everything=cuts or told.truncates.good > told.truncates.ignored)
+    return _merge_versions(run, target, rows, report, everything=bool(cuts) or told.truncates.good > told.truncates.ignored)
 
 
 def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:
@@ -138,13 +146,21 @@ def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, re
     return report_of_commit(run) or report
 
 
-def _find_snapshot(run: MicrobatchRun, told: Told) -> Snapshot | None:
-    """Return the newest full snapshot; what it needs of row changes each read tells by itself."""
-    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
-    newest = F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")).alias("newest")
+def _find_snapshots(run: MicrobatchRun, decoder: Decoder, told: Told, *, are_copies: bool = False) -> Snapshots:
+    """Return the full snapshots; what they need of row changes each read tells by itself."""
     reads = told.events.filter(f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'")
-    each = reads.select(PARTITION, F.struct(newest, F.col(POSITION).alias("oldest")).alias(READS))
-    return find_snapshot(each, told.events, told.surveyed, run.checkpoint)
+    keys = [sql.name(key) for key in decoder.columns.keys if key in told.events.columns]
+    newest = F.struct(F.struct(*read_columns()).alias("newest"), F.col(POSITION).alias("oldest")).alias(READS)
+    each = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest)
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    latest = each if told.surveyed.rows else None
+    return find_known_snapshots(run, decoder, told.all_events, told.surveyed, tables, latest=latest, target=None, are_copies=are_copies)
+
+
+def _new_epochs(run: MicrobatchRun, decoder: Decoder, told: Told, snapshots: Snapshots) -> Epochs | None:
+    """Return the epochs with one that begins in the microbatch; None where the source's log did not go back."""
+    fell = snapshots.fell or may_have_fallen(run, decoder, told.staged)
+    return find_epochs(run, decoder, told.all_events) if fell else None
 
 
 @dataclass(frozen=True)
@@ -156,6 +172,8 @@ class Told:
     surveyed: Surveyed
     staged: Staged
     truncates: Truncates
+    all_events: DataFrame
+    """The same before copies were left out, and with what is rejected."""
 
     def quarantine(self, run: MicrobatchRun, decoder: Decoder) -> tuple[dict[str, int], Told]:
         """Write what was not taken in to the quarantine; how many rejects by reason, and what is told with the records counted anew."""
@@ -183,6 +201,8 @@ class Told:
             committed_through=self.staged.committed_through,
             reach=self.staged.reach,
             snapshot=run.checkpoint.snapshot,
+            pending_snapshots=run.checkpoint.pending_snapshots,
+            epochs=run.epochs,
             order_conflicts=self.staged.conflicts,
             columns_added=changed.added,
             columns_widened=changed.widened,
@@ -200,7 +220,7 @@ def stage_events(
     :param keeps_truncates: whether there is a place for a truncate, which has no columns.
     """
     surveyed = count_surveyed(decoder.shapes)
-    truncates = find_truncates(events, surveyed, run.flow, None)
+    truncates = find_truncates(events, surveyed, PhysicalTables(run.flow, decoder.columns.keys, run.tables), {})
     if not keeps_truncates:
         truncates = replace(truncates, ignored=truncates.good)
     good = good_events(events, truncates=truncates.ignored < truncates.good)
@@ -208,7 +228,7 @@ def stage_events(
         flag_events(good, decoder.columns.keys if keys is None else keys, reads_among_changes=surveyed.is_mixed), "events"
     )
     staged = count_staged(flagged, cancelled="false", shielded="false")
-    return Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates)
+    return Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates, events)
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:

@@ -15,35 +15,36 @@ the same rows as before. A merge without commit marker is found again in the tab
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, PARTITION, RAW, REJECT, UNAVAILABLE
+from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, RAW, REJECT, UNAVAILABLE
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, CountMismatchError, TableModeError
-from airflow_cdc.model.lake import FlowCheckpoint
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, before, count_kinds, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
 from airflow_cdc.pipeline.find_commit import find_commit
-from airflow_cdc.pipeline.find_snapshot import find_snapshot, vanished_before
+from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.find_voids import Voids, find_voids
 from airflow_cdc.pipeline.fit_table import fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.key_range import ranged
+from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, count_unresolved, merge_row_changes, read_target
 from airflow_cdc.pipeline.merge_plan import with_files
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
@@ -124,16 +125,28 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
 
 
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    """Merge a microbatch's row changes by key."""
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
+    """Merge a microbatch's row changes by key.
+
+    :raises SourceLogWentBackError: when the source's log went back without a snapshot, and the flow's policy is to stop.
+    """
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     target, renamed = rename_columns(run, decoder.columns, target)
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
-    truncates = find_truncates(events, surveyed, run.flow, run.checkpoint.truncated_through)
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    truncates = find_truncates(events, surveyed, tables, run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
-    snapshot = find_snapshot(latest.changes, events, surveyed, run.checkpoint) if latest else run.checkpoint.snapshot
-    voids = _voids(run.checkpoint, truncates, snapshot)
+    snapshots = find_known_snapshots(run, decoder, events, surveyed, tables, latest=latest.changes if latest else None, target=target)
+    if snapshots.fell:
+        if epochs := find_epochs(run, decoder, events):
+            return apply_by_key(replace(run, found_epochs=epochs), target)
+        snapshots = find_known_snapshots(
+            run, decoder, events, surveyed, tables, latest=latest.changes if latest else None, target=target, are_copies=True
+        )
+    voids = find_voids(run, truncates, snapshots, tables)
     row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
+    if may_have_fallen(run, decoder, staged) and (epochs := find_epochs(run, decoder, events)):
+        return apply_by_key(replace(run, found_epochs=epochs), target)
     rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
     late = may_be_late(run, target, staged)
     target, changed = fit_table(run, decoder, target)
@@ -145,10 +158,13 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         events=_count(surveyed, staged, truncates, rejects),
         rejects=rejects,
         applied_through=staged.last,
-        truncated_through=truncates.through,
+        truncated_through=dict(truncates.through),
         committed_through=staged.committed_through,
-        reach=staged.reach,
-        snapshot=snapshot,
+        reach=staged.reach | truncates.reach,
+        snapshot=snapshots.newest,
+        pending_snapshots=snapshots.pending,
+        replaced_by=snapshots.replacing,
+        epochs=run.epochs,
         unpaired_moves=unpaired,
         asks_target=bool(staged.untold or staged.unknown),
         order_conflicts=staged.conflicts,
@@ -163,37 +179,15 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         return replace(report, merge_plan="nothing to merge")
     if row_changes is None:
         # Nothing but a truncate: the merge needs a source all the same.
-        none = {OP_IF_ABSENT: "STRING", PARTITION: "INT", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
+        none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
         columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
         row_changes = run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
     live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
+    if snapshots.ended and target:
+        report = with_unconfirmed(run, report, snapshots.ended, target, live, tables=tables)
     others = [name for name in decoder.columns.types if name not in target.keys]
-    voided = flag_voided(row_changes.filter(voids.here), voids.rows, others) if voids.rows and target.flags_deletes else None
+    voided = flag_voided(row_changes.filter(voids.here), voids.rows[-1], others) if voids.rows and target.flags_deletes else None
     return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
-
-
-@dataclass(frozen=True)
-class _Voids:
-    """What truncates and complete snapshots make void."""
-
-    here: str
-    """SQL: a change that one of this microbatch cancels."""
-    before: str
-    """SQL: a change that one of an earlier microbatch shields the table from."""
-    rows: Vanishing | None
-    """What takes rows of the target."""
-
-
-def _voids(checkpoint: FlowCheckpoint, truncates: Truncates, snapshot: Snapshot | None) -> _Voids:
-    earlier = checkpoint.snapshot
-    is_new = snapshot is not None and snapshot.cut is not None and (earlier is None or earlier.cut != snapshot.cut)
-    cuts = [Vanishing(truncates.through, truncates.committed_micros)] if truncates.through else []
-    cuts += [Vanishing(snapshot.cut, None)] if snapshot and snapshot.cut and is_new else []
-    return _Voids(
-        here=f"({before(truncates.through)} OR {vanished_before(snapshot) if is_new else 'false'})",
-        before=f"({before(checkpoint.truncated_through)} OR {vanished_before(earlier)})",
-        rows=max(cuts, key=lambda cut: cut.position, default=None),
-    )
 
 
 @dataclass(frozen=True)
@@ -221,7 +215,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
 
 
 def _settle(
-    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, voids: _Voids
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, voids: Voids
 ) -> tuple[DataFrame, Staged, int]:
     """Return the row changes, what they amount to, and how many came from a key whose delete is not here."""
     names = not decoder.dialect.commit_tells_transaction
@@ -320,7 +314,7 @@ def _merge(
     *,
     staged: Staged,
     late: bool,
-    vanishing: Vanishing | None,
+    vanishing: Sequence[Vanishing],
     voided: DataFrame | None,
 ) -> BatchReport:
     guarded = guard_late_events(run, decoder, target, live, staged, late=late)
@@ -328,8 +322,7 @@ def _merge(
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
     fresh = guarded.row_changes
     if run.is_dry:
-        cut = vanishing.position if vanishing else None
-        counted = count_row_changes(run.spark, target=target, row_changes=fresh, cancelled_before=cut)
+        counted = count_row_changes(run.spark, target=target, row_changes=fresh, vanishing=vanishing)
         return replace(report, rows=counted, merge_plan="dry run")
     if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)

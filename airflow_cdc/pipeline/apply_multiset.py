@@ -49,7 +49,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
             f"Flow {run.flow.name}: its table has no key; a row that is right and one that is missing cannot be told apart by an event.",
             next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
         )
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
     told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
@@ -97,7 +97,7 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
 def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
     """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
     log = run.spark.read.format("delta").load(run.state(events_uri))
-    base_before, base = find_bases(log, run.microbatch.number, run.checkpoint.truncated_through)
+    base_before, base = find_bases(log, run.microbatch.number, max(run.checkpoint.truncated_through.values(), default=None))
     everything = everything or base != base_before
     touched = None if everything else contents_of(rows)
     counted = run.write_down(count_copies(log, base, touched), "counted")

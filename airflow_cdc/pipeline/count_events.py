@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import COMMITTED_AT, KIND, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.errors import TruncateRefusedError
-from airflow_cdc.model.flow import CdcFlow, OnTruncate
+from airflow_cdc.model.flow import OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
+from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.key_range import KeyRange, ends, key_ranges
-from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
 
-UNKNOWN_PARTITION = "-"
+_TABLE = f"""concat_ws('.', {in_line("source.name")},
+    if({in_line("source.connector")} IN ('postgresql', 'oracle', 'db2'), NULL, {in_line("source.db")}),
+    {in_line("source.schema")}, {in_line("source.table")})"""
+"""SQL of the table that a truncate names, as :attr:`airflow_cdc.model.survey.TopicShape.table` has it."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +87,27 @@ class Truncates:
     """Those that the flow's policy lets pass."""
     stale: int = 0
     """Those at or before a truncate that was applied earlier."""
-    through: Position | None = None
-    """Position of the last one to apply."""
-    committed_micros: int | None = None
-    """When the source committed it, in microseconds since 1970; None where the event does not tell."""
+    through: Mapping[str, Position] = field(default_factory=dict)
+    """By the source's table: position of the last one to apply."""
+    reach: Reach = field(default_factory=Reach)
+    """Where they stand."""
+    committed_micros: Mapping[str, int] = field(default_factory=dict)
+    """By table: when the source committed it, in microseconds since 1970, where the event says."""
 
 
-def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied: Position | None) -> Truncates:
+def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables, applied: Mapping[str, Position]) -> Truncates:
     """Return the microbatch's truncates; costs a job only where the survey saw any.
 
-    :param applied: position of the last truncate that an earlier microbatch applied.
-    :raises TruncateRefusedError: when the flow's policy is to stop.
+    :param applied: by table: position of the last truncate that an earlier microbatch applied.
+    :raises TruncateRefusedError: when the flow's policy is to stop, or when the target holds rows of several tables and does not say which.
     """
+    flow = tables.flow
     if not surveyed.truncates:
         return Truncates()
     good = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull())
-    found = good.selectExpr(f"{POSITION}.*", f"unix_micros({COMMITTED_AT}) AS micros").collect()
+    place = (PARTITION, OFFSET, f"unix_micros({COMMITTED_AT}) AS micros", f"{_TABLE} AS table")
+    found = good.selectExpr(f"{POSITION}.*", *place).collect()
     positions = sorted(position_of(row) for row in found)
-    micros = {position_of(row): row["micros"] for row in found}
     if positions and flow.on_truncate is OnTruncate.FAIL:
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated the table at position {positions[-1]}, and the flow's policy is to stop.",
@@ -106,11 +115,31 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, flow: CdcFlow, applied
         )
     if flow.on_truncate is OnTruncate.IGNORE:
         return Truncates(good=len(positions), ignored=len(positions))
-    fresh = [position for position in positions if applied is None or position > applied]
-    if not fresh:
-        return Truncates(good=len(positions), stale=len(positions))
-    through = max(fresh)
-    return Truncates(len(positions), 0, len(positions) - len(fresh), through, micros[through])
+    if positions and tables.are_several and not tables.are_distinct:
+        raise TruncateRefusedError(
+            f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
+            f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
+            next_step="Set table_column in the flows file to the column that holds the table's name, or on_truncate to 'ignore'; run again.",
+        )
+    through: dict[str, Position] = {}
+    micros: dict[str, int] = {}
+    stale = 0
+    for row in sorted(found, key=position_of):
+        table, position = row["table"] or "", position_of(row)
+        if table in applied and position <= applied[table]:
+            stale += 1
+            continue
+        through[table] = position
+        if row["micros"] is not None:
+            micros[table] = row["micros"]
+    reach = reduce(Reach.__or__, (_reach_of_truncate(row) for row in found), Reach())
+    return Truncates(len(positions), 0, stale, through, reach, micros)
+
+
+def _reach_of_truncate(row: Row) -> Reach:
+    lane, position, offset = partition_of(row), position_of(row), row[OFFSET]
+    offsets = {} if offset is None else {lane: int(offset)}
+    return Reach({lane: position}, {lane: position}, offsets, offsets, frozenset({lane}))
 
 
 def position_of(row: Row) -> Position:
@@ -144,6 +173,8 @@ class Staged:
     """When the source committed the last live event, in milliseconds since 1970; None where no event tells."""
     retold: tuple[str, ...] = ()
     """Columns that some live row change knows only from an older event than its last."""
+    falls: bool = False
+    """Whether a lane's last archived event stands below another one of it."""
     hazards: int = 0
     """Keys with a :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`, where they were asked for."""
     ranges: tuple[KeyRange, ...] = ()
@@ -155,9 +186,12 @@ class Staged:
         return self.keys - self.cancelled - self.shielded
 
 
-def before(position: Position | None) -> str:
-    """Return the SQL that is true for a row that stands before a position; false where there is none."""
-    return f"{POSITION} < {position_literal(position)}" if position else "false"
+def before(position: Position | None, alias: str = "") -> str:
+    """Return the SQL that is true for a row that stands before a position; false where there is none.
+
+    :param alias: of the row, with a dot behind it.
+    """
+    return f"{alias}{POSITION} < {position_literal(position)}" if position else "false"
 
 
 def count_staged(
@@ -198,6 +232,9 @@ def count_staged(
         committed_through=max((row["committed_through"] for row in rows if row["committed_through"] is not None), default=None),
         untold=_names(rows, "untold"),
         retold=_names(rows, "retold"),
+        falls=any(
+            row["tail"] is not None and position_of(row["tail"]).commit < position_of(row["streamed_through"]).commit for row in rows
+        ),
         ranges=key_ranges(ranged, rows),
     )
 
@@ -212,6 +249,7 @@ def _sums(live: Column) -> list[Column]:
         F.count_if(F.col("shielded")).alias("shielded"),
         F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
         F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
+        F.max(live & F.coalesce(F.col(REACH)["spreads"], F.lit(False))).alias("spreads"),  # noqa: FBT003
         F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
         F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
         F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
@@ -224,6 +262,9 @@ def _ends_of_live(live: Column) -> list[Column]:
         F.max(F.when(live, F.col(POSITION))).alias("last"),
         F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
         F.max(F.when(live, F.col(REACH)["last"])).alias("streamed_through"),
+        F.max_by(F.when(live, F.col(REACH)["last"]), F.when(live & F.col(REACH)["last"].isNotNull(), F.col(REACH)["last_offset"])).alias(
+            "tail"
+        ),
         F.min(F.when(live, F.col(REACH)["first_offset"])).alias("offset_from"),
         F.max(F.when(live, F.col(REACH)["last_offset"])).alias("offset_through"),
         F.max(F.when(live, F.unix_millis(COMMITTED_AT))).alias("committed_through"),
@@ -237,6 +278,7 @@ def _reach_of(rows: Sequence[Row]) -> Reach:
         {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
         {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
         frozenset(partition_of(row) for row in rows if row["last"] is not None),
+        any(row["spreads"] for row in rows),
         {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
     )
 

@@ -11,6 +11,7 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import needs_lines
 from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in
 from airflow_cdc.model.survey import Survey, shapes_by_file
 from airflow_cdc.pipeline import sql
@@ -22,6 +23,7 @@ from airflow_cdc.pipeline.survey import survey_lines
 
 def read_microbatch(spark: SparkSession, microbatch: Microbatch, *, numbered: bool = False) -> DataFrame:
     """Return the archived lines that a microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
+    numbered = numbered or needs_lines(microbatch.lives)
     return only_parts(read_lines(spark, microbatch.archive, microbatch.files, numbered=numbered), microbatch.parts)
 
 

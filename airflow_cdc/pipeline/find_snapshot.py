@@ -1,94 +1,353 @@
-"""Find a full snapshot among a microbatch's reads: a second one removes what vanished since, if it is complete (archives, fact 13)."""
+"""Find full snapshots among a microbatch's reads, and whether one of them proves which rows are gone from the source.
+
+The markers of a filtered snapshot are those of a whole one, so a marker proves little. A snapshot removes rows only if the connector took
+it as its initial one (or the flow says that any may), its last read came, no read of it was lost, and the archive goes on behind it in
+every lane without a gap. Else the rows stay and are counted (docs/reference/target-tables.md, issue 23).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT
-from airflow_cdc.model.lake import FlowCheckpoint
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT, TRANSACTION
+from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.errors import SnapshotRefusedError
+from airflow_cdc.model.flow import OnSnapshot
+from airflow_cdc.model.lives import LANES, life_of_lane
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.pipeline.count_events import UNKNOWN_PARTITION, Surveyed, before, position_of
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS
+from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
+from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.position_literal import position_literal
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_columns
 
 
-def find_snapshot(latest: DataFrame, events: DataFrame, surveyed: Surveyed, checkpoint: FlowCheckpoint) -> Snapshot | None:
-    """Return the newest full snapshot that the microbatch holds reads of, with its cut when the microbatch completes it.
+@dataclass(frozen=True)
+class Snapshots:
+    """The full snapshots that a flow knows after a microbatch."""
 
-    Costs a job over the row changes where the survey saw reads, and one over the events where they may stand beside streamed ones
-    in another way than after a first snapshot.
+    newest: Snapshot | None = None
+    pending: tuple[Snapshot, ...] = ()
+    """Older ones that may yet be proven."""
+    replacing: Snapshot | None = None
+    """The one that removes, in this microbatch, the rows which it did not find."""
+    shield: Snapshot | None = None
+    """The last one that did so in an earlier microbatch."""
+    ended: Snapshot | None = None
+    """The one whose last read is in this microbatch, that is not the flow's first, and that removes nothing now."""
+    fell: bool = False
+    """Whether reads stand below what their lane streamed before them: the rest is not filled in."""
 
-    :param latest: row changes with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`.
+
+@dataclass(frozen=True)
+class _Reads:
+    """The reads of one snapshot in one lane."""
+
+    begin: int | None
+    end: int | None
+    """Their lowest and highest offset."""
+    ends_marked: bool
+    """Whether the one with the highest offset is marked as its table's last."""
+    has_last: bool
+    is_initial: bool
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What a microbatch holds in one lane beside the reads of a snapshot."""
+
+    streamed_before: Position | None = None
+    """Highest streamed position archived before them."""
+    follows_others: bool = False
+    """Whether anything streamed is archived before them."""
+    behind: int | None = None
+    """Of a lane without reads: offset of its first streamed event behind the snapshot."""
+    has_unplaced_behind: bool = False
+    """Whether an event without an offset of its own stands behind the snapshot."""
+    names_gtids: bool = False
+    """Whether streamed events name their transaction."""
+
+
+@dataclass(frozen=True)
+class SnapshotsAsked:
+    """What the question which snapshots there are needs to know of a microbatch."""
+
+    run: MicrobatchRun
+    surveyed: Surveyed
+    latest: DataFrame
+    """Row changes with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`."""
+    events: DataFrame
+    doubts: Doubts
+    tables: PhysicalTables
+    read_tables: frozenset[str] = frozenset()
+    """Names of the tables that the microbatch's reads are of."""
+    offsets: ArchivedOffsets = field(default_factory=ArchivedOffsets)
+    """The offsets of all applied files and the microbatch's."""
+    names_gtids: Callable[[], bool] | None = None
+    """Asks whether the source's earlier events name GTIDs; None where the connector's reads are recognised otherwise."""
+    may_fall: bool = True
+    """Whether reads that stand below what was streamed before them may prove that the log went back."""
+
+    @property
+    def lanes(self) -> frozenset[str]:
+        """All lanes that the flow has seen."""
+        return self.run.lanes
+
+
+def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
+    """Return the full snapshots that are known after the microbatch.
+
+    Costs a job over the row changes where the survey saw reads, and more where a snapshot is not the flow's first or stands beside changes.
+
+    :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
-    known = checkpoint.snapshot
-    found = _reads(latest) if surveyed.reads else []
-    if not found or (known and known.position > max(position_of(row["position"]) for row in found)):
-        return known
-    newest = max(position_of(row["position"]) for row in found)
-    mine = [row for row in found if position_of(row["position"]) == newest]
-    before_this = known if known and known.position == newest else None
-    offsets = {**(before_this.last_offsets or {} if before_this else {}), **_by_partition(mine, "through")}
-    if before_this:
-        is_first = before_this.is_first
-    else:
-        alone = all(position_of(row["oldest"]) == newest for row in found)
-        is_first = alone and not known and not checkpoint.reach.partitions
-        if is_first and surveyed.reads < surveyed.rows:
-            is_first = not _streamed(events, _by_partition(mine, "from"), "<").head(1)
-    snapshot = Snapshot(newest, is_first, any(row["last"] for row in mine) or bool(before_this and before_this.is_complete), None, offsets)
-    if before_this and before_this.is_complete:
-        return replace(snapshot, cut=before_this.cut)
-    if is_first or not snapshot.is_complete:
-        return snapshot
-    return replace(snapshot, cut=_cut(events, newest, offsets))
+    checkpoint = asked.run.checkpoint
+    newest = checkpoint.snapshot
+    known = {each.position: each for each in (*checkpoint.pending_snapshots, *([newest] if newest else []))}
+    waiting = [each for each in known.values() if _may_replace(each, asked.run.flow.on_snapshot)]
+    found = _find_reads(asked) if asked.surveyed.reads else {}
+    if not found and not waiting:
+        return Snapshots(newest, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
+    positions = sorted({*found, *(each.position for each in waiting)})
+    needs_look = asked.surveyed.is_mixed or (bool(waiting) and asked.surveyed.rows > asked.surveyed.reads)
+    beside = _look_beside(asked.events, positions, found) if needs_look else {}
+    if asked.may_fall and any(_fell(asked.run, position, found[position], beside) for position in found):
+        return Snapshots(fell=True)
+    snapshots: list[Snapshot] = []
+    for position in positions:
+        before = bool(checkpoint.reach.partitions or snapshots or any(other < position for other in known))
+        snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
+        if position in found and not snapshot.is_first and _may_replace(snapshot, asked.run.flow.on_snapshot):
+            snapshot = replace(snapshot, doubt=_doubt(asked, position))
+        snapshots.append(snapshot)
+    return _settled(asked, snapshots, found, known)
 
 
-def _reads(latest: DataFrame) -> list[Row]:
-    reads = latest.filter(f"{READS}.newest IS NOT NULL").select(PARTITION, f"{READS}.newest.*", f"{READS}.oldest")
-    return (
-        reads.groupBy("position", PARTITION)
-        .agg(F.max("last").alias("last"), F.min("offset").alias("from"), F.max("offset").alias("through"), F.min("oldest").alias("oldest"))
-        .collect()
+def _doubt(asked: SnapshotsAsked, position: Position) -> str | None:
+    if asked.tables.are_several and not asked.tables.are_distinct:
+        return "several tables share the topic, and nothing says which of them a row is of (table_column)"
+    return asked.doubts.of(position, has_other_lanes=len(asked.lanes) > 1)
+
+
+def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
+    """Return the reads of full snapshots by their position and lane."""
+    rows = asked.latest.filter(f"{READS}.newest IS NOT NULL").select(PARTITION, f"{READS}.newest.*", f"{READS}.oldest")
+    found = _by_lane(rows, F.min("oldest").alias("oldest"))
+    if len({row["position"] for row in found}) > 1 or any(row["oldest"] != row["position"] for row in found):
+        # A key's row change tells of the newest of its reads alone.
+        whole = asked.events.filter(f"{OP} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> 'incremental'")
+        found = _by_lane(whole.select(PARTITION, F.struct(*read_columns()).alias("read")).select(PARTITION, "read.*"))
+    by_position: dict[Position, dict[str, _Reads]] = {}
+    for row in found:
+        reads = _Reads(row["begin"], row["end"], bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"]))
+        by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
+    return by_position
+
+
+def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
+    sums = [
+        F.min("offset").alias("begin"),
+        F.max("offset").alias("end"),
+        F.max_by("last", F.struct(F.coalesce("offset", F.lit(0)), "last")).alias("ends_marked"),
+        F.max("last").alias("has_last"),
+        F.max("initial").alias("is_initial"),
+    ]
+    return reads.groupBy("position", PARTITION).agg(*sums, *more).collect()
+
+
+def _look_beside(
+    events: DataFrame, positions: list[Position], found: Mapping[Position, Mapping[str, _Reads]]
+) -> dict[Position, dict[str, _Beside]]:
+    """Return what the microbatch holds beside the reads of each snapshot, by lane; one job over the events."""
+    streamed = events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL")
+    sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids")]
+    for number, position in enumerate(positions):
+        begins = {lane: reads.begin for lane, reads in found.get(position, {}).items() if reads.begin is not None}
+        is_before = beside(begins, "<")
+        behind = f"{POSITION}.commit > {position.commit}BD"
+        sums += [
+            F.max(F.expr(f"CASE WHEN {is_before} THEN {POSITION} END")).alias(f"before_{number}"),
+            F.min(F.expr(f"CASE WHEN {behind} THEN {OFFSET} END")).alias(f"behind_{number}"),
+            F.max(F.expr(f"{behind} AND {OFFSET} IS NULL")).alias(f"unplaced_{number}"),
+        ]
+    rows = streamed.groupBy(PARTITION).agg(*sums).collect()
+    return {
+        position: {
+            partition_of(row): _Beside(
+                streamed_before=position_of(row[f"before_{number}"]) if row[f"before_{number}"] is not None else None,
+                follows_others=row[f"before_{number}"] is not None,
+                behind=row[f"behind_{number}"],
+                has_unplaced_behind=bool(row[f"unplaced_{number}"]),
+                names_gtids=bool(row["names_gtids"]),
+            )
+            for row in rows
+        }
+        for number, position in enumerate(positions)
+    }
+
+
+def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], beside: Mapping[Position, Mapping[str, _Beside]]) -> bool:
+    """Tell whether reads may stand below what their lane streamed before them, in this microbatch or an earlier one."""
+    known = run.checkpoint.reach
+    for lane, here in reads.items():
+        if here.begin is None:
+            continue
+        streamed = beside.get(position, {}).get(lane, _Beside()).streamed_before
+        if streamed and streamed.commit > position.commit:
+            return True
+        applied = known.streamed_through.get(lane)
+        if applied and applied.commit > position.commit and here.begin > known.offset_through.get(lane, here.begin):
+            return True
+    return False
+
+
+def _updated(
+    asked: SnapshotsAsked,
+    known: Snapshot | None,
+    position: Position,
+    reads: Mapping[str, _Reads],
+    beside: Mapping[Position, Mapping[str, _Beside]],
+    *,
+    has_past: bool,
+) -> Snapshot:
+    """Return a snapshot with what the microbatch tells of it."""
+    here = beside.get(position, {})
+    if known is None:
+        is_first = not has_past and not any(each.follows_others for lane, each in here.items() if lane in reads)
+        known = Snapshot(position, is_first)
+    ends = dict(known.last_offsets)
+    begins = dict(known.begins)
+    for lane, each in reads.items():
+        if each.begin is not None and each.end is not None:
+            ends[lane] = max(each.end, ends.get(lane, each.end))
+            # A lane without reads until now began where something stood behind the snapshot; a read goes first.
+            begins[lane] = min(each.begin, begins.get(lane, each.begin)) if lane in known.last_offsets else each.begin
+    for lane, seen in here.items():
+        if lane not in ends and seen.behind is not None:
+            begins[lane] = min(seen.behind, begins.get(lane, seen.behind))
+    snapshot = replace(
+        known,
+        is_complete=known.is_complete or any(each.has_last for each in reads.values()),
+        is_initial=known.is_initial or _is_initial(asked, reads, here),
+        last_offsets=ends,
+        begins=begins,
+        tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
     )
+    # The marker ends the table, and so the topic's part of the snapshot where no other partition or table is.
+    alone = len(asked.lanes) == 1 and not asked.tables.are_several
+    marked = {lane for lane, each in reads.items() if each.ends_marked and alone}
+    unplaced = {lane for lane, seen in here.items() if lane not in ends and seen.has_unplaced_behind and _is_whole(lane, asked.offsets)}
+    passed = {lane for lane in asked.lanes if _is_passed(snapshot, lane, asked.offsets)}
+    return replace(snapshot, passed=snapshot.passed | passed | marked | unplaced)
 
 
-def _cut(events: DataFrame, position: Position, last_offsets: Mapping[str, int]) -> Position:
-    """Return the snapshot's position, or that of the first event archived after it: its own may lie above it (archives, fact 4)."""
-    first = _streamed(events, last_offsets, ">").agg(F.min(POSITION).alias("position")).first()
-    if first is None or first["position"] is None:
-        return position
-    return min(position, position_of(first["position"]))
+def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapping[str, _Beside]) -> bool:
+    """Tell whether only a connector's initial snapshot looks so."""
+    epochs, known = asked.run.epochs, asked.run.checkpoint.reach
+    for lane, each in reads.items():
+        if lane == UNKNOWN_PARTITION or each.begin is None:
+            continue
+        # Nothing but a connector that starts anew reads first in another life of the topic, or where the log went back.
+        begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
+        opens_life = life_of_lane(int(lane)) and lane not in known.streamed_from and not beside.get(lane, _Beside()).follows_others
+        if begins_epoch or opens_life:
+            return True
+    marked = any(each.is_initial for each in reads.values())
+    if marked and asked.names_gtids is not None:
+        return any(each.names_gtids for each in beside.values()) or asked.names_gtids()
+    return marked
 
 
-def _streamed(events: DataFrame, offsets: Mapping[str, int], comparison: str) -> DataFrame:
-    """Return the streamed events whose offset stands ``<`` or ``>`` their partition's."""
-    stands = beside(offsets, comparison)
-    return events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL AND {stands}").select(POSITION)
+def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
+    """Tell whether the archive goes on behind a snapshot in a lane, without a gap from its reads to there."""
+    if lane == UNKNOWN_PARTITION:
+        return False
+    runs = offsets.partitions[int(lane)].runs if int(lane) in offsets.partitions else ()
+    if lane in snapshot.last_offsets:
+        begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
+        return any(run.first <= begin and run.certain > end for run in runs)
+    # What stands behind it, and everything archived before that, leave no room for a read.
+    behind = snapshot.begins.get(lane)
+    return behind is not None and bool(runs) and runs[0].first <= behind <= runs[0].last
+
+
+def _is_whole(lane: str, offsets: ArchivedOffsets) -> bool:
+    return lane == UNKNOWN_PARTITION or int(lane) not in offsets.partitions or len(offsets.partitions[int(lane)].runs) == 1
+
+
+def _settled(
+    asked: SnapshotsAsked, snapshots: list[Snapshot], found: Mapping[Position, object], known: Mapping[Position, Snapshot]
+) -> Snapshots:
+    run, policy, shield = asked.run, asked.run.flow.on_snapshot, asked.run.checkpoint.replaced_by
+    later = [each for each in snapshots if not each.is_first and each.position in found and each.position not in known]
+    if policy is OnSnapshot.STOP and later:
+        raise SnapshotRefusedError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another snapshot of table {run.table} begins, at position"
+            f" {later[0].position}, and the flow's policy is to stop. Nothing of the microbatch was merged.",
+            next_step="Set on_snapshot to auto, replace or keep in the flows file and run again.",
+        )
+    everything = {**known, **{each.position: each for each in snapshots}}
+    proven = [each for each in snapshots if _may_replace(each, policy) and each.is_proven(asked.lanes)]
+    winner = max(proven, key=lambda each: each.position, default=None)
+    if winner and shield and shield.position >= winner.position:
+        winner = None
+    if winner:
+        winner = replace(winner, cut=winner.position)
+        everything[winner.position] = winner
+    newest = everything[max(everything)]
+    ended = newest.position in found and newest.is_complete and not newest.is_first and newest.cut is None
+    behind = winner.position if winner else None
+    pending = tuple(
+        each
+        for position, each in sorted(everything.items())
+        if position != newest.position and _may_replace(each, policy) and (behind is None or position > behind)
+    )
+    return Snapshots(newest, pending, winner, shield, newest if ended else None)
+
+
+def _may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
+    """Tell whether a snapshot may remove rows, once it is proven to be whole."""
+    if snapshot.is_first or snapshot.cut is not None or snapshot.doubt is not None:
+        return False
+    return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and snapshot.is_initial)
 
 
 def beside(offsets: Mapping[str, int], comparison: str) -> str:
-    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its partition's; false in a partition that has none."""
-    terms = [
-        f"({PARTITION} <=> {partition_number(partition)} AND {OFFSET} {comparison} {int(offset)})" for partition, offset in offsets.items()
-    ]
+    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its lane's; false in a lane that has none."""
+    terms = [f"({is_lane(lane)} AND {OFFSET} {comparison} {int(offset)})" for lane, offset in offsets.items()]
     return f"coalesce({' OR '.join(terms)}, false)" if terms else "false"
 
 
-def vanished_before(snapshot: Snapshot | None) -> str:
-    """Return the SQL that is true for a change that a complete snapshot makes void; false where there is none."""
+def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
+    """Return the SQL that is true for a row or an event that stands before a snapshot; false where there is none, never NULL.
+
+    In a lane that the snapshot knows the offset says so; in lanes of earlier lives everything does; where no offset is known, the position.
+
+    :param alias: of the row or event, with a dot behind it.
+    """
     if snapshot is None or snapshot.cut is None:
         return "false"
-    return f"({before(snapshot.cut)} AND NOT {beside(snapshot.last_offsets or {}, '>')})"
+    lane, offset = f"{alias}{PARTITION}", f"{alias}{OFFSET}"
+    cases = [
+        f"WHEN {lane} <=> {'NULL' if name == UNKNOWN_PARTITION else int(name)} THEN {offset} < {begin}"
+        for name, begin in sorted(snapshot.begins.items())
+    ]
+    placed = f"CASE {' '.join(cases)} ELSE {_is_earlier_life(lane, snapshot.life)} END" if cases else "false"
+    return f"coalesce(if({offset} IS NULL, {alias}{POSITION} < {position_literal(snapshot.cut)}, {placed}), false)"
+
+
+def _is_earlier_life(lane: str, life: int) -> str:
+    return f"coalesce({lane} < {life * LANES}, false)"
 
 
 def partition_number(partition: str) -> str:
-    """Return a Kafka partition as SQL."""
+    """Return a lane as SQL."""
     return "NULL" if partition == UNKNOWN_PARTITION else str(int(partition))
-
-
-def _by_partition(rows: list[Row], name: str) -> dict[str, int]:
-    return {UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION]): row[name] for row in rows if row[name] is not None}

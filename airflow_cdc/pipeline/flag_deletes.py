@@ -6,13 +6,14 @@ those that were told last; a delete's own image is fillers, so a delete comes as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, POSITION
+from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION
 from airflow_cdc.model.operation import FILL, KEEP, VOID
 from airflow_cdc.model.position import Position
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.position_literal import position_literal
 
 IS_LIVE = f"NOT {DELETED}"
 """Of a table that flags deletes: whether the source has the row."""
@@ -25,6 +26,8 @@ class Vanishing:
     position: Position
     committed_micros: int | None
     """When, in microseconds since 1970; None where nothing tells: a snapshot does not know when a row went."""
+    takes: str = "false"
+    """SQL over a row ``t`` of the target: whether it takes the row, unless the microbatch changes it."""
 
 
 def flagging_clauses(
@@ -32,15 +35,17 @@ def flagging_clauses(
     inserted: Mapping[str, str],
     updated: Mapping[str, str],
     filled: Mapping[str, str],
-    vanished: Mapping[str, str] | None,
+    vanishing: Sequence[Vanishing],
     late: bool,
+    microbatch: int,
 ) -> list[str]:
     """Return the clauses of a MERGE of ``s`` into ``t``.
 
     :param inserted: assignments for a key that the target does not hold.
     :param updated: for one that it does: values that the change does not tell stay.
     :param filled: of a change that is late.
-    :param vanished: for rows that a truncate or a complete snapshot takes; None where there is none.
+    :param vanishing: what takes rows.
+    :param microbatch: its number.
     """
     lives, is_gone = f"NOT t.{DELETED}", f"t.{DELETED} AND s.{OP} <> '{VOID}'"
     matched = {f"s.{OP} = '{FILL}'": filled} if late else {}
@@ -53,10 +58,10 @@ def flagging_clauses(
     }
     clauses = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
     clauses.append(_insert(inserted))
-    if vanished:
-        clauses.append(
-            f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND t.{POSITION} < {vanished[POSITION]} THEN UPDATE SET {sql.assign(vanished)}"
-        )
+    # The first clause that holds decides: what took a row last says when it went.
+    for each in reversed(vanishing):
+        values = sql.assign(vanished_rows(each, position_literal(each.position), microbatch))
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND {each.takes} THEN UPDATE SET {values}")
     return clauses
 
 
@@ -94,6 +99,7 @@ def vanished_rows(vanishing: Vanishing, position: str, microbatch: int) -> dict[
         POSITION: position,
         OP: "'t'",
         COMMITTED_AT: time,
+        PARTITION: "NULL",
         OFFSET: "NULL",
         MICROBATCH: str(microbatch),
         DELETED: "true",

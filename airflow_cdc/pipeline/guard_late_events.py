@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import DELETED, OFFSET, OP, POSITION, TOLD_AT
+from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.places import delete_markers_uri
@@ -114,7 +114,7 @@ def _look_up(run: MicrobatchRun, target: TargetTable, live: DataFrame, markers: 
     keys = list(target.keys)
     named = [sql.name(key) for key in keys]
     flag = [DELETED] if target.flags_deletes else []
-    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, OFFSET, TOLD_AT, *flag)
+    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, PARTITION, OFFSET, TOLD_AT, *flag)
     held = run.write_down(rows.join(live.select(*named), keys, "left_semi"), "known")
     if markers is not None:
         theirs = markers.join(live.select(*named), keys, "left_semi")

@@ -39,14 +39,13 @@ from airflow_cdc.model.columns import (
 )
 from airflow_cdc.model.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.operation import FILL, KEEP
-from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
-from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, vanished_rows
+from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses
 from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
@@ -229,7 +228,7 @@ def merge_row_changes(
     columns: Sequence[str],
     microbatch: int,
     late: bool,
-    vanishing: Vanishing | None,
+    vanishing: Sequence[Vanishing] = (),
     untold: Collection[str] = (),
     document_columns: Collection[str] = (),
     within: Sequence[KeyRange] = (),
@@ -241,7 +240,7 @@ def merge_row_changes(
 
     :param columns: the source's columns that the changes carry.
     :param late: whether some changes only fill values (``f``).
-    :param vanishing: what takes the rows written before it.
+    :param vanishing: what takes rows that no change is about.
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     :param document_columns: columns that are told with the document and only with it.
     :param within: ranges in which the keys of all changes lie, where that is known and nothing vanishes.
@@ -253,7 +252,7 @@ def merge_row_changes(
     elif DOCUMENT in untold:
         untold = [*untold, *document_columns]
     told_with = {name: DOCUMENT if name in document_columns else name for name in columns}
-    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, OFFSET)}
+    assigned = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, PARTITION, OFFSET)}
     number = _opaque_number(microbatch)
     assigned |= {MICROBATCH: number, TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
     kept = {
@@ -265,19 +264,22 @@ def merge_row_changes(
     # Delta passes over files by what is said of the target alone.
     on_keys = " AND ".join([on_keys, *(keys.of_rows("t") for keys in within)])
     filled = _filled(told_with, number)
-    cut = position_literal(vanishing.position) if vanishing else None
     if target.flags_deletes:
-        vanished = vanished_rows(vanishing, cut, microbatch) if vanishing and cut else None
-        clauses = flagging_clauses(inserted=assigned, updated=updated, filled=filled, vanished=vanished, late=late)
+        clauses = flagging_clauses(inserted=assigned, updated=updated, filled=filled, vanishing=vanishing, late=late, microbatch=microbatch)
     else:
-        clauses = _removing_clauses(inserted=assigned, updated=updated, filled=filled, cut=cut, late=late)
+        clauses = _removing_clauses(inserted=assigned, updated=updated, filled=filled, vanishing=vanishing, late=late)
     spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
 
 
 def _removing_clauses(
-    *, inserted: Mapping[str, str], updated: Mapping[str, str], filled: Mapping[str, str], cut: str | None, late: bool
+    *,
+    inserted: Mapping[str, str],
+    updated: Mapping[str, str],
+    filled: Mapping[str, str],
+    vanishing: Sequence[Vanishing],
+    late: bool,
 ) -> list[str]:
-    """Return the clauses of a MERGE that removes deleted rows, by what they assign; ``cut``: SQL of a position before which rows go."""
+    """Return the clauses of a MERGE that removes deleted rows, by what they assign."""
     insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
     clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
     clauses += [
@@ -285,10 +287,13 @@ def _removing_clauses(
         f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {sql.assign(updated)}",
         f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
     ]
-    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND t.{POSITION} < {cut} THEN DELETE"] if cut else [])
+    taken = " OR ".join(each.takes for each in vanishing)
+    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND ({taken}) THEN DELETE"] if taken else [])
 
 
-def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: DataFrame, cancelled_before: Position | None) -> RowCounts:
+def count_row_changes(
+    spark: SparkSession, *, target: TargetTable, row_changes: DataFrame, vanishing: Sequence[Vanishing] = ()
+) -> RowCounts:
     """Return what :func:`merge_row_changes` would make of the target's rows; nothing is written."""
     rows = spark.sql(f"SELECT *, true AS {HELD} FROM {sql.delta(target.uri)}")
     on_keys = F.expr(sql.same_key("t", "s", target.keys))
@@ -299,10 +304,10 @@ def count_row_changes(spark: SparkSession, *, target: TargetTable, row_changes: 
         F.count_if(F.expr(f"{HELD} AND {OP} = 'd'")).alias("deleted"),
     ).collect()[0]
     found = RowCounts(*(int(counts[name]) for name in ("inserted", "updated", "deleted")))
-    if cancelled_before is None:
+    if not vanishing:
         return found
     left = rows.alias("t").join(row_changes.alias("s"), on_keys, "left_anti")
-    return found + RowCounts(deleted=left.filter(f"{POSITION} < {position_literal(cancelled_before)}").count())
+    return found + RowCounts(deleted=left.filter(" OR ".join(each.takes for each in vanishing)).count())
 
 
 def _opaque_number(number: int) -> str:
@@ -335,9 +340,3 @@ def count_unresolved(spark: SparkSession, uri: str, microbatch: int) -> int:
     # A flagged row is nobody's to read.
     lives = f"{OP} NOT IN ('d', 't')"
     return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {lives} AND {HAS_UNKNOWN}").count()
-
-
-def position_literal(position: Position) -> str:
-    """Return a position as SQL."""
-    parts = f"'commit', {position.commit}BD, 'change', {position.change}BD, 'serial', {position.serial}L"
-    return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
 from airflow_cdc.model.microbatch import Microbatch
@@ -24,6 +25,7 @@ from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.merge_plan import told_plan
+from airflow_cdc.pipeline.physical_tables import tables_of
 from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
 from airflow_cdc.pipeline.session import compile_for_table, transaction
 
@@ -52,6 +54,8 @@ class MicrobatchRun:
     """Whether an earlier run planned it, and so may have merged it."""
     changes_of: ChangesOf = no_changes
     """Tells what the schema-change topics say of a table, by its topic."""
+    found_epochs: Epochs | None = None
+    """Where epochs of the source's log begin, as this attempt found out; None: as the checkpoint knows."""
     is_dry: bool = False
     """Whether nothing may be written: the report then says what would become of the rows."""
 
@@ -59,6 +63,24 @@ class MicrobatchRun:
     def table(self) -> str:
         """URI of the target table."""
         return spark_uri(self.flow.table_path(self.lake))
+
+    @property
+    def epochs(self) -> Epochs:
+        """Where epochs of the source's log begin; a lane that was never seen begins in the newest."""
+        if self.found_epochs is not None:
+            return self.found_epochs
+        known = self.checkpoint.epochs
+        return known.with_new_lanes({str(item.partition) for item in self.microbatch.offsets} - self.checkpoint.reach.partitions)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """Names of the source's tables whose events the flow has seen, those of the microbatch among them."""
+        return self.checkpoint.tables | tables_of(self.microbatch)
+
+    @property
+    def lanes(self) -> frozenset[str]:
+        """All lanes that the flow has seen (:mod:`airflow_cdc.model.lives`), those of the microbatch among them."""
+        return self.checkpoint.reach.partitions | {str(item.partition) for item in self.microbatch.offsets}
 
     @property
     def may_read_log(self) -> bool:

@@ -3,7 +3,7 @@
 Streamed events stand at their position. A snapshot read's position cannot be trusted against theirs: PostgreSQL writes into it where
 the log stood when the snapshot was taken, which under load lies above streamed events that the read does not hold (issue 4, item 6).
 The archive can: a connector emits a key's events in one partition, so a read is newer than what the partition holds before it and older
-than what comes after it.
+than what comes after it. Between two lanes (partitions, or lives of a topic) offsets say nothing, and positions have to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
 
     >>> #  offset  op  position        order
     >>> #       1   u        10   ->   (10, 0)
-    >>> #       2   r        99        (10, 1)     behind the greatest position that the archive holds before it
+    >>> #       2   r        99        (10, 1)     its partition holds 20 behind it: only 10 stands before it
     >>> #       3   u        20        (20, 0)
 
     :param reads_among_changes: whether snapshot reads and streamed events may meet; costs a sort of each key's events.
@@ -40,7 +40,12 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
             .orderBy(ORDINAL)
             .rowsBetween(Window.unboundedPreceding, -1)
         )
-        streamed = F.max(F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION} END")).over(archived_before)
+        archived_behind = archived_before.rowsBetween(1, Window.unboundedFollowing)
+        streamed = F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION} END")
+        before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
+        # Its own place compares with what other partitions hold; this partition's order goes first.
+        fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
+        streamed = F.when(fits, F.col(POSITION)).otherwise(before)
         # A connector that crashed sends its last records again, behind what followed them: a read's copy saw no more than the read.
         copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(POSITION)).orderBy(ORDINAL)
         events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))
@@ -53,10 +58,11 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
 def is_known_newer(known: str, change: str) -> Column:
     """Return whether what is known of a key (its row, its delete marker) is at or after a row change of it: the order across microbatches.
 
-    :param known: alias of a frame with ``__cdc_position``, ``__cdc_op`` and ``__cdc_offset``.
+    :param known: alias of a frame with ``__cdc_position``, ``__cdc_op``, ``__cdc_partition`` and ``__cdc_offset``.
     :param change: alias of a frame with the same.
     """
-    offsets = f"{known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
+    # Of one lane alone: offsets of two partitions, or of two lives of a topic, do not compare (issue 23).
+    offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
     # A read never stands below what was streamed before it; its copy, which a connector sent again after a crash, does.
     is_copy = f"({change}.{OP} = 'r' AND {known}.{OP} <> 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
     return F.expr(

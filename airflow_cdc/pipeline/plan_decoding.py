@@ -8,6 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
+from airflow_cdc.model.epochs import FIRST_EPOCH, Epochs
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnDroppedColumn
 from airflow_cdc.model.microbatch import Microbatch
@@ -32,11 +33,20 @@ from airflow_cdc.pipeline.told_columns import find_told
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 
 
-def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None, changes_of: ChangesOf) -> Decoder:
+def plan_decoding(
+    spark: SparkSession,
+    flow: CdcFlow,
+    microbatch: Microbatch,
+    target: TargetTable | None,
+    changes_of: ChangesOf,
+    *,
+    epochs: Epochs = FIRST_EPOCH,
+) -> Decoder:
     """Return the decoder of a microbatch.
 
     :param target: the target table, None where it does not exist yet.
     :param changes_of: tells what the schema-change topics say of a table.
+    :param epochs: where epochs of the source's log begin.
     :raises UnsupportedConnectorError: for a connector without dialect.
     :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
     :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
@@ -78,6 +88,8 @@ def plan_decoding(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, ta
         dialect,
         keeps_deleted=keeps_deleted,
         foreign=foreign,
+        lives=microbatch.lives,
+        epochs=epochs,
         without_key=without_key,
     )
     return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))

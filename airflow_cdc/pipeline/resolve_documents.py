@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, POSITION, TOLD_AT
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline import sql
@@ -43,7 +43,7 @@ def fold_late_documents(run: MicrobatchRun, decoder: Decoder, live: DataFrame, k
     :param known: the target's rows and the delete markers: the keys, position, operation, offset and ``__cdc_told_at``.
     """
     keys = list(target.keys)
-    passed = f"""if(k.{OP} = 'r' AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
+    passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
         k.{OFFSET} >= s.{REACH}.first_offset, k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION}))"""
     touched = (
         live.alias("s")

@@ -23,12 +23,21 @@ from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STR
 from airflow_cdc.pipeline.decode.respell import MARKS
 
 # An image is written as text again, at the cost of its parsing: the one before is asked for only where it is the only one.
-_PAYLOAD = {"after": "STRING", "source": "STRUCT<connector: STRING>", **KIND_MEMBERS, **huawei_cdl.SURVEYED_MEMBERS}
+_PAYLOAD = {
+    "after": "STRING",
+    "source": "STRUCT<connector: STRING, name: STRING, db: STRING, schema: STRING, table: STRING>",
+    **KIND_MEMBERS,
+    **huawei_cdl.SURVEYED_MEMBERS,
+}
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
-_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "begins_as", "is_marked")
+_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
+_SOURCE = "payload.source"
+_TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
+    if({_SOURCE}.connector IN ('postgresql', 'oracle', 'db2'), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
+"""The source's table, spelled as the connector names its topic: with the database where there is no schema, SQL Server's with both."""
 _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
     WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
     WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
@@ -162,6 +171,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         "try_cast(`offset` AS BIGINT) AS `offset`",
         f"{kind_of(corrupt='corrupt', value='value', payload='payload', wrapped=wrapped)} AS kind",
         f"{huawei_cdl.connector('payload')} AS connector",
+        f"{_TABLE} AS table",
         "key",
         "payload",
         f"if({wrapped}, value.schema, NULL) AS schema",
@@ -218,6 +228,7 @@ def _shapes(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile], told:
                 records=row["records"],
                 first_offset=row["first_offset"],
                 last_offset=row["last_offset"],
+                table=row["table"],
             )
         )
     return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))

@@ -6,7 +6,7 @@ Nothing is dropped: every line of the topic leaves with a kind, and those that c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -32,6 +32,8 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
@@ -41,6 +43,7 @@ from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
+from airflow_cdc.pipeline.decode.lanes import in_epoch, lane
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
@@ -73,6 +76,8 @@ BEFORE = "__cdc_before"
 the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
+INITIAL = " initial"
+"""Behind the marker of a read (:data:`~airflow_cdc.model.columns.SNAPSHOT`) that only a connector's initial snapshot makes."""
 LINE_HASH = "__cdc_line_hash"
 """The hash of a line's text, taken where the line is read: the text need not be carried along for it."""
 
@@ -90,6 +95,10 @@ class Decoder:
     """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
     foreign: Foreign = NONE_FOREIGN
     """The shapes whose records are not taken in."""
+    lives: Lives = field(default_factory=dict)
+    """Which lives of the topic the files hold."""
+    epochs: Epochs = field(default_factory=Epochs)
+    """Where epochs of the source's log begin."""
     without_key: bool = False
     """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
 
@@ -268,7 +277,7 @@ class Decoder:
             LINE_HASH,
             RAW_KEY,
             "payload",
-            f"coalesce({PARTITION}, {by_name}) AS {PARTITION}",
+            f"{lane(f'coalesce({PARTITION}, {by_name})', self.lives)} AS {PARTITION}",
             OFFSET,
             # Beside a Kafka offset the place in the file only breaks ties; in value-only files it comes after the file's first offset.
             f"named_struct('offset', coalesce({OFFSET}, {start}), 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL}",
@@ -305,7 +314,7 @@ class Decoder:
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"{instant('payload.source.ts_ms', 1_000)} AS {COMMITTED_AT}",
-            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else 'payload.source.snapshot'} AS {SNAPSHOT}",
+            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else self._snapshot()} AS {SNAPSHOT}",
             f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
             *(mongodb.ADDED if self.dialect.documents else ()),
@@ -384,9 +393,17 @@ class Decoder:
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
         return key_text(quoted, in_key=self._has_keys)
 
+    def _snapshot(self) -> str:
+        """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so."""
+        marker, initial = "payload.source.snapshot", self.dialect.initial_read.replace("source.", "payload.source.")
+        if initial == "false":
+            return marker
+        return f"if({KIND} = 'r' AND {marker} <> 'incremental' AND {initial}, concat({marker}, '{INITIAL}'), {marker})"
+
     def _position(self) -> str:
         dialect = self.dialect
         commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
+        commit = in_epoch(commit, self.epochs)
         streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
         # A snapshot read stands before everything streamed from its commit on.
         read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
@@ -35,7 +35,7 @@ def drop_stale(
     """
     ours = [F.col(sql.name(key)) for key in keys]
     known = known_of(rows, markers, deleted, keys)
-    changed = row_changes.select(*ours, POSITION, OP, OFFSET, TOLD_AT, UNAVAILABLE)
+    changed = row_changes.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT, UNAVAILABLE)
     tells = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
     fills = F.expr(f"coalesce(({tells}) AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
     beaten = (
@@ -63,16 +63,16 @@ def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | No
     began; several rows a key.
     """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = rows.select(*ours, POSITION, OP, OFFSET, TOLD_AT, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
+    known = rows.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
     if deleted is not None:
-        known = known.unionByName(deleted.select(*ours, POSITION, OP, OFFSET, TOLD_AT), allowMissingColumns=True)
+        known = known.unionByName(deleted.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT), allowMissingColumns=True)
     if markers is None:
         return known
     if deleted is not None:
         # The flagged row says the same, and which of its values an older event may still tell.
         told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
         markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
-    return known.unionByName(markers.select(*ours, POSITION, OP, OFFSET, BEGAN), allowMissingColumns=True)
+    return known.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET, BEGAN), allowMissingColumns=True)
 
 
 def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, OP_IF_ABSENT, POSITION, UNAVAILABLE
+from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.operation import KEEP, VOID
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.flag_deletes import Vanishing, committed_at
-from airflow_cdc.pipeline.merge import position_literal
+from airflow_cdc.pipeline.position_literal import position_literal
 
 
 def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[str]) -> DataFrame:
@@ -25,6 +25,7 @@ def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[s
         {
             POSITION: F.when(died, F.col(POSITION)).otherwise(F.expr(position_literal(vanishing.position))),
             COMMITTED_AT: F.when(died, F.col(COMMITTED_AT)).otherwise(F.expr(committed_at(vanishing))),
+            PARTITION: F.when(died, F.col(PARTITION)),
             OFFSET: F.when(died, F.col(OFFSET)),
             # The row that the target holds went too, not the one that came and went beside it.
             UNAVAILABLE: F.when(F.col(OP) == KEEP, F.expr(sql.texts(others))).otherwise(F.col(UNAVAILABLE)),

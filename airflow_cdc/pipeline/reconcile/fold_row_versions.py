@@ -27,6 +27,7 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
+from airflow_cdc.model.lives import LANES
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
@@ -163,12 +164,14 @@ _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
 
 _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
+_PARTITIONS = f"transform(events, event -> event.row.{PARTITION} % {LANES})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}))"""
+    'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
+    'spreads', array_min({_PARTITIONS}) < array_max({_PARTITIONS}))"""
 
 _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"

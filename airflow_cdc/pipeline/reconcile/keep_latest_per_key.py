@@ -22,8 +22,9 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
+from airflow_cdc.model.lives import LANES
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import INITIAL, LINE_HASH, MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.order import ORDER
 
 EVENTS = "__cdc_events"
@@ -31,11 +32,12 @@ REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
-writes boolean, depends boolean> of a key's events; first and last only of those that their position places, the transactions' texts only
-where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends; ``depends``: whether what
-is left under the key depends on the target holding it."""
+writes boolean, depends boolean, spreads boolean> of a key's events; first and last only of those that their position places, the
+transactions' texts only where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends;
+``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether the events lie in several partitions."""
 READS = "__cdc_reads"
-"""struct<newest struct<position, last boolean, offset>, oldest position> of the key's reads by full snapshots; NULLs where it has none."""
+"""struct<newest struct<position, last boolean, offset, initial boolean>, oldest position> of the key's reads by full snapshots; NULLs where
+it has none."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 IS_LAST = "__cdc_is_last"
@@ -128,8 +130,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
     placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
     named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
     of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
-    is_last = F.col(SNAPSHOT).startswith("last").alias("last")
-    read = F.when(of_whole_table, F.struct(F.col(POSITION).alias("position"), is_last, F.col(OFFSET).alias("offset")))
+    read = F.when(of_whole_table, F.struct(*read_columns()))
     reach = {
         "first": F.first(placed, ignorenulls=True).over(of_key),
         "last": F.last(placed, ignorenulls=True).over(of_key),
@@ -141,6 +142,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
         "deletes": F.max(F.col(OP) == "d").over(of_key),
         "writes": F.max(F.col(OP).isin("c", "u")).over(of_key),
         "depends": F.lit(False),  # noqa: FBT003
+        "spreads": F.min(F.col(PARTITION) % LANES).over(of_key) < F.max(F.col(PARTITION) % LANES).over(of_key),
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(read["position"]).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
@@ -158,6 +160,16 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
             HAZARD: hazard.cast("int"),
         }
     )
+
+
+def read_columns() -> list[Column]:
+    """Return what the read of a full snapshot tells of it: its position, whether it is marked as a table's last, its offset, its kind."""
+    return [
+        F.col(POSITION).alias("position"),
+        F.col(SNAPSHOT).startswith("last").alias("last"),
+        F.col(OFFSET).alias("offset"),
+        F.col(SNAPSHOT).endswith(INITIAL).alias("initial"),
+    ]
 
 
 def _struct(members: Mapping[str, Column]) -> Column:

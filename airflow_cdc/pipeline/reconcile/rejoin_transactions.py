@@ -22,6 +22,7 @@ from airflow_cdc.model.columns import (
     OFFSET,
     OP,
     OP_IF_ABSENT,
+    PARTITION,
     POSITION,
     TOLD_AT,
     UNAVAILABLE,
@@ -58,10 +59,10 @@ def find_cut_keys(
         same_transaction = f"({same_transaction} OR {parted.may_hold('k', 's')})"
     two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
     # What stands between a depending transaction and older events of its key that came with it.
-    overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{OFFSET} IS NOT NULL AND k.{OFFSET} > s.{REACH}.first_offset)"
+    overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} > s.{REACH}.first_offset)"
     between = f"s.{REACH}.depends AND k.{POSITION} < s.{REACH}.began AND ({overtaken})"
-    held = rows.select(*ours, POSITION, OP, OFFSET)
-    known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP, OFFSET))
+    held = rows.select(*ours, POSITION, OP, PARTITION, OFFSET)
+    known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET))
     cut = _cut_at(_on_keys(row_changes, known, keys).filter(f"({same_transaction} AND ({two_rows})) OR ({between})"), keys)
     if markers is None:
         return cut
@@ -179,7 +180,7 @@ def upon_prior(
         return F.when(kept | asked, theirs).otherwise(F.col(f"s.{sql.name(name)}"))
 
     values = {name: told(name) for name in columns if name not in keys}
-    for name in (POSITION, COMMITTED_AT, OFFSET):
+    for name in (POSITION, COMMITTED_AT, PARTITION, OFFSET):
         values[name] = F.when(kept, F.col(f"p.{name}")).otherwise(F.col(f"s.{name}"))
     values[OP] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d")
     values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d" if flags_deletes else KEEP)

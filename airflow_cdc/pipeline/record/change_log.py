@@ -48,6 +48,7 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: 
         (F.col(OP) == "d").alias("deletes"),
         F.col(OP).isin("c", "u").alias("writes"),
         F.lit(False).alias("depends"),  # noqa: FBT003
+        F.lit(False).alias("spreads"),  # noqa: FBT003
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
     return once.withColumns(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import BEGAN, DEPENDS, MICROBATCH, OFFSET, OP, POSITION
+from airflow_cdc.model.columns import BEGAN, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
@@ -38,6 +38,7 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
         *[F.col(sql.name(key)) for key in keys],
         F.expr(_LAST).alias(POSITION),
         F.when(stays, KEEP).otherwise("d").alias(OP),
+        PARTITION,
         OFFSET,
         F.col(REACH)["began"].alias(BEGAN),
         (F.col(REACH)["depends"] & ~stays).alias(DEPENDS),
@@ -48,7 +49,7 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
 def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return one marker a key and transaction: the one of the microbatch that saw most of it."""
     key_columns = [F.col(sql.name(key)) for key in keys]
-    marker = F.max_by(F.struct(POSITION, OP, OFFSET, BEGAN, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
+    marker = F.max_by(F.struct(POSITION, OP, PARTITION, OFFSET, BEGAN, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
     return markers.groupBy(*key_columns, F.col(POSITION)["commit"]).agg(marker).select(*key_columns, "marker.*")
 
 

@@ -1,0 +1,62 @@
+"""Epochs of a source's log: positions count from a lower place again after a restore, RESET MASTER, RESETLOGS, or a failover without GTID.
+
+A position compares only with positions of the same epoch. An event of a later epoch stands behind everything of the ones before, so its
+commit is written down with :data:`~airflow_cdc.model.position.EPOCH` added for each epoch before its own, and every comparison of positions
+is right as it stands. An epoch begins at an offset of a lane (:mod:`airflow_cdc.model.lives`), where the archive proves that the log went
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Where the epochs of a flow's source begin; empty while its log has never gone back."""
+
+    begins: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By lane: (first offset, number of the epoch from there on), ascending. Before the first of them a lane is in epoch 0."""
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest epoch; 0 is the first."""
+        return max((epoch for places in self.begins.values() for _, epoch in places), default=0)
+
+    def of(self, lane: str) -> int:
+        """Return the newest epoch of a lane."""
+        return max((epoch for _, epoch in self.begins.get(lane, ())), default=0)
+
+    def beginning(self, lanes: Mapping[str, int]) -> Epochs:
+        """Return the epochs with a new one that begins at an offset of each lane.
+
+        A lane that lags behind the newest epoch joins it: the log that went back under it is the one that went back under the others.
+        """
+        behind = all(self.of(lane) < self.newest for lane in lanes)
+        epoch = self.newest if behind else self.newest + 1
+        return self._with({lane: (offset, epoch) for lane, offset in lanes.items()})
+
+    def with_new_lanes(self, lanes: Iterable[str]) -> Epochs:
+        """Return the epochs with lanes that were never seen before: they begin in the newest one."""
+        return self._with(dict.fromkeys(lanes, (0, self.newest))) if self.newest else self
+
+    def _with(self, places: Mapping[str, tuple[int, int]]) -> Epochs:
+        begins = dict(self.begins)
+        for lane, place in places.items():
+            begins[lane] = tuple(sorted({*begins.get(lane, ()), place}))
+        return Epochs(begins)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the epochs as plain JSON values."""
+        return {lane: [list(place) for place in places] for lane, places in self.begins.items()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Epochs:
+        """Read what :meth:`to_json` wrote."""
+        return cls({lane: tuple((offset, epoch) for offset, epoch in places) for lane, places in document.items()})
+
+
+FIRST_EPOCH = Epochs()
+"""Of a log that never went back."""

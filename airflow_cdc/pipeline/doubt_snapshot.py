@@ -1,0 +1,50 @@
+"""Doubt a snapshot: one of which a read was lost does not prove that a row which it did not find is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT
+from airflow_cdc.model.position import Position
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.order import is_known_newer
+from airflow_cdc.pipeline.position_literal import position_literal
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Asks a microbatch whether reads of a snapshot were lost."""
+
+    events: DataFrame
+    latest: DataFrame
+    """Row changes."""
+    rows: DataFrame | None
+    """The target's rows; None where there are none."""
+    target: TargetTable | None
+
+    def of(self, position: Position, *, has_other_lanes: bool) -> str | None:
+        """Return why a snapshot with reads here proves nothing; None where nothing speaks against it. Costs two small jobs.
+
+        :param has_other_lanes: whether a key may have been in another lane before.
+        """
+        # A rejected read need not tell its position: whatever read was rejected beside those of the snapshot may be one of them.
+        if self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1):
+            return "a read beside those of the snapshot was rejected"
+        if has_other_lanes and self._loses_reads(position):
+            return "a read of the snapshot lost against a row that another partition of the topic brought"
+        return None
+
+    def _loses_reads(self, position: Position) -> bool:
+        if self.rows is None or self.target is None:
+            return False
+        keys = self.target.keys
+        mine = self.latest.filter(F.expr(f"{OP} = 'r' AND {POSITION} = {position_literal(position)}"))
+        named = [F.col(sql.name(key)) for key in keys]
+        columns = (POSITION, OP, PARTITION, OFFSET)
+        reads, rows = mine.select(*named, *columns).alias("s"), self.rows.select(*named, *columns).alias("k")
+        met = reads.join(rows, F.expr(f"{sql.same_key('s', 'k', keys)} AND NOT s.{PARTITION} <=> k.{PARTITION}"))
+        return bool(met.filter(is_known_newer("k", "s")).head(1))

@@ -1,0 +1,164 @@
+"""Find where the source's log went back: an event that its lane holds behind a higher position, and that is no copy of an earlier one.
+
+A connector that restarts sends its last events again, at higher offsets and lower positions: they are copies, and prove nothing. Asked only
+where a microbatch holds such events at all; then it costs a sort of its events, and a look at the earlier files that may hold the first
+delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import FILE, KIND, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
+from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.errors import SourceLogWentBackError
+from airflow_cdc.model.flow import OnLogWentBack
+from airflow_cdc.model.lives import lane_text
+from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.count_events import Staged, partition_of, position_of
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+
+_IS_READ = "__cdc_is_read"
+_HIGHEST = "__cdc_highest"
+_DELIVERY = "__cdc_delivery"
+
+
+def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
+    """Tell whether events may stand behind a higher position of their lane; costs nothing."""
+    if decoder.dialect.clock_positions or run.microbatch.is_again:
+        return False
+    applied = run.checkpoint.reach
+    through = _offsets_through(run)
+    new = {str(item.partition) for item in run.microbatch.offsets if item.last > through.get(str(item.partition), -1)}
+    behind = any(
+        first.commit < applied.streamed_through[lane].commit
+        for lane, first in staged.reach.streamed_from.items()
+        if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION)
+    )
+    return behind or staged.falls or staged.conflicts > 0
+
+
+def find_epochs(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> Epochs | None:
+    """Return the epochs with the one that begins in the microbatch; None where the log did not go back.
+
+    Of several that begin here the first is found; it is asked again with that one known.
+
+    :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
+    """
+    if decoder.dialect.clock_positions or run.microbatch.is_again:
+        return None
+    keys = [sql.name(key) for key in decoder.columns.keys]
+    fallen = run.write_down(_fallen(run, events, keys), "fallen")
+    if fallen.isEmpty():
+        return None
+    fresh = _without_archived(run, decoder, fallen, keys)
+    if fresh is None:
+        return None
+    places = fresh.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
+    if not places:
+        return None
+    firsts = {partition_of(row): row["first"] for row in places}
+    epochs = run.epochs
+    lagging = all(epochs.of(lane) < epochs.newest for lane in firsts)
+    reads = {lane: first for lane, first in firsts.items() if first[_IS_READ]}
+    if not reads and not lagging and run.flow.on_log_went_back is OnLogWentBack.STOP:
+        raise _went_back(run, firsts)
+    begins = {lane: int(first[ORDINAL]["offset"]) for lane, first in firsts.items()}
+    if reads:
+        begins = {**_begins_of(events, {position_of(first[POSITION]).commit for first in reads.values()}), **begins}
+    return epochs.beginning(begins)
+
+
+def _fallen(run: MicrobatchRun, events: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the first deliveries, in the microbatch, of streamed events and full snapshots' reads that stand behind a higher position."""
+    in_lane = Window.partitionBy(PARTITION).orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
+    is_read = f"{KIND} = 'r'"
+    of_log = events.filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't') AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
+    highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_lane)
+    by_event = Window.partitionBy(*keys, PARTITION, POSITION, KIND).orderBy(ORDINAL)
+    known = F.expr(_known_commit(run.checkpoint.reach, _offsets_through(run)))
+    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, ORDINAL, FILE, F.expr(is_read).alias(_IS_READ))
+    placed = placed.withColumn(_HIGHEST, F.greatest(highest, known)).withColumn(_DELIVERY, F.row_number().over(by_event))
+    return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {_HIGHEST}").drop(_DELIVERY)
+
+
+def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
+    """Return by lane the highest offset that earlier microbatches held."""
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return {str(lane): offsets.runs[-1].last for lane, offsets in applied.partitions.items() if offsets.runs}
+
+
+def _known_commit(applied: Reach, through: Mapping[str, int]) -> str:
+    """Return the SQL of the highest commit that earlier microbatches streamed in an event's lane, where they all stand before it."""
+    cases = [
+        f"WHEN {PARTITION} <=> {'NULL' if lane == UNKNOWN_PARTITION else int(lane)}"
+        f" AND coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true) THEN {last.commit}BD"
+        for lane, last in sorted(applied.streamed_through.items())
+    ]
+    return f"CASE {' '.join(cases)} ELSE CAST(NULL AS DECIMAL(38,0)) END" if cases else "CAST(NULL AS DECIMAL(38,0))"
+
+
+def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame | None:
+    """Return the events that no earlier microbatch delivered; None where an earlier file is gone, so that nothing is proven."""
+    ends = fallen.agg(F.min(f"{POSITION}.commit").alias("first"), F.max(f"{POSITION}.commit").alias("last")).collect()[0]
+    earlier = _earlier(run, int(ends["first"]), int(ends["last"]))
+    if not earlier:
+        return fallen
+    seen = [
+        replace(decoder, files=each.files, shapes=each.shapes, lives=each.lives)
+        .events(replace(run, microbatch=each).lines())
+        .filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')")
+        .select(*keys, POSITION, KIND)
+        for each in read_together(earlier)
+    ]
+    known = reduce(DataFrame.unionByName, seen).distinct().alias("k")
+    same = [F.expr(f"s.{key} <=> k.{key}") for key in keys]
+    same += [F.expr(f"s.{POSITION} = k.{POSITION}"), F.expr(f"s.{KIND} = k.{KIND}")]
+    return run.write_down(fallen.alias("s").join(known, reduce(lambda one, other: one & other, same), "left_anti"), "fell")
+
+
+def _earlier(run: MicrobatchRun, first: int, last: int) -> list[Microbatch]:
+    """Return the microbatches that may hold events between two commits."""
+    found = []
+    for number in range(1, run.microbatch.number):
+        report, intent = run.past.report(number), run.past.intent(number)
+        if report is None or intent is None or intent.is_again:
+            continue
+        reach = report.reach
+        # Reads are in no reach.
+        streams = [(reach.streamed_from[lane].commit, reach.streamed_through[lane].commit) for lane in reach.streamed_from]
+        if not streams or any(since <= last and through >= first for since, through in streams) or report.snapshot:
+            found.append(intent)
+    return found
+
+
+def _begins_of(events: DataFrame, commits: set[int]) -> dict[str, int]:
+    """Return by lane the first offset of reads at some commits: one snapshot reads all lanes at one position."""
+    wanted = ", ".join(f"{commit}BD" for commit in sorted(commits))
+    reads = events.filter(f"{REJECT} IS NULL AND {KIND} = 'r' AND {POSITION}.commit IN ({wanted})")
+    rows = reads.groupBy(PARTITION).agg(F.min(F.col(ORDINAL)["offset"]).alias("begin")).collect()
+    return {partition_of(row): int(row["begin"]) for row in rows if row["begin"] is not None}
+
+
+def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row]) -> SourceLogWentBackError:
+    lane, first = min(firsts.items())
+    where = lane if lane == UNKNOWN_PARTITION else lane_text(int(lane))
+    return SourceLogWentBackError(
+        f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back. {where}, offset"
+        f" {first[ORDINAL]['offset']} ({first[FILE]}) holds an event at commit {position_of(first[POSITION])} behind commit"
+        f" {first[_HIGHEST]}, and no earlier file holds the same event. No snapshot follows. Nothing of the microbatch was merged.",
+        next_step="Rows that changed while nobody captured them are known only to the source: take a snapshot (docs/how-to/"
+        "when-the-source-was-rebuilt.md). To go on with the events in the archive's order set on_log_went_back to accept, and run again.",
+        lane=lane,
+        offset=first[ORDINAL]["offset"],
+        file=first[FILE],
+    )

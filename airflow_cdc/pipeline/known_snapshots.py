@@ -1,0 +1,94 @@
+"""Ask a microbatch for full snapshots with all that the answer needs, and count the rows that one did not find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import RAW
+from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.count_events import Surveyed
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
+from airflow_cdc.pipeline.find_voids import not_found
+from airflow_cdc.pipeline.merge import TargetTable
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
+
+_LOOK_BACK = 8
+"""Earlier microbatches among which an event with a GTID is looked for."""
+
+
+def find_known_snapshots(
+    run: MicrobatchRun,
+    decoder: Decoder,
+    events: DataFrame,
+    surveyed: Surveyed,
+    tables: PhysicalTables,
+    *,
+    latest: DataFrame | None,
+    target: TargetTable | None,
+    are_copies: bool = False,
+) -> Snapshots:
+    """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.find_snapshot.find_snapshots`).
+
+    :param latest: row changes; None where the microbatch has none.
+    :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
+    """
+    if latest is None:
+        return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return find_snapshots(
+        SnapshotsAsked(
+            run,
+            surveyed,
+            latest,
+            events,
+            Doubts(events, latest, run.rows_of(target) if target else None, target),
+            tables,
+            read_tables=tables_of(run.microbatch, [Operation.READ.value]),
+            offsets=applied.with_files(run.microbatch.offsets),
+            names_gtids=_names_gtids(run) if decoder.dialect.names_gtids else None,
+            may_fall=not (are_copies or decoder.dialect.clock_positions or run.microbatch.is_again),
+        )
+    )
+
+
+def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
+    """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing."""
+
+    def ask() -> bool:
+        has_gtid = F.col(RAW).rlike(r'"gtid"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
+        for number in range(run.microbatch.number - 1, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
+            if intent := run.past.intent(number):
+                try:
+                    if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):
+                        return True
+                except PySparkException:
+                    continue
+        return False
+
+    return ask
+
+
+def with_unconfirmed(
+    run: MicrobatchRun, report: BatchReport, snapshot: Snapshot, target: TargetTable, row_changes: DataFrame, *, tables: PhysicalTables
+) -> BatchReport:
+    """Return the report with the rows that a snapshot which came to its end did not find, and that stay.
+
+    :param row_changes: the microbatch's, which say themselves what becomes of their keys.
+    """
+    before = not_found(replace(snapshot, cut=snapshot.position), tables)
+    keys = [sql.name(key) for key in target.keys]
+    left = run.rows_of(target).filter(before).join(row_changes.select(*keys), list(target.keys), "left_anti")
+    unconfirmed = left.count()
+    return replace(report, rows_unconfirmed=unconfirmed, snapshot=replace(snapshot, unconfirmed=unconfirmed))

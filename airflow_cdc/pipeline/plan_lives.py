@@ -1,0 +1,235 @@
+"""Plan lives: which lives of a flow's topic the pending files hold, before a microbatch owns any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
+from airflow_cdc.model.errors import LifeUnknownError
+from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
+from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import (
+    Assigned,
+    LifeSpan,
+    Lives,
+    Meeting,
+    Stretch,
+    assign_lives,
+    following_life,
+    life_of_lane,
+    partition_of_lane,
+)
+from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.survey import Survey
+from airflow_cdc.pipeline.find_lives import find_stretches
+from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.storage import file_system
+
+
+@dataclass(frozen=True)
+class PlanLives:
+    """Finds the lives that a flow's pending files hold."""
+
+    spark: SparkSession
+    archive: ArchiveState
+    ledger: Ledger
+    state: FlowState
+    flow: CdcFlow
+
+    def find(self, checkpoint: FlowCheckpoint) -> Lives:
+        """Return by path the lives of the pending files that hold another than the first.
+
+        Costs no job unless offsets come again.
+
+        :raises LifeUnknownError: where nothing proves whether a file repeats an earlier one or begins another life.
+        """
+        pending = list(self._pending(checkpoint))
+        applied = checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
+        repeating = {path for survey, _, _ in pending for path in repeating_files(survey, self.flow.topic)}
+        suspects = _suspects([item for _, _, offsets in pending for item in offsets], applied) | (
+            repeating & {file.path for _, file, _ in pending}
+        )
+        ends = _ends(applied)
+        if not suspects:
+            return _of_newest(pending, ends) if any(max(lives, default=0) for lives in ends.values()) else {}
+        known = self._overlapped(pending, suspects, checkpoint)
+        there = [file for file in known if self._exists(file)]
+        files = [*there, *(file for _, file, _ in pending if file.path in suspects)]
+        session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
+        stretches, meetings = find_stretches(session, self.archive.archive, self.flow.topic, files)
+        lives_of = self._lives_of(known, checkpoint)
+        theirs = {stretch.name: _life_at(lives_of.get(stretch.file, ()), stretch) for stretch in stretches if stretch.file in lives_of}
+        assigned = self._decided(assign_lives(stretches, meetings, theirs, ends), ends)
+        self._refuse_unseen(stretches, meetings, applied, missing={file.path for file in known} - {file.path for file in there})
+        return _spans(pending, suspects, stretches, assigned, ends)
+
+    def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
+        plan = checkpoint.plan(self.archive.archive)
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            offsets: dict[str, list[FileOffsets]] = {}
+            for item in file_offsets(survey, self.flow.topic):
+                offsets.setdefault(item.file, []).append(item)
+            for file in pending_in(survey, self.flow.topic, *plan):
+                yield survey, file, offsets.get(file.path, [])
+
+    def _overlapped(
+        self, pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]], suspects: Iterable[str], checkpoint: FlowCheckpoint
+    ) -> list[ArchivedFile]:
+        """Return the applied files that hold offsets which suspects hold too."""
+        asked = [item for _, file, offsets in pending if file.path in set(suspects) for item in offsets]
+        waiting = {file.path for _, file, _ in pending}
+        found = []
+        first = self.ledger.topics.get(self.flow.topic, 1)
+        for survey in self.archive.surveys(first, self.ledger.latest.get(self.flow.topic, 0)) if checkpoint.number else ():
+            files = {file.path: file for file in survey.files}
+            paths = {item.file for item in file_offsets(survey, self.flow.topic) if any(_overlap(item, other) for other in asked)}
+            found += [files[path] for path in sorted(paths - waiting)]
+        return found
+
+    def _exists(self, file: ArchivedFile) -> bool:
+        fs, root = file_system(self.archive.archive)
+        return bool(fs.exists(f"{root.rstrip('/')}/{file.path}"))
+
+    def _lives_of(self, files: Sequence[ArchivedFile], checkpoint: FlowCheckpoint) -> Lives:
+        """Return the lives of applied files, as their intents have them; of all of them, those of the first life too."""
+        found: dict[str, tuple[LifeSpan, ...]] = {file.path: () for file in files}
+        for number in range(1, checkpoint.number + 1) if files else ():
+            intent = self.state.intent(number)
+            found |= {path: spans for path, spans in (intent.lives if intent else {}).items() if path in found}
+        return found
+
+    def _decided(self, assigned: Assigned, ends: Mapping[int, Mapping[int, int]]) -> Mapping[tuple[str, int, int], int]:
+        lives = dict(assigned.lives)
+        for earlier, later in assigned.unproven:
+            if self.flow.on_repeated_offsets is OnRepeatedOffsets.STOP:
+                raise LifeUnknownError(
+                    f"Flow {self.flow.name}: {later.file} holds other records than {earlier.file} at offsets {later.first}–{later.last}"
+                    f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; nothing says"
+                    " which of the two came first. Nothing was merged.",
+                    next_step=_DECIDE,
+                    files=(earlier.file, later.file),
+                )
+            newest = max(ends.get(later.partition, {}), default=0)
+            is_new = self.flow.on_repeated_offsets is OnRepeatedOffsets.NEW_LIFE
+            lives[later.name] = newest + 1 if is_new else newest
+        return lives
+
+    def _refuse_unseen(
+        self, stretches: Sequence[Stretch], meetings: Iterable[Meeting], applied: ArchivedOffsets, *, missing: set[str]
+    ) -> None:
+        if not missing or self.flow.on_repeated_offsets is not OnRepeatedOffsets.STOP:
+            return
+        compared = {name for meeting in meetings for name in (meeting.left, meeting.right)}
+        for stretch in stretches:
+            if stretch.name not in compared and _is_archived(stretch, applied):
+                raise LifeUnknownError(
+                    f"Flow {self.flow.name}: offsets {stretch.first}–{stretch.last} of partition {stretch.partition} of topic"
+                    f" {self.flow.topic} in {stretch.file} were applied before, from files that are no longer in the archive"
+                    f" ({', '.join(sorted(missing)[:3])}): the file repeats them, or the topic was made anew. Nothing was merged.",
+                    next_step=_DECIDE,
+                    files=(stretch.file, *sorted(missing)),
+                )
+
+
+_DECIDE = (
+    "Set the flow's on_repeated_offsets to redelivery (the same records again) or new_life (the topic was deleted and made anew, or Kafka"
+    " moved), and run again; see docs/how-to/when-the-source-was-rebuilt.md."
+)
+
+
+def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[str]:
+    """Return the paths of the pending files that hold offsets which applied files, or each other, hold too."""
+    newest: dict[int, int] = {}
+    for lane in applied.partitions:
+        newest[partition_of_lane(lane)] = max(lane, newest.get(partition_of_lane(lane), lane))
+    found = set()
+    seen: dict[int, list[FileOffsets]] = {}
+    for item in pending:
+        lanes = [lane for lane in applied.partitions if partition_of_lane(lane) == item.partition]
+        # What follows the newest life without a gap is of it, whatever offsets an earlier life had.
+        last = applied.partitions[newest[item.partition]].runs[-1].last if lanes else None
+        follows = last is not None and item.first > last and len(lanes) > 1
+        if not follows and any(True for lane in lanes for _ in applied.partitions[lane].overlaps(item)):
+            found.add(item.file)
+        for other in seen.setdefault(item.partition, []):
+            if _overlap(item, other):
+                found |= {item.file, other.file}
+        seen[item.partition].append(item)
+    return found
+
+
+def _overlap(one: FileOffsets, other: FileOffsets) -> bool:
+    if one.partition != other.partition or one.file == other.file:
+        return False
+    return any(max(a[0], b[0]) <= min(a[1], b[1], one.last, other.last) for a in one.covered for b in other.covered)
+
+
+def _is_archived(stretch: Stretch, applied: ArchivedOffsets) -> bool:
+    item = FileOffsets(stretch.file, stretch.partition, stretch.first, stretch.last, ((stretch.first, stretch.last),))
+    return any(
+        True for lane, offsets in applied.partitions.items() if partition_of_lane(lane) == stretch.partition for _ in offsets.overlaps(item)
+    )
+
+
+def _ends(applied: ArchivedOffsets) -> dict[int, dict[int, int]]:
+    ends: dict[int, dict[int, int]] = {}
+    for lane, offsets in applied.partitions.items():
+        ends.setdefault(partition_of_lane(lane), {})[life_of_lane(lane)] = offsets.runs[-1].last
+    return ends
+
+
+def _life_at(spans: Sequence[LifeSpan], stretch: Stretch) -> int:
+    before = [span for span in spans if span.partition == stretch.partition and span.first_line <= stretch.first_line]
+    return max(before, key=lambda span: span.first_line).life if before else 0
+
+
+def _of_newest(pending: Iterable[tuple[Survey, ArchivedFile, list[FileOffsets]]], ends: Mapping[int, Mapping[int, int]]) -> Lives:
+    return _spans(list(pending), set(), (), {}, ends)
+
+
+def _spans(
+    pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]],
+    suspects: set[str],
+    stretches: Sequence[Stretch],
+    assigned: Mapping[tuple[str, int, int], int],
+    ends: Mapping[int, Mapping[int, int]],
+) -> Lives:
+    """Return the lives by path, of files that hold another than the first."""
+    reached = {partition: dict(each) for partition, each in ends.items()}
+    found: dict[str, tuple[LifeSpan, ...]] = {}
+    for _, file, offsets in pending:
+        spans = []
+        if file.path in suspects:
+            of_file = [stretch for stretch in stretches if stretch.file == file.path]
+            spans = [LifeSpan(one.partition, one.first_line, assigned[one.name], one.first, one.last) for one in of_file]
+        for item in offsets if file.path not in suspects else ():
+            here = reached.setdefault(item.partition, {})
+            following = following_life(here, item.first)
+            life = max(here, default=0) if following is None else following
+            spans.append(LifeSpan(item.partition, 1, life, item.first, item.last))
+        for span in spans:
+            here = reached.setdefault(span.partition, {})
+            here[span.life] = max(span.last, here.get(span.life, span.last))
+        if any(span.life for span in spans):
+            found[file.path] = tuple(_joined(spans))
+    return found
+
+
+def _joined(spans: Sequence[LifeSpan]) -> Iterator[LifeSpan]:
+    """Yield spans of which neighbours of one partition differ in their life."""
+    for partition in sorted({span.partition for span in spans}):
+        current: LifeSpan | None = None
+        for span in sorted(item for item in spans if item.partition == partition):
+            if current and current.life == span.life:
+                current = LifeSpan(partition, current.first_line, span.life, min(current.first, span.first), max(current.last, span.last))
+                continue
+            if current:
+                yield current
+            current = span
+        if current:
+            yield current

@@ -1,0 +1,12 @@
+"""A position as SQL."""
+
+from __future__ import annotations
+
+from airflow_cdc.model.position import Position
+from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE
+
+
+def position_literal(position: Position) -> str:
+    """Return a position as SQL."""
+    parts = f"'commit', {position.commit}BD, 'change', {position.change}BD, 'serial', {position.serial}L"
+    return f"CAST(named_struct({parts}) AS {POSITION_TYPE})"
