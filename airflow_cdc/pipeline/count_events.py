@@ -119,7 +119,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
             f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
-            next_step="Set table_column in the flows file to the column that holds the table's name, or on_truncate to 'ignore'; run again.",
+            next_step="Set table_column in the flows file to the column that has the table's name, or on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}
     micros: dict[str, int] = {}

@@ -9,16 +9,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import RAW
+from airflow_cdc.model.columns import OP, RAW
 from airflow_cdc.model.completeness import ArchivedOffsets
-from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.operation import KEEP, Operation
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Surveyed
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
-from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
+from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots, stands_before
 from airflow_cdc.pipeline.find_voids import not_found
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -87,8 +87,10 @@ def with_unconfirmed(
 
     :param row_changes: the microbatch's, which say themselves what becomes of their keys.
     """
-    before = not_found(replace(snapshot, cut=snapshot.position), tables)
+    counted = replace(snapshot, cut=snapshot.position)
+    before = not_found(counted, tables) if tables.are_distinct or not tables.are_several else stands_before(counted)
     keys = [sql.name(key) for key in target.keys]
     left = run.rows_of(target).filter(before).join(row_changes.select(*keys), list(target.keys), "left_anti")
-    unconfirmed = left.count()
+    here = row_changes.filter(f"{before} AND {OP} NOT IN ('d', '{KEEP}')")
+    unconfirmed = left.count() + here.count()
     return replace(report, rows_unconfirmed=unconfirmed, snapshot=replace(snapshot, unconfirmed=unconfirmed))

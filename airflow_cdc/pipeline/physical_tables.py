@@ -39,12 +39,15 @@ class PhysicalTables:
         return IDENTIFIER in self.keys or self.flow.table_column is not None
 
     def rows_of(self, tables: Collection[str], alias: str = "") -> str:
-        """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table.
+        """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table,
+        for none where nothing says which one a row is of.
 
         :param alias: of the row, with a dot behind it.
         """
         if not self.are_several:
             return "true"
+        if not self.are_distinct:
+            return "false"
         if IDENTIFIER in self.keys:
             column, values = IDENTIFIER, sorted(tables)
         else:

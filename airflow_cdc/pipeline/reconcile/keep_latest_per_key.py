@@ -34,7 +34,7 @@ REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
 writes boolean, depends boolean, spreads boolean> of a key's events; first and last only of those that their position places, the
 transactions' texts only where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends;
-``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether the events lie in several partitions."""
+``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether they lie in several partitions."""
 READS = "__cdc_reads"
 """struct<newest struct<position, last boolean, offset, initial boolean>, oldest position> of the key's reads by full snapshots; NULLs where
 it has none."""
