@@ -136,17 +136,22 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     truncates = find_truncates(events, surveyed, tables, run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
-    snapshots = find_known_snapshots(run, decoder, events, surveyed, tables, latest=latest.changes if latest else None, target=target)
+    changes = latest.changes if latest else None
+    asked = partial(find_known_snapshots, run, decoder, events, surveyed, tables, latest=changes, target=target)
+    snapshots = asked()
+    are_copies = snapshots.fell
     if snapshots.fell:
         if epochs := find_epochs(run, decoder, events):
             return apply_by_key(replace(run, found_epochs=epochs), target)
-        snapshots = find_known_snapshots(
-            run, decoder, events, surveyed, tables, latest=latest.changes if latest else None, target=target, are_copies=True
-        )
-    voids = find_voids(run, truncates, snapshots, tables)
-    row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
-    if may_have_fallen(run, decoder, staged) and (epochs := find_epochs(run, decoder, events)):
-        return apply_by_key(replace(run, found_epochs=epochs), target)
+        snapshots = asked(are_copies=True)
+    while True:
+        voids = find_voids(run, truncates, snapshots, tables, are_copies=are_copies)
+        row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
+        if are_copies or not may_have_fallen(run, decoder, staged):
+            break
+        if epochs := find_epochs(run, decoder, events):
+            return apply_by_key(replace(run, found_epochs=epochs), target)
+        are_copies = True
     rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
     late = may_be_late(run, target, staged)
     target, changed = fit_table(run, decoder, target)

@@ -92,9 +92,9 @@ def _fallen(run: MicrobatchRun, events: DataFrame, keys: list[str]) -> DataFrame
 
 
 def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
-    """Return by lane the highest offset that earlier microbatches held."""
+    """Return by lane the highest offset that earlier microbatches held; one that only a missing tombstone may account for is none."""
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
-    return {str(lane): offsets.runs[-1].last for lane, offsets in applied.partitions.items() if offsets.runs}
+    return {str(lane): offsets.runs[-1].certain for lane, offsets in applied.partitions.items() if offsets.runs}
 
 
 def _known_commit(applied: Reach, through: Mapping[str, int]) -> str:

@@ -17,7 +17,7 @@ from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, S
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import SnapshotRefusedError
 from airflow_cdc.model.flow import OnSnapshot
-from airflow_cdc.model.lives import LANES, life_of_lane
+from airflow_cdc.model.lives import LANES, life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
@@ -242,8 +242,9 @@ def _updated(
         tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
     )
     # The marker ends the table, and so the topic's part of the snapshot where no other partition or table is.
-    alone = len(asked.lanes) == 1 and not asked.tables.are_several
-    marked = {lane for lane, each in reads.items() if each.ends_marked and alone}
+    partitions = {lane if lane == UNKNOWN_PARTITION else str(partition_of_lane(int(lane))) for lane in asked.lanes}
+    alone = len(partitions) == 1 and not asked.tables.are_several
+    marked = {lane for lane, each in reads.items() if each.ends_marked and alone and _has_no_gap(snapshot, lane, asked.offsets)}
     unplaced = {lane for lane, seen in here.items() if lane not in ends and seen.has_unplaced_behind and _is_whole(lane, asked.offsets)}
     passed = {lane for lane in asked.lanes if _is_passed(snapshot, lane, asked.offsets)}
     return replace(snapshot, passed=snapshot.passed | passed | marked | unplaced)
@@ -264,6 +265,14 @@ def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapp
     if marked and asked.names_gtids is not None:
         return any(each.names_gtids for each in beside.values()) or asked.names_gtids()
     return marked
+
+
+def _has_no_gap(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
+    if lane not in snapshot.last_offsets:
+        return _is_whole(lane, offsets)
+    runs = offsets.partitions[int(lane)].runs if lane != UNKNOWN_PARTITION and int(lane) in offsets.partitions else ()
+    begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
+    return not runs or any(run.first <= begin and run.certain >= end for run in runs)
 
 
 def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:

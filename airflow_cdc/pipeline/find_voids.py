@@ -24,8 +24,14 @@ class Voids:
     """What takes rows of the target; the newest last."""
 
 
-def find_voids(run: MicrobatchRun, truncates: Truncates, snapshots: Snapshots, tables: PhysicalTables) -> Voids:
-    """Return what the microbatch's truncates and snapshots, and those of earlier ones, make void."""
+def find_voids(
+    run: MicrobatchRun, truncates: Truncates, snapshots: Snapshots, tables: PhysicalTables, *, are_copies: bool = False
+) -> Voids:
+    """Return what the microbatch's truncates and snapshots, and those of earlier ones, make void.
+
+    :param are_copies: whether events below an earlier position of their lane were found to be copies of archived ones: then their
+        offsets say nothing.
+    """
     takers = [
         Vanishing(position, truncates.committed_micros.get(table), truncated(table, tables, truncates, alias="t."))
         for table, position in sorted(truncates.through.items(), key=lambda item: item[1])
@@ -35,6 +41,8 @@ def find_voids(run: MicrobatchRun, truncates: Truncates, snapshots: Snapshots, t
     here = [truncated(table, tables, truncates) for table in sorted(truncates.through)] + [not_found(snapshots.replacing, tables)]
     earlier = Truncates(through=run.checkpoint.truncated_through)
     shields = [truncated(table, tables, earlier) for table in sorted(earlier.through)] + [not_found(snapshots.shield, tables)]
+    if are_copies and snapshots.shield:
+        shields.append(f"({before(snapshots.shield.cut)} AND {tables.rows_of(snapshots.shield.tables)})")
     return Voids(_any(here), _any(shields), tuple(sorted(takers, key=lambda taker: taker.position)))
 
 

@@ -63,8 +63,8 @@ def is_known_newer(known: str, change: str) -> Column:
     """
     # Of one lane alone: offsets of two partitions, or of two lives of a topic, do not compare (issue 23).
     offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
-    # A read never stands below what was streamed before it; its copy, which a connector sent again after a crash, does.
-    is_copy = f"({change}.{OP} = 'r' AND {known}.{OP} <> 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
+    # A read never stands below what was streamed or read before it; its copy, which a connector sent again after a crash, does.
+    is_copy = f"({change}.{OP} = 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
     return F.expr(
         f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET} OR {is_copy}"
         f" ELSE {known}.{POSITION} >= {change}.{POSITION} END"

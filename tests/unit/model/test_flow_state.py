@@ -61,7 +61,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             {ARCHIVE: PlanPosition(1, 1), "file:///backfill": PlanPosition(5, 2)},
             # A late microbatch does not move a partition back.
             {"0": Position(10, 11, 2), "1": Position(9, 9), "-": Position(3)},
-            Position(7, 7, 7),
+            {"t": Position(7, 7, 7)},
             EventCounts(read=5, merged=4, stale=1),
             TABLE,
             4,
@@ -72,7 +72,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             {ARCHIVE: PlanPosition(2, 0), "file:///backfill": PlanPosition(5, 2)},
             {"0": Position(10, 11, 3), "1": Position(9, 9), "-": Position(3)},
             # An earlier truncate that comes later does not take the shield away.
-            Position(7, 7, 7),
+            {"t": Position(7, 7, 7)},
             EventCounts(read=6, merged=5, stale=1),
             TABLE,
             9,
@@ -84,13 +84,13 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             2,
             events=EventCounts(read=2, merged=1, stale=1),
             applied_through={"0": Position(10, 11, 1), "1": Position(9, 9), "-": Position(3)},
-            truncated_through=Position(7, 7, 7),
+            truncated_through={"t": Position(7, 7, 7)},
         ),
         report(
             3,
             events=EventCounts(read=1, merged=1),
             applied_through={"0": Position(10, 11, 3)},
-            truncated_through=Position(5),
+            truncated_through={"t": Position(5)},
             table_version=9,
         ),
     ]
@@ -171,7 +171,7 @@ def test_a_checkpoint_stops_before_a_microbatch_that_is_planned_but_not_done(
         3,
         events=EventCounts(read=1, merged=1),
         applied_through={"0": Position(10, 11, 3)},
-        truncated_through=Position(5),
+        truncated_through={"t": Position(5)},
         table_version=9,
     )
 

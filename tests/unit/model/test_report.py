@@ -26,7 +26,7 @@ FULL = BatchReport(
     rejects={"missing_key": 2, "malformed_json": 1},
     applied_through={"0": Position(2**80 - 1, 2**80 - 1, 2), "-": Position(5)},
     committed_through=1_800_000_000_123,
-    truncated_through=Position(4, 5, 6),
+    truncated_through={"public.t": Position(4, 5, 6)},
     reach=Reach({"0": Position(2**80)}, {"0": Position(2**80, 1, 2)}, {"0": 5}, {"0": 9}, frozenset({"0"})),
     snapshot=Snapshot(Position(3), is_first=False, is_complete=True, cut=Position(2), last_offsets={"0": 4}),
     unpaired_moves=-1,
@@ -97,7 +97,7 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
         "rejects": {"missing_key": 2, "malformed_json": 1},
         "applied_through": {"0": ["1208925819614629174706175", "1208925819614629174706175", "2"], "-": ["5", "-1", "-1"]},
         "committed_through": 1_800_000_000_123,
-        "truncated_through": ["4", "5", "6"],
+        "truncated_through": {"public.t": ["4", "5", "6"]},
         "reach": {
             "streamed_from": {"0": ["1208925819614629174706176", "-1", "-1"]},
             "streamed_through": {"0": ["1208925819614629174706176", "1", "2"]},
