@@ -86,7 +86,10 @@ def _records_of(text: str) -> str:
     # Inside of an object, because a bare array is taken to end where it ends, whatever stands behind it.
     wrapped = f"concat('{{\"records\":', {text}, '}}')"
     parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
-    documents = "transform(array_of.records, record -> coalesce(record, 'null'))"
+    # Parsing replaces bytes that are no UTF-8. A document with such a character is one of those that had them, or may be: its bytes must
+    # stay no UTF-8, for that is how it is known.
+    kept = f"if(is_valid_utf8({text}), record, replace(record, '\ufffd', CAST(X'FF' AS STRING)))"
+    documents = f"transform(array_of.records, record -> coalesce({kept}, 'null'))"
     return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
 
 

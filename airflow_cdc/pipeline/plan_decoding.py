@@ -19,6 +19,7 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
+from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
 from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
@@ -200,4 +201,4 @@ def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, *, witho
     members = ["after", *(["before"] if without_key else []), *([huawei_cdl.IMAGE] if of_cdl else [])]
     images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
     texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
-    return lines.filter(topic).selectExpr(f"explode(array_compact(array({texts}))) AS image")
+    return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")

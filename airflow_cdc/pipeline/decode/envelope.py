@@ -6,6 +6,8 @@ A line is a whole Kafka record or the record's value alone; value and key are, e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_cdc.model.columns import RAW
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
@@ -15,7 +17,24 @@ LINE_STRUCT = "__cdc_parsed"
 CORRUPT = "__cdc_corrupt"
 """Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
 
-TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
+
+def whole_record(topic: str, value: str) -> str:
+    """Return the SQL that is true for a raw line that is a whole Kafka record, and not a row with a column ``topic``.
+
+    :param topic: SQL of the line's member of that name.
+    :param value: SQL of its member ``value`` as a struct; NULL where it is null, or no object.
+    """
+    # Asked of tombstones only. Of a line that is cut off the names cannot be listed.
+    listed = "array_contains(names, 'value') OR (array_contains(names, 'partition') AND array_contains(names, 'offset'))"
+    has_members = sql.let("names", f"json_object_keys({RAW})", f"coalesce({listed}, {sql.mentions(RAW, ('value', 'partition'))})")
+    return f"({topic} IS NOT NULL AND ({value} IS NOT NULL OR {has_members}))"
+
+
+_REPLACED = "'\ufffd'"
+_READ_TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
+_IS_NONE = f"NOT {whole_record(_READ_TOPIC, f'{LINE_STRUCT}.value')} OR (NOT is_valid_utf8({RAW}) AND contains({_READ_TOPIC}, {_REPLACED}))"
+# A name of which bytes were replaced is no topic's: the line goes with those that name none.
+TOPIC = f"if({_IS_NONE}, NULL, {_READ_TOPIC})"
 """SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
 
 SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
@@ -28,26 +47,62 @@ KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges",
 def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
-    return sql.once(f"from_json({RAW}, {sql.text(members + f', {CORRUPT} STRING')}, {options})")
+    # A bare null is an archived tombstone; the parser takes it for a line that is no object.
+    return sql.once(f"from_json(nullif({RAW}, 'null'), {sql.text(members + f', {CORRUPT} STRING')}, {options})")
 
 
-def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
-    """Return the SQL for what a record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+def no_utf8(key: str) -> str:
+    """Return the SQL that is true where a raw line, or the key from its companion, is no UTF-8: the parser replaces such bytes by U+FFFD,
+    which then is a value that the source never had. Where the source has that character itself its bytes are UTF-8.
+    """
+    return f"NOT (is_valid_utf8({RAW}) AND coalesce(is_valid_utf8({key}), true))"
+
+
+def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
+    """Return the SQL for what a raw line's record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+
+    Any document may have a member that is called like one of a control event's: a control event has all of them, and no others.
 
     :param corrupt: SQL that is true for a line that could not be parsed.
     :param value: SQL of the record's value, NULL for a tombstone.
     :param payload: SQL of the struct that holds :data:`KIND_MEMBERS`.
-    :param wrapped: SQL that is true when the value is ``{schema, payload}``.
+    :param key: SQL of the record's key (text).
     """
+    of_server = f"coalesce(contains({key}, 'serverName'), true)"
     return f"""CASE
         WHEN {corrupt} THEN 'malformed'
-        WHEN {value} IS NULL OR (({wrapped}) AND {payload} IS NULL) THEN 'tombstone'
+        WHEN {value} IS NULL THEN 'tombstone'
         WHEN {payload}.op IN ('r', 'c', 'u', 'd', 't', 'm') THEN {payload}.op
         WHEN {payload}.op IS NOT NULL THEN 'unknown'
-        WHEN {payload}.status IN ('BEGIN', 'END') THEN 'transaction'
-        WHEN {payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL THEN 'schema_change'
-        WHEN {payload}.ts_ms IS NOT NULL THEN 'heartbeat'
-        ELSE coalesce({huawei_cdl.kind(payload)}, 'unknown') END"""
+        WHEN {payload}.status IN ('BEGIN', 'END') AND {_has_only(_TRANSACTION, "status", "id")} THEN 'transaction'
+        WHEN ({payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL)
+            AND {_has_only(_SCHEMA_CHANGE, "source", "databaseName")} THEN 'schema_change'
+        WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_has_only(("ts_ms",))} AND {of_server} THEN 'heartbeat'
+        ELSE coalesce({huawei_cdl.kind(payload)}, if({_IS_NULL}, 'tombstone', 'unknown')) END"""
+
+
+_TRANSACTION = ("status", "id", "event_count", "data_collections", "ts_ms")
+_SCHEMA_CHANGE = ("source", "position", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges")
+
+
+def _has_only(members: Sequence[str], *required: str) -> str:
+    """Return the SQL that is true for a raw line whose value has one member more than the required ones, or several, and no others."""
+    found = f"json_object_keys(coalesce({', '.join(_member_of(path) for path in ('$.value.payload', '$.value', '$.payload'))}, {RAW}))"
+    has = "".join(f" AND array_contains(names, {sql.text(name)})" for name in required)
+    return sql.let(
+        "names", found, f"coalesce(size(names) > {len(required)} AND size(array_except(names, {sql.texts(members)})) = 0{has}, false)"
+    )
+
+
+def _member_of(path: str) -> str:
+    return f"get_json_object({RAW}, '{path}')"
+
+
+_VALUE_NAMES = f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))"
+_IS_NULL = f"coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL AND " + sql.let(
+    "names", _VALUE_NAMES, "coalesce(array_contains(names, 'payload') AND size(array_except(names, array('schema', 'payload'))) = 0, false)"
+)
+"""SQL that is true for the null of a converter that writes schemas: ``{schema, payload}`` around nothing."""
 
 
 def key_shape_of(key: str) -> str:
