@@ -45,7 +45,7 @@ from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of,
 from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema, is_single
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import (
     fill_from_before,
@@ -104,7 +104,7 @@ class Decoder:
 
     @cached_property
     def _has_keys(self) -> bool:
-        return any(shape.key_shape for shape in self.shapes)
+        return any(shape.key_shape and not is_single(shape.key_shape) for shape in self.shapes)
 
     def events(self, lines: DataFrame, *, with_images: bool = False) -> DataFrame:
         """Return one row a record of the topic: the source's columns, and our own behind them.
@@ -388,7 +388,7 @@ class Decoder:
         if name not in self.columns.keys:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
-        return key_text(quoted, in_key=self._has_keys)
+        return key_text(quoted, in_key=self._has_keys, is_single=self.columns.key_is_single)
 
     def _position(self) -> str:
         dialect = self.dialect

@@ -106,14 +106,19 @@ _IS_NULL = f"coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}
 
 
 def key_shape_of(key: str) -> str:
-    """Return the SQL of a key's shape (text): its schema, or the names of its members as a JSON array."""
+    """Return the SQL of a key's shape (text): its schema, the names of its members as a JSON array, or :data:`SINGLE`."""
     names = f"json_object_keys({key})"
     return f"coalesce({schema_in(key, names)}, to_json({names}))"
 
 
-def schema_in(text: str, names: str) -> str:
-    """Return the SQL of the schema in a JSON text, which most have not; ``names`` is the SQL of its members' names."""
-    return f"if(array_contains({names}, 'schema'), get_json_object({text}, '$.schema'), NULL)"
+SINGLE = '"single value"'
+"""Shape of a bare key that is no object, as ``ExtractField$Key`` makes it: nothing in it says which column it is."""
+
+
+def schema_in(key: str, names: str) -> str:
+    """Return the SQL of the schema in a key's text, which most have not; ``names`` is the SQL of its members' names."""
+    in_object = f"if(array_contains({names}, 'schema'), get_json_object({key}, '$.schema'), NULL)"
+    return f"if({names} IS NULL AND {key} IS NOT NULL, '{SINGLE}', {in_object})"
 
 
 def in_line(member: str) -> str:
