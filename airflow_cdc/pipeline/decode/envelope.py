@@ -6,8 +6,6 @@ A line is a whole Kafka record or the record's value alone; value and key are, e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from airflow_cdc.model.columns import RAW
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
@@ -25,9 +23,14 @@ def whole_record(topic: str, value: str) -> str:
     :param value: SQL of its member ``value`` as a struct; NULL where it is null, or no object.
     """
     # Asked of tombstones only. Of a line that is cut off the names cannot be listed.
-    listed = "array_contains(names, 'value') OR (array_contains(names, 'partition') AND array_contains(names, 'offset'))"
-    has_members = sql.let("names", f"json_object_keys({RAW})", f"coalesce({listed}, {sql.mentions(RAW, ('value', 'partition'))})")
+    listed = _listed(f"array_intersect(json_object_keys({RAW}), array('offset', 'partition', 'value'))")
+    has_members = f"coalesce({listed} RLIKE 'value|offset,partition', {sql.mentions(RAW, ('value', 'partition'))})"
     return f"({topic} IS NOT NULL AND ({value} IS NOT NULL OR {has_members}))"
+
+
+def _listed(names: str) -> str:
+    """Return the SQL of an array of names as one text, sorted. A lambda over them would keep Spark from compiling what reads every line."""
+    return f"array_join(sort_array({names}), ',')"
 
 
 _REPLACED = "'\ufffd'"
@@ -74,33 +77,26 @@ def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
         WHEN {value} IS NULL THEN 'tombstone'
         WHEN {payload}.op IN ('r', 'c', 'u', 'd', 't', 'm') THEN {payload}.op
         WHEN {payload}.op IS NOT NULL THEN 'unknown'
-        WHEN {payload}.status IN ('BEGIN', 'END') AND {_has_only(_TRANSACTION, "status", "id")} THEN 'transaction'
+        WHEN {payload}.status IN ('BEGIN', 'END') AND {_IS_TRANSACTION} THEN 'transaction'
         WHEN ({payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL)
-            AND {_has_only(_SCHEMA_CHANGE, "source", "databaseName")} THEN 'schema_change'
-        WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_has_only(("ts_ms",))} AND {of_server} THEN 'heartbeat'
-        ELSE coalesce({huawei_cdl.kind(payload)}, if({_IS_NULL}, 'tombstone', 'unknown')) END"""
-
-
-_TRANSACTION = ("status", "id", "event_count", "data_collections", "ts_ms")
-_SCHEMA_CHANGE = ("source", "position", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges")
-
-
-def _has_only(members: Sequence[str], *required: str) -> str:
-    """Return the SQL that is true for a raw line whose value has one member more than the required ones, or several, and no others."""
-    found = f"json_object_keys(coalesce({', '.join(_member_of(path) for path in ('$.value.payload', '$.value', '$.payload'))}, {RAW}))"
-    has = "".join(f" AND array_contains(names, {sql.text(name)})" for name in required)
-    return sql.let(
-        "names", found, f"coalesce(size(names) > {len(required)} AND size(array_except(names, {sql.texts(members)})) = 0{has}, false)"
-    )
+            AND {_IS_SCHEMA_CHANGE} THEN 'schema_change'
+        WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_IS_HEARTBEAT} AND {of_server} THEN 'heartbeat'
+        ELSE coalesce({huawei_cdl.kind(payload)}, if(coalesce({_IS_NULL}, false), 'tombstone', 'unknown')) END"""
 
 
 def _member_of(path: str) -> str:
     return f"get_json_object({RAW}, '{path}')"
 
 
-_VALUE_NAMES = f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))"
-_IS_NULL = f"coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL AND " + sql.let(
-    "names", _VALUE_NAMES, "coalesce(array_contains(names, 'payload') AND size(array_except(names, array('schema', 'payload'))) = 0, false)"
+_PAYLOAD_MEMBERS = _listed(f"json_object_keys(coalesce({', '.join(map(_member_of, ('$.value.payload', '$.value', '$.payload')))}, {RAW}))")
+_VALUE_MEMBERS = _listed(f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))")
+_IS_TRANSACTION = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!id,status$)(data_collections,)?(event_count,)?id,status(,ts_ms)?$'"
+_IS_SCHEMA_CHANGE = (
+    f"{_PAYLOAD_MEMBERS} RLIKE '^(?!databaseName,source$)databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?$'"
+)
+_IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = 'ts_ms'"
+_IS_NULL = (
+    f"{_VALUE_MEMBERS} IN ('payload', 'payload,schema') AND coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL"
 )
 """SQL that is true for the null of a converter that writes schemas: ``{schema, payload}`` around nothing."""
 

@@ -43,9 +43,5 @@ def key_text(quoted: str, *, in_key: bool, is_single: bool = False) -> str:
     return f"if({KIND} = 'd', {before}, {after})"
 
 
-_SINGLE_VALUE = sql.let(
-    "names",
-    f"json_object_keys({RAW_KEY})",
-    f"CASE WHEN names IS NULL THEN {RAW_KEY} WHEN array_contains(names, 'payload') THEN get_json_object({RAW_KEY}, '$.payload') END",
-)
+_SINGLE_VALUE = f"if(json_object_keys({RAW_KEY}) IS NULL, {RAW_KEY}, get_json_object({RAW_KEY}, '$.payload'))"
 """SQL of the text of a key that is a single value, bare or with a schema."""
