@@ -142,6 +142,8 @@ class RejectReason(str, Enum):
 
     MALFORMED_JSON = "malformed_json"
     """The line is not one JSON object, or a member has the wrong shape."""
+    INVALID_UTF8 = "invalid_utf8"
+    """The line, or its key, holds bytes that are no UTF-8: which text the source has there, nothing says."""
     NOT_A_CHANGE_EVENT = "not_a_change_event"
     """The value has neither a known ``op`` nor the shape of a control event."""
     FOREIGN_SHAPE = "foreign_shape"

@@ -99,6 +99,8 @@ class BatchReport:
     """Columns of the table that took the source's newer name, by the older one."""
     columns_widened: tuple[str, ...] = ()
     """Columns that took a wider type."""
+    columns_as_text: tuple[str, ...] = ()
+    """Columns of the table that are STRING and got the text of values of another type."""
     columns_filled: tuple[str, ...] = ()
     """Columns that were taken out of the documents of all rows, because the flow defines them anew or otherwise."""
     misfits: dict[str, int] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class BatchReport:
         document["epochs"] = self.epochs.to_json()
         document["columns_added"] = list(self.columns_added)
         document["columns_widened"] = list(self.columns_widened)
+        document["columns_as_text"] = list(self.columns_as_text)
         document["columns_filled"] = list(self.columns_filled)
         document["offsets"] = self.offsets.to_json()
         return document
@@ -144,6 +147,7 @@ class BatchReport:
         values["epochs"] = Epochs.from_json(values["epochs"])
         values["columns_added"] = tuple(values["columns_added"])
         values["columns_widened"] = tuple(values["columns_widened"])
+        values["columns_as_text"] = tuple(values.get("columns_as_text", ()))
         values["columns_filled"] = tuple(values.get("columns_filled", ()))
         values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)

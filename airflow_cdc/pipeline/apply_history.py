@@ -206,6 +206,7 @@ class Told:
             order_conflicts=self.staged.conflicts,
             columns_added=changed.added,
             columns_widened=changed.widened,
+            columns_as_text=changed.as_text,
             columns_filled=changed.filled,
             misfits=changed.misfits,
         )

@@ -176,6 +176,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         columns_added=changed.added,
         columns_renamed=renamed,
         columns_widened=changed.widened,
+        columns_as_text=changed.as_text,
         columns_filled=changed.filled,
         misfits=changed.misfits,
         merge_plan="guarded merge: late events" if late else "merge",

@@ -86,7 +86,10 @@ def _records_of(text: str) -> str:
     # Inside of an object, because a bare array is taken to end where it ends, whatever stands behind it.
     wrapped = f"concat('{{\"records\":', {text}, '}}')"
     parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
-    documents = "transform(array_of.records, record -> coalesce(record, 'null'))"
+    # Parsing replaces bytes that are no UTF-8. A document with such a character is one of those that had them, or may be: its bytes must
+    # stay no UTF-8, for that is how it is known.
+    kept = f"if(is_valid_utf8({text}), record, replace(record, '\ufffd', CAST(X'FF' AS STRING)))"
+    documents = f"transform(array_of.records, record -> coalesce({kept}, 'null'))"
     return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
 
 
@@ -114,8 +117,13 @@ def _read_with_keys(source: _Source, paired: dict[str, str]) -> DataFrame:
     values = _number(source.read(list(paired.values())))
     keys = _number(source.read(list(paired)))
     companion = F.create_map(*[F.lit(item) for pair in paired.items() for item in pair])
-    keys = keys.select(companion[F.col(FILE)].alias(FILE), LINE, F.col(RAW).alias(RAW_KEY))
+    keys = keys.select(companion[F.col(FILE)].alias(FILE), LINE, F.expr(_KEY_OF_LINE).alias(RAW_KEY))
     return values.join(keys, [FILE, LINE], "left")
+
+
+# As a whole record's key is read: null is no key, and a text has no quotes. Bytes that are no UTF-8 must stay so.
+_KEY_OF_LINE = f"""CASE WHEN trim({RAW}) IN ('', 'null') THEN NULL
+    WHEN ltrim({RAW}) LIKE '"%' AND is_valid_utf8({RAW}) THEN get_json_object(concat('{{"key":', {RAW}, '}}'), '$.key') ELSE {RAW} END"""
 
 
 def _number(lines: DataFrame) -> DataFrame:

@@ -34,8 +34,8 @@ def holds(column: str, value: str) -> bool:
     if column == value:
         return True
     if column == "STRING":
-        # As text an array has no spelling that readers agree on.
-        return not value.startswith("ARRAY<")
+        # As text an array has no spelling that readers agree on, and bytes need not be text.
+        return value != "BINARY" and not value.startswith("ARRAY<")
     if column in _INTEGERS and value in _INTEGERS:
         return _INTEGERS.index(value) <= _INTEGERS.index(column)
     if column == "DOUBLE":

@@ -34,6 +34,8 @@ class ColumnsChanged:
     widened: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
     """Taken out of the documents of all rows."""
+    as_text: tuple[str, ...] = ()
+    """Of the table text, and of another type in the events."""
     misfits: dict[str, int] = field(default_factory=dict)
     """By column that was filled: rows of which the document tells a value that does not fit."""
 
@@ -48,8 +50,9 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         return target, ColumnsChanged()
     types |= _document_types(run, target)
     wider = wider_columns(target, types, run.flow.name) if target else {}
+    as_text = decoder.columns.as_text
     if run.is_dry:
-        return target, ColumnsChanged()
+        return target, ColumnsChanged(as_text=as_text)
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
         target = create_target(
@@ -64,7 +67,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     filled = _fill_document_columns(run, target)
     run.after_effect("target")
     misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
-    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, misfits)
+    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, as_text, misfits)
 
 
 def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
@@ -115,8 +118,9 @@ def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) ->
             beside = "; ".join(f"{other}: {known[other.lower()][1]} | {columns[other]}" for other in narrow)
             raise SchemaChangeError(
                 f"Flow {flow}: columns of table {target.uri} do not hold the events' values (column: table | events): {beside}.",
-                next_step="Nothing of these events was merged, and none is lost. Declare the columns' types under 'columns' in the flows"
-                " file, or rebuild the flow; the next run goes on with them.",
+                next_step="Nothing of these events was merged, and none is lost. Declare under 'columns' in the flows file the type that"
+                " the table has: the next run goes on with them, and sets aside what that type does not hold. Or declare one that holds"
+                " the values of both, such as STRING, and rebuild the flow.",
             )
         wider[spelled] = new
     return wider

@@ -20,10 +20,11 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
+from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
 from airflow_cdc.pipeline.decode.infer_types import infer_types
 from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, resolve_columns, schema_types
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, is_single, member_names, resolve_columns, schema_types
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.find_renames import find_renames
 from airflow_cdc.pipeline.merge import TargetTable
@@ -184,11 +185,12 @@ def _columns(
     told = find_told(flow, rows, target, changes_today, images, names=names)
     unknown = [name for name in names if name not in {*told.types, *table}]
     inferred = infer_types(images(), unknown) if unknown else {}
-    if not flow.keys and not any(shape.key_shape for shape in rows):
+    by_value = len(flow.keys) == 1 and any(is_single(shape.key_shape) for shape in rows)
+    if not flow.keys and not any(shape.key_shape and member_names(shape.key_shape) for shape in rows):
         flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)
     columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, told=told.types, without_key=without_key)
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
-    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded, formerly=formerly(renames))
+    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded, formerly=formerly(renames), key_is_single=by_value)
 
 
 def _of_documents(flow: CdcFlow) -> SourceColumns:
@@ -212,4 +214,4 @@ def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, *, witho
     members = ["after", *(["before"] if without_key else []), *([huawei_cdl.IMAGE] if of_cdl else [])]
     images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
     texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
-    return lines.filter(topic).selectExpr(f"explode(array_compact(array({texts}))) AS image")
+    return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")

@@ -19,7 +19,18 @@ from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, TOPIC, in_line, kind_of, parse_line, schema_in
+from airflow_cdc.pipeline.decode.envelope import (
+    CORRUPT,
+    KIND_MEMBERS,
+    LINE_STRUCT,
+    TOPIC,
+    in_line,
+    kind_of,
+    no_utf8,
+    parse_line,
+    schema_in,
+    whole_record,
+)
 from airflow_cdc.pipeline.decode.respell import MARKS
 
 # An image is written as text again, at the cost of its parsing: the one before is asked for only where it is the only one.
@@ -131,10 +142,13 @@ def _values(lines: DataFrame) -> DataFrame:
     parsed = lines.selectExpr(FILE, ORDINAL, RAW, RAW_KEY, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
     # A record may have members beside its value that are named like some of a value and hold something else: they are nobody's.
     looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
-    is_record = f"{record}.topic IS NOT NULL"
+    is_odd = f"{record}.topic IS NOT NULL"
 
     def told(member: str) -> str:
-        return f"if({is_record}, {record}.{member}, {line}.{member})"
+        return f"if({is_odd}, {record}.{member}, {line}.{member})"
+
+    is_record = whole_record(told("topic"), told("value"))
+    topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {TOPIC})"
 
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
     bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
@@ -143,12 +157,12 @@ def _values(lines: DataFrame) -> DataFrame:
         ORDINAL,
         RAW,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
-        f"{told('topic')} IS NOT NULL AS is_record",
-        f"coalesce({told(CORRUPT)} IS NOT NULL, false) AS corrupt",
-        f"if({is_record}, {record}.topic, {TOPIC}) AS topic",
+        f"{is_record} AS is_record",
+        f"coalesce({told(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
+        f"{topic} AS topic",
         *[f"{told(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
         f"coalesce({told('key')}, {RAW_KEY}) AS key",
-        f"if({told('topic')} IS NOT NULL, {told('value')}, {bare_value}) AS value",
+        f"if({is_record}, {told('value')}, {bare_value}) AS value",
     )
 
 
@@ -169,7 +183,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
         "try_cast(`offset` AS BIGINT) AS `offset`",
-        f"{kind_of(corrupt='corrupt', value='value', payload='payload', wrapped=wrapped)} AS kind",
+        f"{kind_of(corrupt='corrupt', value='value', payload='payload', key='key')} AS kind",
         f"{huawei_cdl.connector('payload')} AS connector",
         f"{_TABLE} AS table",
         "key",

@@ -36,6 +36,8 @@ _BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')"
 _NOT_CAST = {"STRING": STRING, "BINARY": _BINARY, "VARIANT": ColumnType("VARIANT", lambda value: f"try_parse_json({value})")}
 
 _CALENDAR_DATE = r"^\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}"
+_IN_MICROSECONDS = r"(?!.*\.\d{6}\d*[1-9])"
+"""Of a pattern: no digit but zeros follows behind the sixth of a second."""
 
 
 def cast_to(sql_type: str) -> ColumnType:
@@ -55,8 +57,9 @@ def cast_to(sql_type: str) -> ColumnType:
         # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs.
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{_CALENDAR_DATE}'"))
+        # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs, and cuts what is shorter than a microsecond.
+        told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{told}'"))
     return ColumnType(sql_type, cast)
 
 
@@ -196,8 +199,8 @@ _HUAWEI_CDL: Mapping[str, ColumnType] = {
 }
 
 _BY_CONNECTOR: Mapping[tuple[str, str], ColumnType] = {
-    # DATETIMEOFFSET holds an offset and 100 ns; a Spark TIMESTAMP holds neither.
-    ("sqlserver", "io.debezium.time.ZonedTimestamp"): STRING,
+    # DATETIMEOFFSET holds an offset and 100 ns, TIMESTAMP(9) WITH TIME ZONE an offset and 1 ns; a Spark TIMESTAMP holds neither.
+    **{(connector, "io.debezium.time.ZonedTimestamp"): STRING for connector in ("sqlserver", "oracle")},
     # MySQL's TIME is a span too: -838:59:59 to 838:59:59.
     **{(connector, name): _time_of_day(units, signed=True) for connector in ("mysql", "mariadb") for name, units in _TIMES_OF_DAY.items()},
 }

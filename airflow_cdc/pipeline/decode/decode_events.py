@@ -41,14 +41,14 @@ from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
 from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, parse_line
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, no_utf8, parse_line, whole_record
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.lanes import in_epoch, lane
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema, is_single
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.unavailable_values import (
     fill_from_before,
@@ -113,7 +113,7 @@ class Decoder:
 
     @cached_property
     def _has_keys(self) -> bool:
-        return any(shape.key_shape for shape in self.shapes)
+        return any(shape.key_shape and not is_single(shape.key_shape) for shape in self.shapes)
 
     def events(self, lines: DataFrame, *, with_images: bool = False) -> DataFrame:
         """Return one row a record of the topic: the source's columns, and our own behind them.
@@ -204,13 +204,16 @@ class Decoder:
         """Return file, ordinal, raw, raw key, partition, offset, key (text), and the envelope as ``payload``."""
         line = LINE_STRUCT
         as_record = f"{line}.value"
+        is_record = whole_record(f"{line}.topic", as_record)
         forms = {RecordLayout.RECORD: as_record, RecordLayout.VALUE: line}
         if self._layouts == {RecordLayout.RECORD, RecordLayout.VALUE}:
             value_only = self._struct_of(line, self._value_fields())
-            value = f"if({line}.topic IS NOT NULL, {self._struct_of(as_record, self._value_fields())}, {value_only})"
+            value = f"if({is_record}, {self._struct_of(as_record, self._value_fields())}, {value_only})"
         else:
             value = forms[next(iter(self._layouts))]
         recorded = RecordLayout.RECORD in self._layouts
+        # Among whole records a document that is none has no value, and is no tombstone all the same.
+        is_stray = f"{line} IS NOT NULL AND NOT {is_record}" if self._layouts == {RecordLayout.RECORD} else "false"
         parsed = records.selectExpr(
             FILE,
             LINE,
@@ -218,13 +221,16 @@ class Decoder:
             RAW,
             LINE_HASH,
             f"{f'coalesce(CAST({line}.key AS STRING), {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
-            f"coalesce({line}.{CORRUPT} IS NOT NULL, false) AS corrupt",
+            f"coalesce({line}.{CORRUPT} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
             f"{f'try_cast({line}.partition AS INT)' if recorded else 'CAST(NULL AS INT)'} AS {PARTITION}",
             f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
             f"{value} AS value",
+            f"{is_stray} AS is_stray",
         )
         # Of the value itself only whether there is one is asked from here on.
-        unwrapped = parsed.withColumns({"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL, NULL, true)")})
+        unwrapped = parsed.withColumns(
+            {"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL AND NOT is_stray, NULL, true)")}
+        )
         if self.dialect.documents:
             told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
             located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
@@ -269,7 +275,7 @@ class Decoder:
         """Add kind, partition, ordinal and the parsed key."""
         by_name = file_literal(self.files, "partition", "INT")
         start = file_literal(self.files, "start_offset", "BIGINT")
-        kind = kind_of(corrupt="corrupt", value="value", payload="payload", wrapped="true" if self._wrapped == {True} else "false")
+        kind = kind_of(corrupt="corrupt", value="value", payload="payload", key=RAW_KEY)
         located = records.selectExpr(
             FILE,
             LINE,
@@ -391,7 +397,7 @@ class Decoder:
         if name not in self.columns.keys:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
-        return key_text(quoted, in_key=self._has_keys)
+        return key_text(quoted, in_key=self._has_keys, is_single=self.columns.key_is_single)
 
     def _snapshot(self) -> str:
         """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so."""

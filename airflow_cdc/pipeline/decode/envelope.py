@@ -15,7 +15,29 @@ LINE_STRUCT = "__cdc_parsed"
 CORRUPT = "__cdc_corrupt"
 """Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
 
-TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
+
+def whole_record(topic: str, value: str) -> str:
+    """Return the SQL that is true for a raw line that is a whole Kafka record, and not a row with a column ``topic``.
+
+    :param topic: SQL of the line's member of that name.
+    :param value: SQL of its member ``value`` as a struct; NULL where it is null, or no object.
+    """
+    # Asked of tombstones only. Of a line that is cut off the names cannot be listed.
+    listed = _listed(f"array_intersect(json_object_keys({RAW}), array('offset', 'partition', 'value'))")
+    has_members = f"coalesce({listed} RLIKE 'value|offset,partition', {sql.mentions(RAW, ('value', 'partition'))})"
+    return f"({topic} IS NOT NULL AND ({value} IS NOT NULL OR {has_members}))"
+
+
+def _listed(names: str) -> str:
+    """Return the SQL of an array of names as one text, sorted. A lambda over them would keep Spark from compiling what reads every line."""
+    return f"array_join(sort_array({names}), ',')"
+
+
+_REPLACED = "'\ufffd'"
+_READ_TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
+_IS_NONE = f"NOT {whole_record(_READ_TOPIC, f'{LINE_STRUCT}.value')} OR (NOT is_valid_utf8({RAW}) AND contains({_READ_TOPIC}, {_REPLACED}))"
+# A name of which bytes were replaced is no topic's: the line goes with those that name none.
+TOPIC = f"if({_IS_NONE}, NULL, {_READ_TOPIC})"
 """SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
 
 SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
@@ -28,37 +50,71 @@ KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges",
 def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
-    return sql.once(f"from_json({RAW}, {sql.text(members + f', {CORRUPT} STRING')}, {options})")
+    # A bare null is an archived tombstone; the parser takes it for a line that is no object.
+    return sql.once(f"from_json(nullif({RAW}, 'null'), {sql.text(members + f', {CORRUPT} STRING')}, {options})")
 
 
-def kind_of(*, corrupt: str, value: str, payload: str, wrapped: str) -> str:
-    """Return the SQL for what a record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+def no_utf8(key: str) -> str:
+    """Return the SQL that is true where a raw line, or the key from its companion, is no UTF-8: the parser replaces such bytes by U+FFFD,
+    which then is a value that the source never had. Where the source has that character itself its bytes are UTF-8.
+    """
+    return f"NOT (is_valid_utf8({RAW}) AND coalesce(is_valid_utf8({key}), true))"
+
+
+def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
+    """Return the SQL for what a raw line's record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+
+    Any document may have a member that is called like one of a control event's: a control event has all of them, and no others.
 
     :param corrupt: SQL that is true for a line that could not be parsed.
     :param value: SQL of the record's value, NULL for a tombstone.
     :param payload: SQL of the struct that holds :data:`KIND_MEMBERS`.
-    :param wrapped: SQL that is true when the value is ``{schema, payload}``.
+    :param key: SQL of the record's key (text).
     """
+    of_server = f"coalesce(contains({key}, 'serverName'), true)"
     return f"""CASE
         WHEN {corrupt} THEN 'malformed'
-        WHEN {value} IS NULL OR (({wrapped}) AND {payload} IS NULL) THEN 'tombstone'
+        WHEN {value} IS NULL THEN 'tombstone'
         WHEN {payload}.op IN ('r', 'c', 'u', 'd', 't', 'm') THEN {payload}.op
         WHEN {payload}.op IS NOT NULL THEN 'unknown'
-        WHEN {payload}.status IN ('BEGIN', 'END') THEN 'transaction'
-        WHEN {payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL THEN 'schema_change'
-        WHEN {payload}.ts_ms IS NOT NULL THEN 'heartbeat'
-        ELSE coalesce({huawei_cdl.kind(payload)}, 'unknown') END"""
+        WHEN {payload}.status IN ('BEGIN', 'END') AND {_IS_TRANSACTION} THEN 'transaction'
+        WHEN ({payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL)
+            AND {_IS_SCHEMA_CHANGE} THEN 'schema_change'
+        WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_IS_HEARTBEAT} AND {of_server} THEN 'heartbeat'
+        ELSE coalesce({huawei_cdl.kind(payload)}, if(coalesce({_IS_NULL}, false), 'tombstone', 'unknown')) END"""
+
+
+def _member_of(path: str) -> str:
+    return f"get_json_object({RAW}, '{path}')"
+
+
+_PAYLOAD_MEMBERS = _listed(f"json_object_keys(coalesce({', '.join(map(_member_of, ('$.value.payload', '$.value', '$.payload')))}, {RAW}))")
+_VALUE_MEMBERS = _listed(f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))")
+_IS_TRANSACTION = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!id,status$)(data_collections,)?(event_count,)?id,status(,ts_ms)?$'"
+_IS_SCHEMA_CHANGE = (
+    f"{_PAYLOAD_MEMBERS} RLIKE '^(?!databaseName,source$)databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?$'"
+)
+_IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = 'ts_ms'"
+_IS_NULL = (
+    f"{_VALUE_MEMBERS} IN ('payload', 'payload,schema') AND coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL"
+)
+"""SQL that is true for the null of a converter that writes schemas: ``{schema, payload}`` around nothing."""
 
 
 def key_shape_of(key: str) -> str:
-    """Return the SQL of a key's shape (text): its schema, or the names of its members as a JSON array."""
+    """Return the SQL of a key's shape (text): its schema, the names of its members as a JSON array, or :data:`SINGLE`."""
     names = f"json_object_keys({key})"
     return f"coalesce({schema_in(key, names)}, to_json({names}))"
 
 
-def schema_in(text: str, names: str) -> str:
-    """Return the SQL of the schema in a JSON text, which most have not; ``names`` is the SQL of its members' names."""
-    return f"if(array_contains({names}, 'schema'), get_json_object({text}, '$.schema'), NULL)"
+SINGLE = '"single value"'
+"""Shape of a bare key that is no object, as ``ExtractField$Key`` makes it: nothing in it says which column it is."""
+
+
+def schema_in(key: str, names: str) -> str:
+    """Return the SQL of the schema in a key's text, which most have not; ``names`` is the SQL of its members' names."""
+    in_object = f"if(array_contains({names}, 'schema'), get_json_object({key}, '$.schema'), NULL)"
+    return f"if({names} IS NULL AND {key} IS NOT NULL, '{SINGLE}', {in_object})"
 
 
 def in_line(member: str) -> str:

@@ -20,7 +20,7 @@ from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.connect_types import is_field
 from airflow_cdc.pipeline.decode.envelope import SCHEMA, in_line, key_shape_of
-from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema
+from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema, is_single
 
 _FEW = 20
 """Of so many records one may be foreign: more of a kind are the source's own."""
@@ -80,7 +80,10 @@ def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Se
     names_of = {shape.key_shape: _key_names(shape.key_shape) for shape in good}
     wanted = _most_common_key(good, names_of) if keys is None else frozenset(keys)
     # Where keys tell the row, a record without one is for the quarantine by its own reason.
-    fitting = {wanted} if wanted is None else {wanted, None}
+    fitting: set[frozenset[str] | None] = {wanted} if wanted is None else {wanted, None}
+    if keys is not None:
+        # Not the key's names, but what is declared to be one of them, or goes by the image.
+        fitting.add(_SINGLE)
     others = [shape for shape in good if names_of[shape.key_shape] not in fitting]
     named = [shape for shape in others if _tells_names(shape.key_shape)]
     foreign = [shape for shape in others if names_of[shape.key_shape] is _UNREADABLE] + (named if are_few(named, rows) else [])
@@ -138,6 +141,8 @@ def _most_common_key(rows: Iterable[TopicShape], names_of: Mapping[str | None, f
 
 
 _UNREADABLE: frozenset[str] = frozenset({"\0"})
+_SINGLE: frozenset[str] = frozenset({"\0single"})
+"""In place of the names of a key that is a single value."""
 
 
 def _key_names(text: str | None) -> frozenset[str] | None:
@@ -145,6 +150,8 @@ def _key_names(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     key = _json(text)
+    if key is not None and is_single(text):
+        return _SINGLE
     fields = key.get("fields") if isinstance(key, dict) else key
     if not isinstance(fields, list):
         return _UNREADABLE

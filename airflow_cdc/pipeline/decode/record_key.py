@@ -26,14 +26,22 @@ def unless_image_tells(keys: Iterable[str], parsed: str) -> str:
     return f"if(coalesce(payload.op <> 'd' AND {told}, false), NULL, {parsed})"
 
 
-def key_text(quoted: str, *, in_key: bool) -> str:
+def key_text(quoted: str, *, in_key: bool, is_single: bool = False) -> str:
     """Return the SQL of the text of a key's column.
 
     :param quoted: the column's name.
     :param in_key: whether records have keys.
+    :param is_single: whether records may have the column's value alone for a key.
     """
     before, after = f"payload.before.{quoted}", f"payload.after.{quoted}"
     if in_key:
         # With REPLICA IDENTITY USING INDEX the image before a delete has fillers in the key.
         before, after = f"coalesce(key.{quoted}, {before})", f"coalesce({after}, key.{quoted})"
+    if is_single:
+        # It names no column, so an image that tells the column goes first.
+        before, after = f"coalesce({before}, {_SINGLE_VALUE})", f"coalesce({after}, {_SINGLE_VALUE})"
     return f"if({KIND} = 'd', {before}, {after})"
+
+
+_SINGLE_VALUE = f"if(json_object_keys({RAW_KEY}) IS NULL, {RAW_KEY}, get_json_object({RAW_KEY}, '$.payload'))"
+"""SQL of the text of a key that is a single value, bare or with a schema."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_cdc.model.columns import KIND, POSITION
+from airflow_cdc.model.columns import KIND, POSITION, RAW_KEY
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
 
@@ -30,6 +31,7 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
     is_foreign = f"WHEN {foreign} THEN {_reject(RejectReason.FOREIGN_SHAPE)}" if foreign else ""
     misfits = _misfits(columns, without_key=without_key)
     return f"""CAST(CASE
+        WHEN {KIND} = 'malformed' AND {no_utf8(RAW_KEY)} THEN {_reject(RejectReason.INVALID_UTF8)}
         WHEN {KIND} = 'malformed' THEN {_reject(RejectReason.MALFORMED_JSON)}
         WHEN {KIND} = 'unknown' THEN {_reject(RejectReason.NOT_A_CHANGE_EVENT)}
         WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL

@@ -14,20 +14,22 @@ MARKS = (*flattened.MARKS, *cloud_events.MARKS)
 
 _PLACE = ("topic", "partition", "offset", "timestamp", "headers", "key")
 """Members of a whole record beside its value."""
+_IS_RECORD = f"line.topic IS NOT NULL AND coalesce({', '.join(f'line.`{name}`' for name in MARKS)}) IS NULL"
+"""A row may have a column ``topic``: then the marks are beside it, and not in ``value``."""
 
 
 def respelled(raw: str) -> str:
     """Return the SQL of a line's text, with such a record as an envelope in the same layout, whole record or value alone."""
     place = ", ',', ".join(f"'\"{name}\":', {_json(f'line.`{name}`')}" for name in _PLACE)
-    record = f"if(line.topic IS NULL, envelope, concat('{{', {place}, ',\"value\":', envelope, '}}'))"
+    record = f"if(NOT ({_IS_RECORD}), envelope, concat('{{', {place}, ',\"value\":', envelope, '}}'))"
     wrapped = "whole.payload LIKE '{%' AND whole.schema LIKE '{%'"
     schema_and_payload = f"named_struct('schema', if({wrapped}, whole.schema, NULL), 'payload', if({wrapped}, whole.payload, value))"
     envelope = f"coalesce({flattened.envelope('parts')}, {cloud_events.envelope('parts')})"
-    members = ", ".join(f"`{name}` STRING" for name in (*_PLACE, "value"))
+    members = ", ".join(f"`{name}` STRING" for name in (*_PLACE, "value", *MARKS))
     # Each step has a name, and is computed once: as columns, a filter above would multiply them into one another.
     steps = {
         "line": _parse("text", members),
-        "value": f"CASE WHEN line.topic IS NOT NULL THEN line.value WHEN line IS NOT NULL THEN {_compact('text')} END",
+        "value": f"CASE WHEN {_IS_RECORD} THEN line.value WHEN line IS NOT NULL THEN {_compact('text')} END",
         "whole": _parse("value", "schema STRING, payload STRING"),
         "parts": schema_and_payload,
         "envelope": envelope,
@@ -36,7 +38,8 @@ def respelled(raw: str) -> str:
     for name, value in reversed(steps.items()):
         found = sql.let(name, value, found)
     marked = sql.mentions("text", MARKS)
-    return sql.let("text", raw, f"if({marked}, coalesce({found}, text), text)")
+    # Spelled anew, bytes that are no UTF-8 would become characters.
+    return sql.let("text", raw, f"if({marked} AND is_valid_utf8(text), coalesce({found}, text), text)")
 
 
 def _parse(text: str, members: str) -> str:

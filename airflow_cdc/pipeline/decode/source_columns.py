@@ -19,9 +19,9 @@ from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_types import canonical, common_type, reads_alike
+from airflow_cdc.pipeline.column_types import canonical, common_type, holds, reads_alike
 from airflow_cdc.pipeline.decode.connect_types import FORMERLY, STRING, ColumnType, cast_to, column_type
-from airflow_cdc.pipeline.decode.envelope import SCHEMA
+from airflow_cdc.pipeline.decode.envelope import SCHEMA, SINGLE
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,10 @@ class SourceColumns:
     """By column: the older names under which events may have it."""
     clears_absent: bool = False
     """Whether a column that an event's schema does not have is NULL, instead of not told."""
+    as_text: tuple[str, ...] = ()
+    """Columns that are STRING in the table, and of another type in the events."""
+    key_is_single: bool = False
+    """Whether records may have the one key column's value alone for a key."""
 
     @property
     def renames(self) -> dict[str, str]:
@@ -76,7 +80,20 @@ def image_names(shape: str) -> list[str]:
 def member_names(shape: str) -> list[str]:
     """Return the names that a shape lists: those of a Connect struct's fields, or of a JSON object's members."""
     document = json.loads(shape)
-    return [field["field"] for field in document.get("fields", ())] if isinstance(document, dict) else list(document)
+    if isinstance(document, dict):
+        return [field["field"] for field in document.get("fields", ())]
+    return list(document) if isinstance(document, list) else []
+
+
+def is_single(key_shape: str | None) -> bool:
+    """Tell whether keys of a shape are single values, bare or with a schema: they do not say which column they are."""
+    if key_shape is None or key_shape == SINGLE:
+        return key_shape is not None
+    try:
+        schema = json.loads(key_shape)
+    except ValueError:
+        return False
+    return isinstance(schema, dict) and isinstance(schema.get("type"), str) and schema["type"] != "struct" and "fields" not in schema
 
 
 def column_names(shapes: Iterable[TopicShape]) -> list[str]:
@@ -175,7 +192,7 @@ def _event_definition(name: str, formerly: Iterable[str]) -> str:
     return sql.let("column", found, f"concat_ws('|', {', '.join(parts)})")
 
 
-def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
+def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     """Return the columns that identify a row: the flow's, else those of the events' keys.
 
     :raises KeysUnknownError: when neither tells, or the events' keys changed.
@@ -185,6 +202,11 @@ def key_columns(shapes: Iterable[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     found = {names for shape in shapes if shape.key_shape and (names := tuple(member_names(shape.key_shape)))}
     if len(found) == 1:
         return found.pop()
+    if not found and any(is_single(shape.key_shape) for shape in shapes):
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so nothing says which column identifies a row.",
+            next_step="Declare that column in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
+        )
     if not found:
         raise KeysUnknownError(
             f"Flow {flow.name}: the archived records carry no keys, so nothing says which columns identify a row.",
@@ -204,7 +226,8 @@ def _declared(declared: str, told: ColumnType | None) -> ColumnType:
     sql_type = canonical(declared)
     if told is None or told.sql_type == sql_type:
         return told or cast_to(sql_type)
-    if sql_type == "STRING" and told.sql_type.startswith("ARRAY<"):
+    if sql_type == "STRING" and (told.sql_type == "BINARY" or told.sql_type.startswith("ARRAY<")):
+        # The cast takes bytes for UTF-8, which they need not be. The JSON text has base64.
         return STRING
     if sql_type == "STRING":
         return ColumnType(sql_type, lambda value: f"CAST({told.read(value)} AS STRING)")
@@ -267,4 +290,12 @@ def resolve_columns(
         else:
             untyped.append(name)
     altered = frozenset(name for name, rule in from_schema.items() if rule.by_schema)
-    return SourceColumns(types, () if without_key else key_columns(shapes, flow), tuple(untyped), altered=altered)
+    as_text = {name: text for name, rule in types.items() if table.get(name) == "STRING" and (text := _as_text(rule))}
+    keys = () if without_key else key_columns(shapes, flow)
+    return SourceColumns({**types, **as_text}, keys, tuple(untyped), altered=altered, as_text=tuple(as_text))
+
+
+def _as_text(rule: ColumnType) -> ColumnType | None:
+    """Return the rule whose value is a value's text; None for texts, and for what has no text that readers agree on."""
+    # Left to the merge, a key that is a number would be compared with texts as numbers: '07' is 7 then.
+    return _declared("STRING", rule) if rule.sql_type != "STRING" and holds("STRING", rule.sql_type) else None

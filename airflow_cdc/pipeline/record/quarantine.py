@@ -17,7 +17,8 @@ QUARANTINE_SCHEMA = (
     "microbatch bigint, reason string, detail string, topic string, partition int, offset bigint, file string, line bigint,"
     " raw string, raw_key string"
 )
-"""Schema of a flow's quarantine table; ``line`` counts from 1 in ``file``, ``raw`` is the line as archived."""
+"""Schema of a flow's quarantine table; ``line`` counts from 1 in ``file``, ``raw`` is the line as archived, with U+FFFD for bytes that are
+no UTF-8."""
 
 
 def quarantined_rows(rejects: DataFrame, *, topic: str, microbatch: int) -> DataFrame:
@@ -31,8 +32,9 @@ def quarantined_rows(rejects: DataFrame, *, topic: str, microbatch: int) -> Data
         F.col(OFFSET).alias("offset"),
         F.col(FILE).alias("file"),
         F.col(LINE).alias("line"),
-        F.col(RAW).alias("raw"),
-        F.col(RAW_KEY).alias("raw_key"),
+        # Readers of Parquet other than Spark fail at a string that is no UTF-8.
+        F.make_valid_utf8(RAW).alias("raw"),
+        F.make_valid_utf8(RAW_KEY).alias("raw_key"),
     )
 
 

@@ -262,6 +262,7 @@ reports = st.builds(
     columns_added=st.lists(names, max_size=2).map(tuple),
     columns_renamed=st.dictionaries(names, names, max_size=2),
     columns_widened=st.lists(names, max_size=2).map(tuple),
+    columns_as_text=st.lists(names, max_size=2).map(tuple),
     table_version=st.none() | numbers,
     merge_plan=names,
     seconds=st.floats(0, 1e6),

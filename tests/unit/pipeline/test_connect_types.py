@@ -156,9 +156,21 @@ def test_a_zoned_timestamp_is_an_instant_for_postgresql(session: SparkSession) -
     assert {text: value for text, value in found.items() if value is not None} == instants
 
 
-def test_a_zoned_timestamp_stays_text_for_sql_server_because_it_has_an_offset_and_seven_digits(session: SparkSession) -> None:
-    rule = semantic("io.debezium.time.ZonedTimestamp", "string", "sqlserver")
-    texts = ["2019-06-05T10:11:08.1234567+02:00", "2019-06-05T10:11:08Z", "anything", ""]
+def test_a_time_shorter_than_a_microsecond_does_not_fit_a_timestamp(session: SparkSession) -> None:
+    """It was cut: two values that differ in the source became one."""
+    rules = {kind: cast_to(kind) for kind in ("TIMESTAMP", "TIMESTAMP_NTZ")}
+    rules["zoned"] = semantic("io.debezium.time.ZonedTimestamp", "string", "db2")
+    fit = ["2024-01-01T00:00:00.123456", "2024-01-01T00:00:00.123456000", "2024-01-01 00:00:00.1234560Z", "2024-01-01T00:00:00.000000000Z"]
+    cut = ["2024-01-01T00:00:00.123456789Z", "2024-01-01 00:00:00.0000001", "2024-01-01T00:00:00.1234560001+02:00"]
+    found = read(session, rules, [*fit, *cut])
+    for kind in rules:
+        assert [text for text, value in found[kind].items() if value is not None] == fit
+
+
+@pytest.mark.parametrize("connector", ["sqlserver", "oracle"])
+def test_a_zoned_timestamp_stays_text_where_it_has_an_offset_and_more_than_six_digits(connector: str, session: SparkSession) -> None:
+    rule = semantic("io.debezium.time.ZonedTimestamp", "string", connector)
+    texts = ["2019-06-05T10:11:08.1234567+02:00", "2024-01-01T00:00:00.123456789Z", "2019-06-05T10:11:08Z", "anything", ""]
     assert rule.checked is False
     assert read(session, {"z": rule}, texts)["z"] == {text: text for text in texts}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,68 @@ def test_what_no_type_holds_stops_the_flow_with_both_schemas_and_goes_on_once_it
         (1, 7, Decimal("1.25")),
         (2, 7, Decimal("1.25")),
     ]
+
+
+def test_what_the_error_of_a_changed_type_advises_works_to_the_letter(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """To declare the new type gave the same error again, for the table still had the old one."""
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    as_number, as_text = [OLD[0], plain("n", "int32")], [OLD[0], plain("n", "string")]
+    source.load(source.event("c", as_number, 1, 7))
+    error = source.load(source.event("c", as_text, 2, "8"), source.event("c", as_text, 3, "nine"), may_fail=True).error
+    assert error is not None
+    assert "the type that the table has" in error["next_step"]
+    assert "STRING, and rebuild the flow" in error["next_step"]
+
+    def again(kind: str, lake: Path, *, may_fail: bool = False) -> FlowOutcome:
+        flows = {TOPIC: CdcFlow(TOPIC, columns={"n": kind})}
+        outcome: FlowOutcome = apply(tmp_path / "archive", lake, flows=flows, may_fail=may_fail).flows[0]
+        return outcome
+
+    kept = shutil.copytree(source.lake, tmp_path / "kept")
+    assert (again("STRING", source.lake, may_fail=True).error or {})["next_step"] == error["next_step"]
+    shutil.rmtree(source.lake / TOPIC)
+    shutil.rmtree(source.lake / "_cdc/flows" / TOPIC)
+    assert again("STRING", source.lake).error is None
+    assert [(row["id"], row["n"]) for row in read_rows(spark, str(source.lake), TOPIC).rows] == [(1, "7"), (2, "8"), (3, "nine")]
+
+    assert again("INT", kept).batches[-1].rejects == {"value_does_not_fit_column": 1}
+    assert [(row["id"], row["n"]) for row in read_rows(spark, str(kept), TOPIC).rows] == [(1, 7), (2, 8)]
+
+
+def test_a_column_that_comes_back_with_another_type_is_text_of_every_value_and_reported(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A text that was dropped and came back as a boolean: the table keeps its type, and nothing said so."""
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    source.load(source.event("c", [OLD[0], plain("gone", "string")], 1, "yes"))
+    source.load(source.event("c", OLD[:1], 2))
+    back = [OLD[0], plain("gone", "boolean")]
+    for value in (True, None):
+        assert source.load(source.event("c", back, 3 if value else 4, value)).batches[0].columns_as_text == ("gone",)
+    found = [(row["id"], row["gone"]) for row in read_rows(spark, str(source.lake), TOPIC).rows]
+    assert found == [(1, "yes"), (2, None), (3, "true"), (4, None)]
+    assert source.load(source.event("c", [OLD[0], plain("gone", "string")], 5, "x")).batches[0].columns_as_text == ()
+
+    # Bytes need not be the UTF-8 for which a cast takes them.
+    of_bytes = [OLD[0], plain("gone", "bytes")]
+    error = source.load(source.event("c", of_bytes, 6, "/w=="), may_fail=True).error
+    assert error is not None
+    assert "gone: STRING | BINARY" in error["message"]
+    declared = CdcFlow(TOPIC, columns={"gone": "STRING"})
+    assert apply(tmp_path / "archive", source.lake, flows={TOPIC: declared}).ok
+    assert read_rows(spark, str(source.lake), TOPIC).rows[-1]["gone"] == "/w=="
+
+
+@pytest.mark.parametrize("on_delete", OnDelete)
+def test_a_key_that_becomes_a_number_is_compared_as_text(on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """As a number 7 is '07' too, and its row was deleted."""
+    source = Source(apply, tmp_path, CdcFlow(TOPIC, on_delete=on_delete))
+    text, number = ([plain("id", kind), plain("n", "int32")] for kind in ("string", "int32"))
+    source.load(source.event("c", text, "07", 1), source.event("c", text, "7", 2), source.event("c", text, "x", 3))
+    source.load(source.event("d", number, 7))
+    rows = read_rows(spark, str(source.lake), TOPIC).rows
+    live = [row["id"] for row in rows if not row.get("__cdc_deleted")]
+    assert live == ["07", "x"]
 
 
 def test_a_row_is_known_by_its_image_though_its_decimals_have_other_digits(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
