@@ -5,6 +5,7 @@
     <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, of use only to be fast
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
+    <lake>/_cdc/archives/<id>/set_aside.json     files that cannot be read    written by runs; lost, the next run tries them again
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -39,6 +40,7 @@ from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.set_aside import SetAsideFile
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.model.transactions import TransactionLedger
@@ -70,9 +72,12 @@ class ArchiveState:
         return ledger
 
     def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
-        """Return the files that no survey holds, in their order."""
+        """Return the files that no survey holds, in their order; not those that are set aside."""
+        aside = {file.path for file in self.set_aside()}
         by_folder: dict[str, list[ArchivedFile]] = {}
         for file in files:
+            if file.path in aside:
+                continue
             by_folder.setdefault(folder_and_name(file.path)[0], []).append(file)
         new: list[ArchivedFile] = []
         surveyed: set[str] | None = None
@@ -142,6 +147,17 @@ class ArchiveState:
     def write_waiting(self, files: WaitingFiles) -> None:
         """Write down which files wait for transactions."""
         replace_json(self._fs, f"{self._folder}/waiting.json", files.to_json())
+
+    def set_aside(self) -> tuple[SetAsideFile, ...]:
+        """Return the files that no survey holds because they cannot be read."""
+        document = read_json(self._fs, f"{self._folder}/set_aside.json") or {}
+        return tuple(SetAsideFile.from_json(item) for item in document.get("files", ()))
+
+    def write_set_aside(self, files: Iterable[SetAsideFile]) -> None:
+        """Write down which files are set aside, where that changed."""
+        now = tuple(sorted(files, key=lambda file: file.path))
+        if now != self.set_aside():
+            replace_json(self._fs, f"{self._folder}/set_aside.json", {"archive": self.archive, "files": [file.to_json() for file in now]})
 
     def _surveyed_paths(self, ledger: Ledger) -> set[str]:
         return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
@@ -342,5 +358,10 @@ def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
     folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives"
     if not fs.exists(folder):
         return []
-    documents = (read_json(fs, f"{str(path).rstrip('/')}/surveys/{1:08d}.json") for path in fs.ls(folder, detail=False))
-    return [ArchiveState(fs, lake_root, first["archive"]) for first in documents if first]
+    found = []
+    for path in fs.ls(folder, detail=False):
+        # An archive of which no file could be read has no survey.
+        names = (f"surveys/{1:08d}.json", "set_aside.json")
+        document = next((told for name in names if (told := read_json(fs, f"{str(path).rstrip('/')}/{name}"))), None)
+        found += [ArchiveState(fs, lake_root, document["archive"])] if document else []
+    return found

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from pyspark.errors import PySparkException
 
-from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -35,6 +34,7 @@ from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
+from airflow_cdc.model.new_files import NewFiles
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
@@ -59,8 +59,9 @@ from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.survey import survey_files
+from airflow_cdc.pipeline.survey_readable import survey_readable
 
 _SURVEY_ATTEMPTS = 5
 _APPLY = {
@@ -85,7 +86,8 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
-    states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
+    stopped = stopped_flows(run, state, ledger)
+    states = [FlowState(lake_fs, lake_root, topic) for topic in chosen if topic not in {flow.flow for flow in stopped}]
     cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
     changes = SchemaChanges(run.spark, state, ledger)
     flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
@@ -95,11 +97,12 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
-        flows=tuple(outcomes),
+        flows=tuple(sorted([*outcomes, *stopped], key=lambda outcome: outcome.flow)),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=look.ignored,
         transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
         cuts=tuple(cuts.values()),
+        set_aside_files=state.set_aside(),
     )
     return _check_transactions(run, state, ledger, look, report) if run.check_transactions and not run.consistent else report
 
@@ -144,8 +147,10 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledge
     for _ in range(_SURVEY_ATTEMPTS):
         ledger = state.ledger()
         found = look.new_files(ledger)
-        if found.files and not _survey(run, state, ledger, found.files):
+        if found.files and not _survey(run, state, ledger, found):
             continue
+        if not found.files:
+            state.write_set_aside(found.set_aside)
         if found.looked != state.looked():
             # What the look saw is surveyed now: none of it need be listed again.
             state.write_looked(found.looked)
@@ -153,17 +158,24 @@ def _survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledge
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
 
 
-def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, new: Sequence[ArchivedFile]) -> bool:
-    """Write down what new files hold; False when another run was faster."""
+def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFiles) -> bool:
+    """Write down what new files hold, and which cannot be read; False when another run was faster."""
+    new = found.files
     size = sum(file.size for file in new)
     run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
     session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
-    files, shapes = survey_files(session, run.archive, new)
-    skipping = set(may_skip_offsets(shapes))
-    holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
+    surveyed = survey_readable(session, run.archive, new)
+    skipping = set(may_skip_offsets(surveyed.shapes))
+    holes = find_holes(session, run.archive, [file for file in surveyed.files if file.path in skipping])
     release_session(session)
-    is_first = state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
+    for file in surveyed.set_aside:
+        run.progress(f"set aside, cannot be read: {file}")
+    survey = Survey(state.archive, ledger.surveyed_through + 1, surveyed.files, surveyed.shapes, holes)
+    is_first = not survey.files or state.add(survey)
     run.after_effect("survey")
+    if is_first:
+        # A crash in between: they are new once more, and set aside then.
+        state.write_set_aside([*found.set_aside, *surveyed.set_aside])
     return is_first
 
 
