@@ -91,6 +91,8 @@ class FlowOutcome:
             yield f"{self.flow}: {self.waiting_files} files wait for what is missing"
         elif known.missing > sum(gap.missing for gap in gaps[:_NAMED_GAPS]):
             yield f"{self.flow}: {known.missing} offsets are missing in all"
+        if unjoined := sum(batch.transactions_unjoined for batch in self.batches):
+            yield f"{self.flow}: {unjoined} keys of cut transactions were not put together, for files applied earlier are gone"
         if self.cut_files:
             yield f"{self.flow}: {self.cut_records} records in {self.cut_files} files wait behind the cut"
         if self.outside_files:

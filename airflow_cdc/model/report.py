@@ -77,6 +77,8 @@ class BatchReport:
     """The newest full snapshot that the flow has seen reads of; its ``cut`` is what vanished before it."""
     unpaired_moves: int = 0
     """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
+    transactions_unjoined: int = 0
+    """Keys whose transaction an earlier microbatch applied in part, and could not be put together: its file is gone from the archive."""
     asks_target: bool = False
     """Whether some events did not tell a value, so that it was the target's to tell."""
     unavailable_unresolved: int = 0
