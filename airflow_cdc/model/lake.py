@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import chain
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -40,9 +42,9 @@ from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.set_aside import SetAsideFile
+from airflow_cdc.model.set_aside import CHANGED, SetAsideFile
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.survey import Replaced, Survey
 from airflow_cdc.model.transactions import TransactionLedger
 
 _Kept = TypeVar("_Kept")
@@ -58,12 +60,13 @@ class ArchiveState:
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
         # A survey never changes, and every flow asks for the same ones.
         self._surveys: dict[int, Survey] = {}
+        self._marking = Lock()
 
     def ledger(self) -> Ledger:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
         document = read_json(self._fs, f"{self._folder}/ledger.json")
         # One that an older version wrote is rebuilt from the surveys, as a lost one is.
-        ledger = Ledger.from_json(document) if document and "latest" in document else Ledger()
+        ledger = Ledger.from_json(document) if document and "void" in document else Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
@@ -72,26 +75,32 @@ class ArchiveState:
         return ledger
 
     def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
-        """Return the files that no survey holds, in their order; not those that are set aside."""
+        """Return the files that no survey holds as they are, in their order; not those that are set aside."""
         aside = {file.path for file in self.set_aside()}
         by_folder: dict[str, list[ArchivedFile]] = {}
         for file in files:
-            if file.path in aside:
-                continue
-            by_folder.setdefault(folder_and_name(file.path)[0], []).append(file)
+            if file.path not in aside:
+                by_folder.setdefault(folder_and_name(file.path)[0], []).append(file)
         new: list[ArchivedFile] = []
-        surveyed: set[str] | None = None
+        surveyed: Mapping[str, Replaced] | None = None
         for folder, members in by_folder.items():
             seen = ledger.folders.get(folder)
             below = [file for file in members if seen and folder_and_name(file.path)[1] <= seen.through]
             digest = sum(name_digest(folder_and_name(file.path)[1]) for file in below) % 2**64
-            if seen is None or (len(below), digest) == (seen.count, seen.digest):
+            size = sum(file.size for file in below)
+            if seen is None or (len(below), digest, size) == (seen.count, seen.digest, seen.size):
                 new += members[len(below) :] if seen else members
             else:
-                # A file came late into the middle of the folder, or one was removed: only the full list can tell.
-                surveyed = self._surveyed_paths(ledger) if surveyed is None else surveyed
-                new += [file for file in members if file.path not in surveyed]
+                # A file came late into the middle of the folder, or changed, or one was removed: only the full list can tell.
+                surveyed = self._surveyed(ledger) if surveyed is None else surveyed
+                new += [file for file in members if file.path not in surveyed or surveyed[file.path].size != file.size]
         return sorted(new)
+
+    def replaced(self, files: Iterable[ArchivedFile], ledger: Ledger) -> tuple[Replaced, ...]:
+        """Return what the surveys say of those of some unsurveyed files that changed since they were surveyed."""
+        old = {file.path for file in files if ledger.may_know(file.path)}
+        known = self._surveyed(ledger) if old else {}
+        return tuple(known[path] for path in sorted(old & known.keys()))
 
     def add(self, survey: Survey) -> bool:
         """Write a survey down; False when another run wrote that number first."""
@@ -116,9 +125,10 @@ class ArchiveState:
         """Yield the surveys that may have files which no committed microbatch of a flow owns."""
         planned, held = checkpoint.plan(self.archive)
         first = max(planned.survey, ledger.topics.get(checkpoint.flow, 1))
-        for number in sorted({item.survey for item in held if item.survey < first}):
-            yield from self.surveys(number, number)
-        yield from self.surveys(first, ledger.latest.get(checkpoint.flow, 0))
+        earlier = sorted({item.survey for item in held if item.survey < first})
+        found = (survey for number in earlier for survey in self.surveys(number, number))
+        for survey in chain(found, self.surveys(first, ledger.latest.get(checkpoint.flow, 0))):
+            yield replace(survey, void=ledger.void[survey.number]) if survey.number in ledger.void else survey
 
     def looked(self) -> Looked:
         """Return what earlier looks saw; nothing where that is lost."""
@@ -159,8 +169,17 @@ class ArchiveState:
         if now != self.set_aside():
             replace_json(self._fs, f"{self._folder}/set_aside.json", {"archive": self.archive, "files": [file.to_json() for file in now]})
 
-    def _surveyed_paths(self, ledger: Ledger) -> set[str]:
-        return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
+    def mark_changed(self, files: Iterable[ArchivedFile]) -> None:
+        """Have the next look survey files anew that changed since they were surveyed."""
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        marks = {file.path: SetAsideFile(file.path, file.topic, CHANGED, "changed since it was surveyed", now) for file in files}
+        # Flows run side by side.
+        with self._marking:
+            self.write_set_aside([*(file for file in self.set_aside() if file.path not in marks), *marks.values()])
+
+    def _surveyed(self, ledger: Ledger) -> dict[str, Replaced]:
+        surveys = self.surveys(1, ledger.surveyed_through)
+        return {file.path: Replaced(file.path, survey.number, file.size) for survey in surveys for file in survey.files}
 
     def _read(self, number: int) -> Survey | None:
         if number not in self._surveys and (document := read_json(self._fs, self._path(number))):
@@ -322,6 +341,13 @@ class FlowState:
     def write_intent(self, microbatch: Microbatch) -> bool:
         """Write a microbatch down before anything is done for it; False when another run planned that number first."""
         return create_json(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
+
+    def withdraw(self, microbatch: Microbatch) -> None:
+        """Take back what a microbatch owns, of which nothing was merged: the next ones own it. Its number is used up."""
+        planned, held = self.checkpoint().plan(microbatch.archive)
+        if self.report(microbatch.number) is None:
+            nothing = replace(microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={})
+            replace_json(self._fs, self._intent_path(microbatch.number), nothing.to_json())
 
     def write_commit(self, report: BatchReport, table: str) -> None:
         """Write down that a microbatch is done, and what it did."""

@@ -92,8 +92,11 @@ def poke(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, now:
     found = find_new_files(fs, root, state, ledger, is_poke=True, now=now)
     if found.looked.whole_at != known.whole_at and ledger.surveyed_through:
         # Only what is surveyed may be passed over. Where the lake cannot be written, the next look lists everything again.
+        # Of the folder of a file that changed nothing may be, for its own time is as it was.
+        changed = {_folder(file.path) for file in found.files if ledger.may_know(file.path)}
+        past = Looked(known.whole_at, {folder: look for folder, look in known.folders.items() if folder not in changed})
         with contextlib.suppress(OSError):
-            state.write_looked(found.looked.without({_folder(file.path) for file in found.files}, known))
+            state.write_looked(found.looked.without({_folder(file.path) for file in found.files}, past))
     return found.files
 
 

@@ -12,6 +12,7 @@ from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.new_files import poke
+from airflow_cdc.model.set_aside import UNREADABLE
 from airflow_cdc.model.transactions import ends_transactions, prefix_of
 
 
@@ -71,7 +72,7 @@ def pending_files(
             if work:
                 planned[topic] = len(work)
                 sizes[topic] = sum(files[path] for path in work)
-    stopped = sorted({file.topic for file in state.set_aside() if matches_any(file.topic, globs)})
+    stopped = sorted({file.topic for file in state.set_aside() if file.reason == UNREADABLE and matches_any(file.topic, globs)})
     return PendingFiles(unsurveyed, planned, held, sizes, tuple(stopped))
 
 

@@ -16,6 +16,8 @@ from airflow_cdc.model.files import FileSystem
 
 UNREADABLE = "unreadable_file"
 """Reason: Spark cannot read the file to its end."""
+CHANGED = "changed_file"
+"""Reason: a survey holds the file as it was before it changed; the next look surveys it anew."""
 _NAMED_FILES = 5
 
 Seen = tuple[str, int, float | None]
@@ -37,6 +39,11 @@ class SetAsideFile:
     """When it was set aside, in ISO 8601."""
     seen: tuple[Seen, ...] = ()
     """The file and its companion as they were; empty: it is looked into again whatever it looks like."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file as it was set aside; 0 where that is not known."""
+        return self.seen[0][1] if self.seen else 0
 
     def __str__(self) -> str:
         return f"{self.path} ({self.detail})"

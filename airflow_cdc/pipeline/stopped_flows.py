@@ -6,7 +6,7 @@ from airflow_cdc.model.flow import CdcFlow, matches_any
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
-from airflow_cdc.model.set_aside import SetAsideFile, unreadable_error
+from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile, unreadable_error
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 
 
@@ -19,7 +19,7 @@ def stopped_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger) -> list[
         return []
     by_topic: dict[str, list[SetAsideFile]] = {}
     for file in state.set_aside():
-        if matches_any(file.topic, run.tables):
+        if file.reason == UNREADABLE and matches_any(file.topic, run.tables):
             by_topic.setdefault(file.topic, []).append(file)
     outcomes = []
     for topic, files in sorted(by_topic.items()):

@@ -89,7 +89,7 @@ def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> 
     named = {_place(failed["file"]), _place(unquote(failed["file"]))}
     bad = {file.path: cause for file in files if any(_place(f"{root}/{part}") in named for part in _parts(file))}
     # Where a whole folder is misnamed, one failed survey a file would take hours.
-    return {**_misnamed(archive, files), **bad} if bad else {}
+    return {**bad, **_misnamed(archive, files)} if bad else {}
 
 
 def _place(uri: str) -> str:
