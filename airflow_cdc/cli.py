@@ -24,6 +24,7 @@ from airflow_cdc.cli_common import (
     spark_command,
     usage,
 )
+from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_serve import serve
@@ -48,6 +49,7 @@ app = typer.Typer(
 )
 app.add_typer(quarantine, name="quarantine")
 
+app.command()(files)
 app.command()(maintain)
 app.command()(verify)
 app.command()(serve)

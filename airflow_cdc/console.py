@@ -106,9 +106,9 @@ def error_text(error: CdcError) -> Text:
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:
-    """Print which offsets and which transactions' events are missing, where the run cut, and what waits."""
+    """Print which offsets and which transactions' events are missing, where the run cut, what waits, and what cannot be read."""
     offsets = [line for flow in report.flows for line in flow.gap_lines()]
-    for line in [*offsets, *report.transaction_lines()]:
+    for line in [*offsets, *report.transaction_lines(), *report.set_aside_lines()]:
         console.print(Text(line, style="yellow"))
 
 

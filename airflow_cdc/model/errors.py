@@ -57,6 +57,14 @@ class ArchivedFileMissingError(TerminalError):
     """Raised when a file that a microbatch owns is no longer in the archive."""
 
 
+class ArchivedFileChangedError(TransientError):
+    """Raised when a file is not as it was surveyed; nothing was merged, and the next run surveys it anew."""
+
+
+class UnreadableFileError(TerminalError):
+    """Raised when an archived file cannot be read to its end: not what its name says, cut off, or with a name that Hadoop refuses."""
+
+
 class KeysUnknownError(TerminalError):
     """Raised when neither the events nor the flow say which columns identify a row."""
 

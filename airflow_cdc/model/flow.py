@@ -107,6 +107,15 @@ class OnRepeatedOffsets(str, Enum):
     """Other records: the topic was deleted and made anew, or Kafka moved to a new cluster."""
 
 
+class OnMissingFile(str, Enum):
+    """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    KEEP = "keep"
+    """Go on by the events' positions, delete no row that the gone file may have put there, and count the keys in the report."""
+
+
 @dataclass(frozen=True)
 class CdcFlow:
     """One topic, one target table. Checked once, here; later code trusts it."""
@@ -149,6 +158,8 @@ class CdcFlow:
     """Column that holds the name of the source's table, where several tables share the topic and the keys do not say it."""
     cluster_by: str | tuple[str, ...] = ()
     """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
+    on_missing_file: OnMissingFile = OnMissingFile.STOP
+    """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -337,6 +348,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_log_went_back": _one_of(OnLogWentBack),
     "on_repeated_offsets": _one_of(OnRepeatedOffsets),
     "table_column": lambda value: None if value is None else _text(value),
+    "on_missing_file": _one_of(OnMissingFile),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),

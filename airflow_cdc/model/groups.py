@@ -48,6 +48,8 @@ def plan_groups(
         if bound < 1:
             raise ConfigurationError(f"{name} is {bound}, expected 1 or more.", next_step="Correct the task that plans the groups.")
     sizes = Counter(pending.planned_bytes or {})
+    # Nothing of theirs is applied, but somebody must be told: their group fails and names the files.
+    sizes.update(dict.fromkeys(pending.stopped, 0))
     rest = None
     for file in pending.unsurveyed:
         if file.start_offset is None or ends_transactions(file.topic):

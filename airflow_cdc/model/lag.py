@@ -42,7 +42,8 @@ def find_lag(
     """Return the lag of all flows whose names match ``tables`` (globs; none: every flow) together, and of each that is behind.
 
     Together: the sum of what waits, and the greatest age. A file that nobody has looked into counts for the flow that its name tells, or,
-    where it tells none, for all. What waits for a transaction or for missing offsets counts too: the table lacks it.
+    where it tells none, for all. What waits for a transaction or for missing offsets counts too, and so does a file
+    that cannot be read: the table lacks it.
 
     :param now: seconds since 1970.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
@@ -54,9 +55,12 @@ def find_lag(
     new = [file for file in poke(archive_fs, archive_root, state, ledger) if file.topic not in control]
     named = [file for file in new if file.start_offset is not None]
     nameless = [file for file in new if file.start_offset is None]
-    counts, sizes = Counter(file.topic for file in named), Counter[str]()
-    for file in named:
-        sizes[file.topic] += file.size
+    again = {file.path for file in new}
+    aside = [file for file in state.set_aside() if file.topic not in control and file.path not in again]
+    counts, sizes = Counter[str](), Counter[str]()
+    for topic, bytes_ in [*((file.topic, file.size) for file in named), *((file.topic, file.size) for file in aside)]:
+        counts[topic] += 1
+        sizes[topic] += bytes_
     size = sum(file.size for file in nameless)
     found: dict[str, Lag] = {}
     for flow in sorted({*ledger.tables(), *counts}):

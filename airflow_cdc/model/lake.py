@@ -5,6 +5,7 @@
     <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, of use only to be fast
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
+    <lake>/_cdc/archives/<id>/set_aside.json     files that cannot be read    written by runs; lost, the next run tries them again
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -21,9 +22,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import chain
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -40,8 +43,9 @@ from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.set_aside import CHANGED, SetAsideFile
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.survey import Replaced, Survey
 from airflow_cdc.model.transactions import TransactionLedger
 
 _Kept = TypeVar("_Kept")
@@ -57,12 +61,13 @@ class ArchiveState:
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
         # A survey never changes, and every flow asks for the same ones.
         self._surveys: dict[int, Survey] = {}
+        self._marking = Lock()
 
     def ledger(self) -> Ledger:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
         document = read_json(self._fs, f"{self._folder}/ledger.json")
         # One that an older version wrote is rebuilt from the surveys, as a lost one is.
-        ledger = Ledger.from_json(document) if document and "latest" in document else Ledger()
+        ledger = Ledger.from_json(document) if document and "void" in document else Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
@@ -71,23 +76,32 @@ class ArchiveState:
         return ledger
 
     def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
-        """Return the files that no survey holds, in their order."""
+        """Return the files that no survey holds as they are, in their order; not those that are set aside."""
+        aside = {file.path for file in self.set_aside()}
         by_folder: dict[str, list[ArchivedFile]] = {}
         for file in files:
-            by_folder.setdefault(folder_and_name(file.path)[0], []).append(file)
+            if file.path not in aside:
+                by_folder.setdefault(folder_and_name(file.path)[0], []).append(file)
         new: list[ArchivedFile] = []
-        surveyed: set[str] | None = None
+        surveyed: Mapping[str, Replaced] | None = None
         for folder, members in by_folder.items():
             seen = ledger.folders.get(folder)
             below = [file for file in members if seen and folder_and_name(file.path)[1] <= seen.through]
             digest = sum(name_digest(folder_and_name(file.path)[1]) for file in below) % 2**64
-            if seen is None or (len(below), digest) == (seen.count, seen.digest):
+            size = sum(file.size for file in below)
+            if seen is None or (len(below), digest, size) == (seen.count, seen.digest, seen.size):
                 new += members[len(below) :] if seen else members
             else:
-                # A file came late into the middle of the folder, or one was removed: only the full list can tell.
-                surveyed = self._surveyed_paths(ledger) if surveyed is None else surveyed
-                new += [file for file in members if file.path not in surveyed]
+                # A file came late into the middle of the folder, or changed, or one was removed: only the full list can tell.
+                surveyed = self._surveyed(ledger) if surveyed is None else surveyed
+                new += [file for file in members if file.path not in surveyed or surveyed[file.path].size != file.size]
         return sorted(new)
+
+    def replaced(self, files: Iterable[ArchivedFile], ledger: Ledger) -> tuple[Replaced, ...]:
+        """Return what the surveys say of those of some unsurveyed files that changed since they were surveyed."""
+        old = {file.path for file in files if ledger.may_know(file.path)}
+        known = self._surveyed(ledger) if old else {}
+        return tuple(known[path] for path in sorted(old & known.keys()))
 
     def add(self, survey: Survey) -> bool:
         """Write a survey down; False when another run wrote that number first."""
@@ -112,9 +126,10 @@ class ArchiveState:
         """Yield the surveys that may have files which no committed microbatch of a flow owns."""
         planned, held = checkpoint.plan(self.archive)
         first = max(planned.survey, ledger.topics.get(checkpoint.flow, 1))
-        for number in sorted({item.survey for item in held if item.survey < first}):
-            yield from self.surveys(number, number)
-        yield from self.surveys(first, ledger.latest.get(checkpoint.flow, 0))
+        earlier = sorted({item.survey for item in held if item.survey < first})
+        found = (survey for number in earlier for survey in self.surveys(number, number))
+        for survey in chain(found, self.surveys(first, ledger.latest.get(checkpoint.flow, 0))):
+            yield replace(survey, void=ledger.void[survey.number]) if survey.number in ledger.void else survey
 
     def looked(self) -> Looked:
         """Return what earlier looks saw; nothing where that is lost."""
@@ -144,8 +159,28 @@ class ArchiveState:
         """Write down which files wait for transactions."""
         replace_json(self._fs, f"{self._folder}/waiting.json", files.to_json())
 
-    def _surveyed_paths(self, ledger: Ledger) -> set[str]:
-        return {file.path for survey in self.surveys(1, ledger.surveyed_through) for file in survey.files}
+    def set_aside(self) -> tuple[SetAsideFile, ...]:
+        """Return the files that no survey holds because they cannot be read."""
+        document = read_json(self._fs, f"{self._folder}/set_aside.json") or {}
+        return tuple(SetAsideFile.from_json(item) for item in document.get("files", ()))
+
+    def write_set_aside(self, files: Iterable[SetAsideFile]) -> None:
+        """Write down which files are set aside, where that changed."""
+        now = tuple(sorted(files, key=lambda file: file.path))
+        if now != self.set_aside():
+            replace_json(self._fs, f"{self._folder}/set_aside.json", {"archive": self.archive, "files": [file.to_json() for file in now]})
+
+    def mark_changed(self, files: Iterable[ArchivedFile]) -> None:
+        """Have the next look survey files anew that changed since they were surveyed."""
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        marks = {file.path: SetAsideFile(file.path, file.topic, CHANGED, "changed since it was surveyed", now) for file in files}
+        # Flows run side by side.
+        with self._marking:
+            self.write_set_aside([*(file for file in self.set_aside() if file.path not in marks), *marks.values()])
+
+    def _surveyed(self, ledger: Ledger) -> dict[str, Replaced]:
+        surveys = self.surveys(1, ledger.surveyed_through)
+        return {file.path: Replaced(file.path, survey.number, file.size) for survey in surveys for file in survey.files}
 
     def _read(self, number: int) -> Survey | None:
         if number not in self._surveys and (document := read_json(self._fs, self._path(number))):
@@ -330,6 +365,13 @@ class FlowState:
         """Write a microbatch down before anything is done for it; False when another run planned that number first."""
         return create_json(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
 
+    def withdraw(self, microbatch: Microbatch) -> None:
+        """Take back what a microbatch owns, of which nothing was merged: the next ones own it. Its number is used up."""
+        planned, held = self.checkpoint().plan(microbatch.archive)
+        if self.report(microbatch.number) is None:
+            nothing = replace(microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={})
+            replace_json(self._fs, self._intent_path(microbatch.number), nothing.to_json())
+
     def write_commit(self, report: BatchReport, table: str) -> None:
         """Write down that a microbatch is done, and what it did."""
         now = datetime.now(timezone.utc).isoformat()
@@ -365,5 +407,10 @@ def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
     folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives"
     if not fs.exists(folder):
         return []
-    documents = (read_json(fs, f"{str(path).rstrip('/')}/surveys/{1:08d}.json") for path in fs.ls(folder, detail=False))
-    return [ArchiveState(fs, lake_root, first["archive"]) for first in documents if first]
+    found = []
+    for path in fs.ls(folder, detail=False):
+        # An archive of which no file could be read has no survey.
+        names = (f"surveys/{1:08d}.json", "set_aside.json")
+        document = next((told for name in names if (told := read_json(fs, f"{str(path).rstrip('/')}/{name}"))), None)
+        found += [ArchiveState(fs, lake_root, document["archive"])] if document else []
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.files import name_digest
@@ -18,6 +18,8 @@ class FolderSeen:
     count: int
     digest: int
     """Sum of the names' digests modulo 2^64: with ``count`` it shows whether a late name sorts below ``through``."""
+    size: int
+    """Bytes of the files: it shows whether one of them changed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Ledger:
     """By topic: operation codes and record kinds seen so far."""
     latest: dict[str, int] = field(default_factory=dict)
     """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
+    void: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By number of a survey: paths of its files that changed since and that a later survey holds."""
 
     def tables(self) -> list[str]:
         """Return the topics that carry rows of a table."""
@@ -44,29 +48,44 @@ class Ledger:
     def with_survey(self, survey: Survey) -> Ledger:
         """Return the ledger after one more survey."""
         folders = dict(self.folders)
+        before = {item.path: item for item in survey.replaces}
         for file in survey.files:
             folder, name = folder_and_name(file.path)
-            seen = folders.get(folder, FolderSeen("", 0, 0))
-            folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, (seen.digest + name_digest(name)) % 2**64)
+            seen = folders.get(folder, FolderSeen("", 0, 0, 0))
+            if file.path in before:
+                folders[folder] = replace(seen, size=seen.size + file.size - before[file.path].size)
+                continue
+            digest = (seen.digest + name_digest(name)) % 2**64
+            folders[folder] = FolderSeen(max(seen.through, name), seen.count + 1, digest, seen.size + file.size)
         topics = {**dict.fromkeys(survey.topics(), survey.number), **self.topics}
         kinds = dict(self.kinds)
         for shape in survey.shapes:
             kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))
         latest = {**self.latest, **dict.fromkeys(survey.topics(), survey.number)}
-        return Ledger(survey.number, folders, topics, kinds, latest)
+        void = dict(self.void)
+        for item in survey.replaces:
+            void[item.survey] = void.get(item.survey, frozenset()) | {item.path}
+        return Ledger(survey.number, folders, topics, kinds, latest, void)
+
+    def may_know(self, path: str) -> bool:
+        """Tell whether a file may be surveyed, by its name alone."""
+        folder, name = folder_and_name(path)
+        return folder in self.folders and name <= self.folders[folder].through
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain JSON values."""
-        folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
+        folders = {name: [seen.through, seen.count, seen.digest, seen.size] for name, seen in self.folders.items()}
         document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
-        return {**document, "kinds": self.kinds, "latest": self.latest}
+        void = {str(number): sorted(paths) for number, paths in self.void.items()}
+        return {**document, "kinds": self.kinds, "latest": self.latest, "void": void}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Ledger:
         """Read what :meth:`to_json` wrote."""
         folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
         kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
-        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"])
+        void = {int(number): frozenset(paths) for number, paths in document["void"].items()}
+        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"], void)
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

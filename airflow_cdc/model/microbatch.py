@@ -181,7 +181,8 @@ def _pending(survey: Survey, flow: str, planned: PlanPosition, held: Collection[
     """Return the pending files of a survey, each with its place among all of the flow's."""
     files = survey.files_of(flow)
     start = _start(survey, planned) if survey.number >= planned.survey else len(files)
-    return [(place, file) for place, file in enumerate(files) if place >= start or (survey.number, file.path) in held]
+    mine = ((place, file) for place, file in enumerate(files) if file.path not in survey.void)
+    return [(place, file) for place, file in mine if place >= start or (survey.number, file.path) in held]
 
 
 def _start(survey: Survey, planned: PlanPosition) -> int:
@@ -216,6 +217,8 @@ def next_microbatch(
     before, size, full = frozenset(still_held), 0, False
     for survey in surveys:
         reached, new = _start(survey, planned), survey.number >= planned.survey
+        for path in survey.void:
+            still_held.pop((survey.number, path), None)
         for place, file in _pending(survey, flow, planned, before):
             here = (survey.number, file.path)
             waits = file.path in waiting
@@ -280,7 +283,8 @@ def read_together(microbatches: Iterable[Microbatch]) -> list[Microbatch]:
     :param microbatches: of one flow, in the order of their numbers, without a gap.
     """
     groups: dict[tuple[str, int], list[Microbatch]] = {}
-    for microbatch in microbatches:
+    # One that was withdrawn owns nothing.
+    for microbatch in (each for each in microbatches if each.files):
         groups.setdefault((microbatch.archive, microbatch.number if microbatch.is_again else 0), []).append(microbatch)
     return [_joined(members) for members in groups.values()]
 

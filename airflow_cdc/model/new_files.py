@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.list_after import list_after
 from airflow_cdc.model.looked import FolderLook, Looked
+from airflow_cdc.model.set_aside import SetAsideFile, look_again
 
 WHOLE_LOOK_SECONDS = 3600
 """The longest time for which looks may pass over what they know."""
@@ -38,19 +39,35 @@ class NewFiles:
     """Paths that are neither data nor a companion."""
     looked: Looked = field(default_factory=Looked)
     """To be written down once ``files`` are surveyed."""
+    set_aside: tuple[SetAsideFile, ...] = ()
+    """Files that could not be read, and lie there as they did then."""
 
 
 def find_new_files(
     fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool = False, now: float | None = None
 ) -> NewFiles:
-    """Return the files of an archive that no survey holds.
+    """Return the files of an archive that no survey holds, set-aside ones only where they were replaced.
 
     :param root: the archive's root as the file system names it.
     :param is_poke: whether a file may be told an hour late where the store tells no times, but can list behind a name (S3).
     :param now: seconds since 1970.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
-    now = time.time() if now is None else now
+    found = _find(fs, root, state, ledger, is_poke=is_poke, now=time.time() if now is None else now)
+    return with_replaced(fs, root, state, found)
+
+
+def with_replaced(fs: FileSystem, root: str, state: ArchiveState, found: NewFiles) -> NewFiles:
+    """Return what a look found without the files that are set aside as they are, and with those that were replaced since."""
+    aside = state.set_aside()
+    if not aside:
+        return found
+    known, again = {file.path for file in aside}, look_again(fs, root, aside)
+    new = tuple(sorted([*(file for file in found.files if file.path not in known), *again.changed]))
+    return replace(found, files=new, set_aside=again.unchanged)
+
+
+def _find(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool, now: float) -> NewFiles:
     # Several file systems answer from listings of long ago in a process that lives as long as the triggerer.
     fs.invalidate_cache()
     known = state.looked()
@@ -75,8 +92,11 @@ def poke(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, now:
     found = find_new_files(fs, root, state, ledger, is_poke=True, now=now)
     if found.looked.whole_at != known.whole_at and ledger.surveyed_through:
         # Only what is surveyed may be passed over. Where the lake cannot be written, the next look lists everything again.
+        # Of the folder of a file that changed nothing may be, for its own time is as it was.
+        changed = {_folder(file.path) for file in found.files if ledger.may_know(file.path)}
+        past = Looked(known.whole_at, {folder: look for folder, look in known.folders.items() if folder not in changed})
         with contextlib.suppress(OSError):
-            state.write_looked(found.looked.without({_folder(file.path) for file in found.files}, known))
+            state.write_looked(found.looked.without({_folder(file.path) for file in found.files}, past))
     return found.files
 
 

@@ -11,6 +11,7 @@ from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.cut import Cut
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
+from airflow_cdc.model.set_aside import SetAsideFile
 from airflow_cdc.model.transactions import TransactionReport
 
 _NAMED_GAPS = 5
@@ -90,6 +91,8 @@ class FlowOutcome:
             yield f"{self.flow}: {self.waiting_files} files wait for what is missing"
         elif known.missing > sum(gap.missing for gap in gaps[:_NAMED_GAPS]):
             yield f"{self.flow}: {known.missing} offsets are missing in all"
+        if unjoined := sum(batch.transactions_unjoined for batch in self.batches):
+            yield f"{self.flow}: {unjoined} keys of cut transactions were not put together, for files applied earlier are gone"
         if self.cut_files:
             yield f"{self.flow}: {self.cut_records} records in {self.cut_files} files wait behind the cut"
         if self.outside_files:
@@ -152,11 +155,18 @@ class ApplyReport:
     """By connector: transactions that are not archived whole; only where the run was asked to check them."""
     cuts: tuple[Cut, ...] = ()
     """By connector: where its tables end together; only where the run was asked to be consistent."""
+    set_aside_files: tuple[SetAsideFile, ...] = ()
+    """Archived files that cannot be read; the flows of their topics failed."""
 
     @property
     def ok(self) -> bool:
         """True when nothing failed."""
         return self.error is None and all(flow.status is not FlowStatus.FAILED for flow in self.flows)
+
+    def set_aside_lines(self) -> Iterator[str]:
+        """Yield what people are told of files that cannot be read."""
+        if self.set_aside_files:
+            yield f"files set aside, for they cannot be read: {len(self.set_aside_files)}, for example {self.set_aside_files[0]}"
 
     def transaction_lines(self) -> Iterator[str]:
         """Yield what people are told of transactions that are not whole, and of where the tables end because of them."""
@@ -177,6 +187,7 @@ class ApplyReport:
             "error": self.error,
             "transactions": [item.to_json() for item in self.transactions],
             "cuts": [cut.to_json() for cut in self.cuts],
+            "set_aside_files": [file.to_json() for file in self.set_aside_files],
         }
 
     @classmethod
@@ -191,4 +202,5 @@ class ApplyReport:
             document["error"],
             tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
             tuple(Cut.from_json(item) for item in document.get("cuts", ())),
+            tuple(SetAsideFile.from_json(item) for item in document.get("set_aside_files", ())),
         )

@@ -12,6 +12,7 @@ from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.new_files import poke
+from airflow_cdc.model.set_aside import UNREADABLE
 from airflow_cdc.model.transactions import ends_transactions, prefix_of
 
 
@@ -28,6 +29,8 @@ class PendingFiles:
     """Files that wait for a transaction, counted once per flow: no run takes them before more is archived."""
     planned_bytes: dict[str, int] | None = None
     """By flow: bytes of its ``planned`` files, as they lie in the archive; a file of several topics counts whole for each."""
+    stopped: tuple[str, ...] = ()
+    """Topics of set-aside files: no work, but a run that applies others must not pass over them."""
 
     @property
     def count(self) -> int:
@@ -69,7 +72,8 @@ def pending_files(
             if work:
                 planned[topic] = len(work)
                 sizes[topic] = sum(files[path] for path in work)
-    return PendingFiles(unsurveyed, planned, held, sizes)
+    stopped = sorted({file.topic for file in state.set_aside() if file.reason == UNREADABLE and matches_any(file.topic, globs)})
+    return PendingFiles(unsurveyed, planned, held, sizes, tuple(stopped))
 
 
 def unsurveyed_files(

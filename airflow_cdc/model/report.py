@@ -86,6 +86,8 @@ class BatchReport:
     """Where epochs of the source's log begin, as far as the flow knows them."""
     unpaired_moves: int = 0
     """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
+    transactions_unjoined: int = 0
+    """Keys whose transaction an earlier microbatch applied in part, and could not be put together: its file is gone from the archive."""
     asks_target: bool = False
     """Whether some events did not tell a value, so that it was the target's to tell."""
     unavailable_unresolved: int = 0

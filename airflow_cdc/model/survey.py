@@ -1,6 +1,7 @@
 """Survey: what newly archived files hold, by file and topic, found out once and written down.
 
-Files are immutable, so a survey never changes; runs of any flow read it instead of the archive.
+Files shall not change, and a survey never does; runs of any flow read it instead of the archive. A file that changed all the same is
+surveyed anew, and its flows read it once more.
 """
 
 from __future__ import annotations
@@ -130,6 +131,19 @@ def shapes_from_json(document: dict[str, Any]) -> tuple[TopicShape, ...]:
     return tuple(shapes)
 
 
+@dataclass(frozen=True, order=True)
+class Replaced:
+    """A file as an earlier survey found it; it changed since, and a later survey holds it as it is."""
+
+    path: str
+    survey: int
+    size: int
+
+    def to_json(self) -> list[Any]:
+        """Return it as plain JSON values."""
+        return [self.path, self.survey, self.size]
+
+
 @dataclass(frozen=True)
 class Survey:
     """The surveyed files of one listing."""
@@ -140,6 +154,10 @@ class Survey:
     files: tuple[ArchivedFile, ...]
     shapes: tuple[TopicShape, ...]
     holes: tuple[OffsetHoles, ...] = ()
+    replaces: tuple[Replaced, ...] = ()
+    """What earlier surveys say of some of these files."""
+    void: frozenset[str] = frozenset()
+    """Paths of which a later survey says what is true; nobody owns them by this one. Not written down here."""
 
     def files_of(self, topic: str) -> tuple[ArchivedFile, ...]:
         """Return the files that hold records of a topic, in the survey's order."""
@@ -169,6 +187,7 @@ class Survey:
             "number": self.number,
             "files": [file.to_json() for file in self.files],
             "holes": [item.to_json() for item in self.holes],
+            "replaces": [item.to_json() for item in self.replaces],
             **shapes_to_json(self.shapes),
         }
 
@@ -181,6 +200,7 @@ class Survey:
             tuple(ArchivedFile.from_json(item) for item in document["files"]),
             shapes_from_json(document),
             tuple(OffsetHoles.from_json(item) for item in document.get("holes", ())),
+            tuple(Replaced(*values) for values in document.get("replaces", ())),
         )
 
 

@@ -144,6 +144,7 @@ def lines(report: ApplyReport) -> Iterator[str]:
         if flow.status is FlowStatus.FAILED:
             yield f"{flow.flow}: failed: {_cause(flow.error)}"
     yield from report.transaction_lines()
+    yield from report.set_aside_lines()
     if report.control_topics:
         yield f"Topics that are no tables: {', '.join(report.control_topics)}"
     if report.ignored_files:

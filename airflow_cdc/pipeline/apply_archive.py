@@ -9,7 +9,6 @@ from functools import cached_property
 
 from pyspark.errors import PySparkException
 
-from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -23,7 +22,7 @@ from airflow_cdc.model.completeness import (
 from airflow_cdc.model.cut import Cut, WaitingFiles
 from airflow_cdc.model.errors import (
     CdcError,
-    ConcurrentRunError,
+    CountMismatchError,
     OffsetGapError,
     SparkFailedError,
     StorageFailedError,
@@ -41,7 +40,7 @@ from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import refuse_shared_tables
-from airflow_cdc.model.survey import Survey, may_skip_offsets
+from airflow_cdc.model.set_aside import UNREADABLE
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
@@ -51,9 +50,9 @@ from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
+from airflow_cdc.pipeline.explain_mismatch import explain_mismatch
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
-from airflow_cdc.pipeline.find_holes import find_holes
 from airflow_cdc.pipeline.look import Look
 from airflow_cdc.pipeline.merge import columns_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -62,10 +61,10 @@ from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.survey import survey_files
+from airflow_cdc.pipeline.survey_new_files import megabytes, survey_new_files
 
-_SURVEY_ATTEMPTS = 5
 _APPLY = {
     TableMode.CURRENT: apply_rows,
     TableMode.FLAGGED: apply_microbatch,
@@ -85,10 +84,11 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     lake_fs, lake_root = file_system(run.lake)
     state = ArchiveState(lake_fs, lake_root, run.archive)
     look = Look(archive_fs, archive_root, state, run.expected, lists_all=run.consistent or run.check_transactions)
-    ledger = state.ledger() if run.only_planned else _survey_new_files(run, state, look)
+    ledger = state.ledger() if run.only_planned else survey_new_files(run, state, look)
     refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
-    states = [FlowState(lake_fs, lake_root, topic) for topic in chosen]
+    stopped = stopped_flows(run, state, ledger)
+    states = [FlowState(lake_fs, lake_root, topic) for topic in chosen if topic not in {flow.flow for flow in stopped}]
     cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
     changes = SchemaChanges(run.spark, state, ledger)
     flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
@@ -98,11 +98,12 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
-        flows=tuple(outcomes),
+        flows=tuple(sorted([*outcomes, *stopped], key=lambda outcome: outcome.flow)),
         control_topics=tuple(ledger.control_topics()),
         ignored_files=look.ignored,
         transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
         cuts=tuple(cuts.values()),
+        set_aside_files=tuple(file for file in state.set_aside() if file.reason == UNREADABLE),
     )
     return _check_transactions(run, state, ledger, look, report) if run.check_transactions and not run.consistent else report
 
@@ -143,33 +144,6 @@ def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, lo
     return replace(report, transactions=known.reports(ledger.tables()))
 
 
-def _survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledger:
-    for _ in range(_SURVEY_ATTEMPTS):
-        ledger = state.ledger()
-        found = look.new_files(ledger)
-        if found.files and not _survey(run, state, ledger, found.files):
-            continue
-        if found.looked != state.looked():
-            # What the look saw is surveyed now: none of it need be listed again.
-            state.write_looked(found.looked)
-        return state.ledger() if found.files else ledger
-    raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
-
-
-def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, new: Sequence[ArchivedFile]) -> bool:
-    """Write down what new files hold; False when another run was faster."""
-    size = sum(file.size for file in new)
-    run.progress(f"looking into {len(new)} new files ({_megabytes(size)})")
-    session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
-    files, shapes = survey_files(session, run.archive, new)
-    skipping = set(may_skip_offsets(shapes))
-    holes = find_holes(session, run.archive, [file for file in files if file.path in skipping])
-    release_session(session)
-    is_first = state.add(Survey(state.archive, ledger.surveyed_through + 1, files, shapes, holes))
-    run.after_effect("survey")
-    return is_first
-
-
 @dataclass(frozen=True)
 class _FlowRun:
     """One flow in one run over an archive."""
@@ -196,7 +170,7 @@ class _FlowRun:
         try:
             while planned := self._next():
                 microbatch, is_retry = planned
-                size = _megabytes(microbatch.size)
+                size = megabytes(microbatch.size)
                 self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
                 reports.append(self._apply(microbatch, is_retry=is_retry))
                 self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
@@ -249,6 +223,9 @@ class _FlowRun:
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
+            if open_intent and not open_intent.files:
+                self.state.write_commit(BatchReport(self.flow.name, open_intent.number, 0, 0, merge_plan="withdrawn"), self.table)
+                continue
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
             planned, held = checkpoint.plan(self.archive.archive)
@@ -361,6 +338,8 @@ class _FlowRun:
             report = _APPLY[self.flow.mode](attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
+        except CountMismatchError as problem:
+            raise explain_mismatch(self.archive, self.state, microbatch, problem) from problem
         except CdcError:
             raise
         except Exception as problem:
@@ -394,7 +373,3 @@ def _summary(report: BatchReport) -> str:
     parts = {name: getattr(events, name) for name in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")}
     told = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
     return f"{events.read:,} records = {told or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1024**2:.1f} MiB" if size >= 1024**2 else f"{size / 1024:.0f} KiB"

@@ -325,7 +325,7 @@ def _merge(
 ) -> BatchReport:
     guarded = guard_late_events(run, decoder, target, live, staged, late=late)
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
-    report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired)
+    report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired, transactions_unjoined=guarded.unjoined)
     fresh = guarded.row_changes
     if run.is_dry:
         counted = count_row_changes(run.spark, target=target, row_changes=fresh, vanishing=vanishing)

@@ -32,7 +32,7 @@ def explain_failure(state: FlowState, number: int, problem: Exception) -> CdcErr
     if condition == "PATH_NOT_FOUND":
         return ArchivedFileMissingError(
             f"{place}: a file of the microbatch is gone from the archive: {told}",
-            next_step="Bring it back, or rebuild the table from what is left.",
+            next_step="Bring it back under the same name.",
         )
     if isinstance(problem, AnalysisException):
         return PlanRefusedError(

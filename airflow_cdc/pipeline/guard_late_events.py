@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
-from airflow_cdc.model.errors import StateUnreadableError, TableHistoryGoneError
+from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
+from airflow_cdc.model.flow import OnMissingFile
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.reach import Reach
@@ -23,6 +24,7 @@ from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
+from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
@@ -55,12 +57,15 @@ class Guarded:
     """Changes that have nothing to say any more."""
     paired: int = 0
     """Rows that an earlier microbatch moved here, whose delete under the old key came now, or the other way round."""
+    unjoined: int = 0
+    """Keys whose transaction, or document, could not be put together, because an earlier file is gone from the archive."""
 
 
 def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable, live: DataFrame, staged: Staged, *, late: bool) -> Guarded:
     """Return the row changes that still have something to say; those of transactions and key changes that were cut are folded anew.
 
     :raises TableHistoryGoneError: when a transaction that was cut began upon a table version that is no more.
+    :raises ArchivedFileMissingError: when a file that holds its beginning is no more, and the flow's policy is to stop.
     """
     if decoder.dialect.documents:
         return _guard_documents(run, decoder, target, live) if late else Guarded(live)
@@ -82,9 +87,11 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     if known and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
         cut = run.write_down(find_cut_keys(live, known.rows, markers, keys, of_text), "cut")
-    rejoined = _rejoin(run, decoder, target, staged.reach, report_of, names=live.columns, cut=cut, parted=parted)
+    rejoin = partial(_rejoin, run, decoder, target, staged.reach, report_of, names=live.columns, cut=cut, parted=parted)
+    rejoined, unjoined = _unless_gone(run, rejoin)
+    live, kept = _without_doubtful_deletes(live, cut if unjoined else None, keys)
     if known is None and rejoined is None:
-        return Guarded(live)
+        return Guarded(live, unjoined=unjoined)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = drop_stale(live, known.rows, markers, keys, deleted=known.deleted) if known else (live, 0)
@@ -94,7 +101,29 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
         fresh = fresh.unionByName(rejoined)
     paired = parted.count() if parted is not None and rejoined is not None else 0
     # MERGE reads its source twice, and so do the delete markers.
-    return Guarded(run.write_down(fresh, "guarded"), rejoined is not None, stale, paired)
+    return Guarded(run.write_down(fresh, "guarded"), rejoined is not None, stale + kept, paired, unjoined)
+
+
+def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tuple[DataFrame | None, int]:
+    """Return what is folded, and 0; or how many keys cannot be, where an earlier file is gone and the flow's policy is to go on."""
+    try:
+        return fold(), 0
+    except ArchivedFileMissingError as gone:
+        if run.flow.on_missing_file is OnMissingFile.STOP:
+            raise
+        return None, int(gone.facts["keys"])
+
+
+def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list[str]) -> tuple[DataFrame, int]:
+    """Return the row changes without the deletes of keys whose transaction cannot be put together, and how many these are.
+
+    Such a delete may take the row that the transaction put there, or the one before it: too weak to delete by.
+    """
+    if cut is None:
+        return live, 0
+    doubtful = live.filter(f"{OP} = 'd'").join(cut.select(*map(sql.name, keys)), keys, "left_semi").select(*map(sql.name, keys))
+    count = doubtful.count()
+    return (live.join(doubtful, keys, "left_anti").select(*map(sql.name, live.columns)), count) if count else (live, 0)
 
 
 @dataclass(frozen=True)
@@ -130,13 +159,13 @@ def _guard_documents(run: MicrobatchRun, decoder: Decoder, target: TargetTable, 
     markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
     known = _look_up(run, target, live, markers, documents=True)
     of_keys = known_of(known.rows, known.markers, known.deleted, keys)
-    folded = fold_late_documents(run, decoder, live, of_keys, target)
+    folded, unjoined = _unless_gone(run, partial(fold_late_documents, run, decoder, live, of_keys, target))
     others = live if folded is None else live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = drop_stale(others, known.rows, known.markers, keys, deleted=known.deleted)
     if folded is not None:
         news, old = drop_known_documents(folded, run.rows_of(target), of_keys, keys)
         fresh, stale = fresh.unionByName(news), stale + old
-    return Guarded(run.write_down(fresh, "guarded"), folded is not None, stale)
+    return Guarded(run.write_down(fresh, "guarded"), folded is not None, stale, unjoined=unjoined)
 
 
 def _parted_moves(
@@ -188,9 +217,10 @@ def _rejoin(
         return None
     columns = list(decoder.columns.types)
     here = _events(run, decoder).withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
-    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
-    everything = order_events(reduce(DataFrame.unionByName, [here, *earlier]), keys, reads_among_changes=True)
-    everything = run.write_down(everything, "everything")
+    with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
+        earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
+        everything = order_events(reduce(DataFrame.unionByName, [here, *earlier]), keys, reads_among_changes=True)
+        everything = run.write_down(everything, "everything")
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
         # A file that comes again tells nothing new.
@@ -221,7 +251,10 @@ def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
                 f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
                 next_step="Restore it, or rebuild the table from the archive.",
             )
-        intents.append(intent)
+        # A file that changed is read whole here: what was added to it must not count as known.
+        now = {file.path: file for file in run.microbatch.files}
+        same = tuple(file for file in intent.files if now.get(file.path, file).size == file.size)
+        intents.append(replace(intent, files=same))
     return read_together(intents)
 
 

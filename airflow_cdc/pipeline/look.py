@@ -9,7 +9,7 @@ from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.new_files import NewFiles, find_new_files
+from airflow_cdc.model.new_files import NewFiles, find_new_files, with_replaced
 
 
 @dataclass
@@ -36,7 +36,8 @@ class Look:
         if self.lists_all:
             listing = list_archive(self.fs, self.root)
             self.there = listing.files
-            found = NewFiles(tuple(self.state.unsurveyed(listing.files, ledger)), listing.ignored, self.state.looked())
+            unsurveyed = NewFiles(tuple(self.state.unsurveyed(listing.files, ledger)), listing.ignored, self.state.looked())
+            found = with_replaced(self.fs, self.root, self.state, unsurveyed)
         else:
             found = find_new_files(self.fs, self.root, self.state, ledger)
         self.ignored = found.ignored

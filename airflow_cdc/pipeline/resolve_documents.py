@@ -18,6 +18,7 @@ from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import is_known_newer, order_events
+from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
 
@@ -58,9 +59,10 @@ def fold_late_documents(run: MicrobatchRun, decoder: Decoder, live: DataFrame, k
     touched = run.write_down(touched, "touched")
     if touched.isEmpty():
         return None
-    everything = reduce(DataFrame.unionByName, (_events_of(run, decoder, microbatch) for microbatch in _applied(run)))
-    theirs = order_events(everything.join(F.broadcast(touched), keys, "left_semi"), keys, reads_among_changes=True)
-    theirs = run.write_down(theirs, "everything")
+    with reading_earlier(run, touched):
+        everything = reduce(DataFrame.unionByName, (_events_of(run, decoder, microbatch) for microbatch in _applied(run)))
+        theirs = order_events(everything.join(F.broadcast(touched), keys, "left_semi"), keys, reads_among_changes=True)
+        theirs = run.write_down(theirs, "everything")
     latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types)).drop(READS)
     folded = fold_documents(latest, theirs, None, keys).withColumn(HAZARD, F.lit(0))
     return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")

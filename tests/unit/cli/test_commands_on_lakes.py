@@ -26,7 +26,18 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
 
     assert ended.code == 0, ended.stderr
     document = ended.document
-    assert set(document) == {"ok", "archive", "lake", "flows", "control_topics", "ignored_files", "error", "transactions", "cuts"}
+    assert set(document) == {
+        "ok",
+        "archive",
+        "lake",
+        "flows",
+        "control_topics",
+        "ignored_files",
+        "error",
+        "transactions",
+        "cuts",
+        "set_aside_files",
+    }
     assert (document["ok"], document["error"], document["ignored_files"]) == (True, None, ["README.md"])
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
@@ -281,3 +292,26 @@ def test_reprocess_tells_what_it_finds_and_does_it_when_asked(scene: Scene, run:
     foreign = run("reprocess", TOPIC, *flow, "--from-position", "0/16B3748", "--json")
     assert (foreign.code, foreign.stdout) == (2, "")
     assert "is no position of its connector sqlserver" in " ".join(foreign.stderr.split())
+
+
+# files
+
+
+def test_files_lists_what_cannot_be_read_without_spark_and_apply_ends_with_1(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, lake = tmp_path / "archive", tmp_path / "lake"
+    archive.mkdir()
+    (archive / "carts.jsonl.gz").write_bytes(b"no gzip")
+    applied = run("apply", "--archive", archive, "--lake", lake, "--master", "local[2]")
+    assert applied.code == 1
+    assert "carts: UnreadableFileError: Flow carts: 1 archived files cannot be read" in applied.stderr
+
+    monkeypatch.setattr("airflow_cdc.pipeline.session.start_session", None)
+    ended = run("files", "--lake", lake, "--json")
+    (file,) = ended.document["files"]
+    assert ended.code == 0
+    assert (file["archive"], file["path"], file["topic"]) == (str(archive), "carts.jsonl.gz", "carts")
+    assert (file["reason"], file["detail"]) == ("unreadable_file", "it is no .gz file")
+    assert "carts.jsonl.gz" in run("files", "--lake", lake).stdout
+    assert run("files", "--lake", tmp_path / "none", "--json").document == {"files": []}

@@ -43,7 +43,8 @@ class Scene:
         look = find_new_files(self.fs, self.root, self.state, ledger, now=now)
         found = tuple(item for file in look.files for item in (shapes_of or _told_by_name)(file))
         if look.files:
-            assert self.state.add(Survey(self.state.archive, ledger.surveyed_through + 1, look.files, found))
+            changed = self.state.replaced(look.files, ledger)
+            assert self.state.add(Survey(self.state.archive, ledger.surveyed_through + 1, look.files, found, replaces=changed))
         self.state.write_looked(look.looked)
         return [file.path for file in look.files]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc.model.lag import Lag, find_lag, lag_summary
+from airflow_cdc.model.new_files import find_new_files
 from airflow_cdc.model.position import Position
+from airflow_cdc.model.set_aside import UNREADABLE, set_aside
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.snapshot_state import snapshot_state
 from tests.unit.model.scene import Scene
@@ -35,6 +37,18 @@ def test_nothing_waits_and_the_lag_is_none_whenever_the_source_committed_last(sc
     scene.survey()
     scene.commit("t", committed_through=5)
     assert lag(scene) == (Lag(0, 0, 0.0), {})
+
+
+def test_a_file_that_cannot_be_read_counts_though_no_run_would_take_it(scene: Scene) -> None:
+    scene.arrive(sunk("t", 0))
+    scene.survey()
+    scene.commit("t", committed_through=int(NOW) * 1000)
+    scene.arrive(sunk("t", 1))
+    (file,) = find_new_files(FS, scene.root, scene.state, scene.state.ledger()).files
+    scene.state.write_set_aside([set_aside(FS, scene.root, file, reason=UNREADABLE, detail="cut off", since="2026-11-23")])
+    assert scene.told() == ([], {}, 0)
+    assert scene.pending().stopped == ("t",)
+    assert lag(scene) == (Lag(1, 3, 0.0), {"t": Lag(1, 3, 0.0)})
 
 
 def test_what_waits_counts_from_the_last_commit_that_is_applied(scene: Scene) -> None:

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from airflow_cdc.model import new_files
 from airflow_cdc.model.archive import list_archive
 from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_files import SETTLED_SECONDS, WHOLE_LOOK_SECONDS, find_new_files, poke
+from airflow_cdc.model.survey import Survey
 from tests.unit.model.scene import Scene
-from tests.unit.model.surveys import FS
+from tests.unit.model.surveys import FS, shape
 
 LATER = SETTLED_SECONDS + 1
 
@@ -341,3 +343,41 @@ def test_listings_of_long_ago_do_not_hide_what_came(bucket: Scene) -> None:
 def test_an_archive_that_is_gone_is_an_error_wherever_it_lay(scene: Scene, bucket: Scene) -> None:
     with pytest.raises(ArchiveNotFoundError, match=r"no archive at /bucket/topics.*Next step"):
         seen(bucket)
+
+
+def test_a_file_that_changed_is_new_again_for_looks_and_pokes_alike(scene: Scene) -> None:
+    scene.arrive("x/a", "x/b", "y/c")
+    old = time.time() - 2 * SETTLED_SECONDS
+    for folder in ("x", "y"):
+        os.utime(scene.archive / folder, (old, old))
+    scene.survey()
+    with (scene.archive / "x" / "a").open("a") as file:
+        file.write("{}\n")
+    os.utime(scene.archive / "x", (old, old))
+    # Its folder does not tell: within the hour nobody asks.
+    assert seen(scene) == []
+    later = time.time() + WHOLE_LOOK_SECONDS + 1
+    ledger = scene.state.ledger()
+    assert [file.path for file in poke(FS, scene.root, scene.state, ledger, now=later)] == ["x/a"]
+    # The sensor's look was the whole one of this hour; the run that it calls for finds the file all the same.
+    assert scene.survey(now=later + 1) == ["x/a"]
+
+
+def test_a_changed_file_is_of_the_newer_survey_alone(scene: Scene) -> None:
+    scene.arrive("x/a", "x/b")
+    scene.survey()
+    scene.commit("a")
+    (scene.archive / "x" / "a").write_text("{}\n{}\n")
+    (scene.archive / "x" / "b").write_text("{}\n{}\n")
+    found = find_new_files(FS, scene.root, scene.state, scene.state.ledger(), now=time.time() + WHOLE_LOOK_SECONDS + 1)
+    ledger = scene.state.ledger()
+    replaced = scene.state.replaced(found.files, ledger)
+    assert [(item.path, item.survey, item.size) for item in replaced] == [("x/a", 1, 3), ("x/b", 1, 3)]
+    shapes = tuple(shape(file.path, file.topic) for file in found.files)
+    assert scene.state.add(Survey(scene.state.archive, 2, found.files, shapes, replaces=replaced))
+    ledger = scene.state.ledger()
+    assert ledger == Ledger.from_json(ledger.to_json())
+    assert (ledger.folders["x"].count, ledger.folders["x"].size, ledger.void) == (2, 12, {1: frozenset({"x/a", "x/b"})})
+    # One applied it before, the other did not: both read it once, as it is now.
+    assert scene.pending().planned == {"a": 1, "b": 1}
+    assert seen(scene, now=time.time() + 3 * WHOLE_LOOK_SECONDS) == []

@@ -30,6 +30,7 @@ FULL = BatchReport(
     reach=Reach({"0": Position(2**80)}, {"0": Position(2**80, 1, 2)}, {"0": 5}, {"0": 9}, frozenset({"0"})),
     snapshot=Snapshot(Position(3), is_first=False, is_complete=True, cut=Position(2), last_offsets={"0": 4}),
     unpaired_moves=-1,
+    transactions_unjoined=2,
     asks_target=True,
     unavailable_unresolved=2,
     rows_missing=8,
@@ -115,6 +116,7 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
             "last_offsets": {"0": 4},
         },
         "unpaired_moves": -1,
+        "transactions_unjoined": 2,
         "asks_target": True,
         "unavailable_unresolved": 2,
         "rows_missing": 8,
@@ -164,15 +166,18 @@ def test_a_run_is_ok_when_nothing_failed() -> None:
 
 def test_people_are_told_what_is_missing_and_what_waits_for_it() -> None:
     line = "f: topic t, partition 0: offsets 7–8 are missing, between a and b"
-    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL,)).gap_lines()) == [line]
+    joined = replace(FULL, transactions_unjoined=0)
+    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(joined,)).gap_lines()) == [line]
+    unjoined = FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL,))
+    assert list(unjoined.gap_lines())[1:] == ["f: 2 keys of cut transactions were not put together, for files applied earlier are gone"]
     # A gap that is filled by the end of the run is none.
-    whole = replace(FULL, offsets=OffsetReport())
-    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(FULL, whole)).gap_lines()) == []
+    whole = replace(joined, offsets=OffsetReport())
+    assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(joined, whole)).gap_lines()) == []
     waiting = FlowOutcome("f", FlowStatus.WAITING, waiting_for=(GAP,), waiting_files=2)
     assert list(waiting.gap_lines()) == [line, "f: 2 files wait for what is missing"]
     behind_cut = FlowOutcome("f", FlowStatus.WAITING, cut_files=2, cut_records=9)
     assert list(behind_cut.gap_lines()) == ["f: 9 records in 2 files wait behind the cut"]
-    many = replace(FULL, offsets=OffsetReport(gaps=(GAP,) * 20, missing=700))
+    many = replace(joined, offsets=OffsetReport(gaps=(GAP,) * 20, missing=700))
     assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(many,)).gap_lines()) == [line] * 5 + ["f: 700 offsets are missing in all"]
 
 

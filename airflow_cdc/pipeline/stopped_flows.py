@@ -1,0 +1,30 @@
+"""Flows that a run must not apply: those of topics of which an archived file cannot be read."""
+
+from __future__ import annotations
+
+from airflow_cdc.model.flow import CdcFlow, matches_any
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
+from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile, unreadable_error
+from airflow_cdc.pipeline.archive_run import ArchiveRun
+
+
+def stopped_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger) -> list[FlowOutcome]:
+    """Return the failed outcomes of the flows, of those that are asked for, to whose topics set-aside files belong by their names.
+
+    A file may belong to a topic of which nothing else was archived; its outcome is there all the same, so that the run is not green.
+    """
+    if run.only_planned or run.only_survey:
+        return []
+    by_topic: dict[str, list[SetAsideFile]] = {}
+    for file in state.set_aside():
+        if file.reason == UNREADABLE and matches_any(file.topic, run.tables):
+            by_topic.setdefault(file.topic, []).append(file)
+    outcomes = []
+    for topic, files in sorted(by_topic.items()):
+        error = unreadable_error(topic, files)
+        run.progress(f"{topic}: FAILED: {error.message}")
+        table = run.flows.get(topic, CdcFlow(topic)).table_path(run.lake) if topic in ledger.tables() else None
+        outcomes.append(FlowOutcome(topic, FlowStatus.FAILED, table, error=error.to_json()))
+    return outcomes
