@@ -74,6 +74,15 @@ class OnGap(str, Enum):
     """Stop the flow and leave the decision to a person."""
 
 
+class OnForeignChange(str, Enum):
+    """What happens when somebody else changed rows of the target since the flow's last merge."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    WARN = "warn"
+    """Go on, and say so in the report."""
+
+
 @dataclass(frozen=True)
 class CdcFlow:
     """One topic, one target table. Checked once, here; later code trusts it."""
@@ -108,6 +117,8 @@ class CdcFlow:
     """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
     cluster_by: str | tuple[str, ...] = ()
     """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
+    on_foreign_change: OnForeignChange = OnForeignChange.STOP
+    """What happens when somebody else changed rows of the target."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -292,6 +303,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
+    "on_foreign_change": _one_of(OnForeignChange),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),

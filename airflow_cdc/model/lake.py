@@ -11,6 +11,7 @@
     <lake>/_cdc/flows/<flow>/checkpoint.json     where the flow stands        derived from the commits
     <lake>/_cdc/flows/<flow>/quarantine          Delta table of rejects
     <lake>/_cdc/flows/<flow>/delete_markers      Delta table of deleted keys
+    <lake>/_cdc/flows/<flow>/expired_markers     Delta table of those that maintenance put away
     <lake>/_cdc/flows/<flow>/events              Delta table of all events, of flows that keep every version
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
@@ -30,7 +31,7 @@ from urllib.parse import unquote
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.cut import WaitingFiles
-from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.errors import StateLostError, StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.ledger import Ledger, folder_and_name
 from airflow_cdc.model.looked import Looked
@@ -99,7 +100,7 @@ class ArchiveState:
             if survey is None:
                 raise StateUnreadableError(
                     f"Survey {number} of archive {self.archive} is gone ({self._path(number)}), and with it which files wait.",
-                    next_step="Restore it, or remove the lake's whole _cdc folder: the archive is then applied anew; the newer row wins.",
+                    next_step="Restore it; or remove the lake's whole _cdc folder and its tables, and run again: all is applied anew.",
                 )
             yield survey
 
@@ -291,8 +292,13 @@ class FlowState:
         behind = False
         while commit := read_json(self._fs, self._commit_path(checkpoint.number + 1)):
             intent = self.intent(checkpoint.number + 1)
-            if intent is None:
-                break
+            if intent is None or commit.get("intent", intent.digest) != intent.digest:
+                # Its number would be planned anew, and its marker then count other files as done.
+                raise StateLostError(
+                    f"Flow {self.flow}: microbatch {checkpoint.number + 1} has a commit marker ({self._commit_path(checkpoint.number + 1)})"
+                    f" and {'no intent' if intent is None else 'another intent'}: which files it applied is not known.",
+                    next_step="Restore the flow's state folder whole; or rebuild the flow.",
+                )
             checkpoint, behind = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"]), True
         if behind:
             replace_json(self._fs, f"{self._folder}/checkpoint.json", checkpoint.to_json())
@@ -307,10 +313,14 @@ class FlowState:
         """Write a microbatch down before anything is done for it; False when another run planned that number first."""
         return create_json(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
 
-    def write_commit(self, report: BatchReport, table: str) -> None:
-        """Write down that a microbatch is done, and what it did."""
+    def write_commit(self, report: BatchReport, table: str, intent: str | None = None) -> None:
+        """Write down that a microbatch is done, and what it did.
+
+        :param intent: digest of its intent.
+        """
         now = datetime.now(timezone.utc).isoformat()
-        replace_json(self._fs, self._commit_path(report.microbatch), {"table": table, "committed_at": now, "report": report.to_json()})
+        marker = {"table": table, "committed_at": now, "report": report.to_json()}
+        replace_json(self._fs, self._commit_path(report.microbatch), marker | ({"intent": intent} if intent else {}))
 
     def committed_at(self, number: int) -> datetime | None:
         """Return when a microbatch was done, None where nothing tells it; a marker that was rebuilt tells a later time."""

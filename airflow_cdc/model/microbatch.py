@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import FileOffsets, file_offsets
+from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
 
@@ -130,6 +132,17 @@ class Microbatch:
         if self.is_again:
             return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what it owns: a number may be planned twice where state is lost."""
+        owned = [
+            self.archive,
+            self.is_again,
+            [file.path for file in self.files],
+            [[path, self.parts[path].to_json()] for path in sorted(self.parts)],
+        ]
+        return short_hash(json.dumps(owned))
 
     def to_json(self) -> dict[str, Any]:
         """Return the intent as plain JSON values."""

@@ -46,6 +46,7 @@ from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
@@ -220,6 +221,7 @@ class _FlowRun:
             table_version=self.state.checkpoint().table_version,
             columns=columns,
             document_columns=tuple(name for name in self.flow.document_columns if name in columns),
+            foreign_changes=tuple(self._check.changes),
         )
 
     def _columns(self) -> dict[str, str]:
@@ -246,6 +248,8 @@ class _FlowRun:
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
+            if open_intent:
+                self._check.before(checkpoint, repairs=open_intent.is_again)
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
             planned, held = checkpoint.plan(self.archive.archive)
@@ -268,8 +272,13 @@ class _FlowRun:
                 self._stop_at_gap(microbatch)
             if microbatch is None:
                 return None
+            self._check.before(checkpoint)
             if self.state.write_intent(microbatch):
                 return microbatch, False
+
+    @cached_property
+    def _check(self) -> StateCheck:
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -343,6 +352,7 @@ class _FlowRun:
             self.run.after_effect,
             is_retry,
             self.changes.of,
+            seen_through=self._check.seen_through,
         )
         try:
             report = _APPLY[self.flow.mode](attempt)
@@ -365,7 +375,7 @@ class _FlowRun:
             known=self._surveyed_offsets[0],
         )
         report = replace(report, offsets=offsets)
-        self.state.write_commit(report, self.table)
+        self.state.write_commit(report, self.table, microbatch.digest)
         self.run.after_effect("commit")
         self._clear_staging()
         return report
