@@ -93,6 +93,11 @@ class TableCommit:
         return self.operation in _LOSES_VALUES or (self.has_new_data and self.operation not in _HARMLESS)
 
     @property
+    def replaces_all(self) -> bool:
+        """Whether nothing of what was there before is left behind it."""
+        return self.operation == "WRITE" and self.parameters.get("mode") == "Overwrite" and not self.parameters.get("predicate")
+
+    @property
     def restored(self) -> int | None:
         """The version that it restored; None where it restored none, or by a time."""
         version = self.parameters.get("version") if self.operation == _RESTORE else None
@@ -109,7 +114,7 @@ def foreign_changes(commits: Iterable[TableCommit], flow: str, *, known: int) ->
     """Return the commits that changed a flow's table, are none of the flow's, and are still in effect.
 
     A RESTORE takes back what came behind the version that it restores. It is itself no change where that version holds all that the flow
-    has merged.
+    has merged. Who vouches for an overwrite of all rows has seen to what was there before.
 
     :param commits: ascending by version.
     :param known: version of the last merge that the flow's state knows.
@@ -121,6 +126,8 @@ def foreign_changes(commits: Iterable[TableCommit], flow: str, *, known: int) ->
             merged = max(merged, commit.version)
         elif commit.restored is not None and commit.restored >= merged:
             found = [change for change in found if change.version <= commit.restored]
-        elif commit.changes_rows and not commit.is_intended:
+        elif commit.is_intended:
+            found = [] if commit.replaces_all else found
+        elif commit.changes_rows:
             found.append(commit)
     return tuple(found)

@@ -62,7 +62,7 @@ class ArchiveState:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
         document = read_json(self._fs, f"{self._folder}/ledger.json")
         # One that an older version wrote is rebuilt from the surveys, as a lost one is.
-        ledger = Ledger.from_json(document) if document and "latest" in document else Ledger()
+        ledger = Ledger.from_json(document) if document and "digests" in document else Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
@@ -186,6 +186,8 @@ class FlowCheckpoint:
     """Rows that came from a key whose delete has not come yet."""
     committed_through: int | None = None
     """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
+    surveyed: dict[str, str] = field(default_factory=dict)
+    """By archive root: digest of the last survey that ``planned`` reaches into."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the files before that which wait."""
@@ -214,6 +216,7 @@ class FlowCheckpoint:
             table_version=report.table_version if report.table_version is not None else self.table_version,
             held=_set(self.held, intent.archive, intent.held),
             offsets=_set(self.offsets, intent.archive, offsets.with_files(intent.offsets)) if intent.offsets else self.offsets,
+            surveyed=_set(self.surveyed, intent.archive, intent.surveyed or ""),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -233,6 +236,7 @@ class FlowCheckpoint:
             "table_version": self.table_version,
             "held": {name: [item.to_json() for item in files] for name, files in self.held.items()},
             "offsets": {name: offsets.to_json() for name, offsets in self.offsets.items()},
+            "surveyed": self.surveyed,
         }
 
     @classmethod
@@ -253,6 +257,7 @@ class FlowCheckpoint:
             Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
             document["unpaired_moves"],
             document.get("committed_through"),
+            document.get("surveyed", {}),
         )
 
 

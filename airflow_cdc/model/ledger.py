@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_cdc.model.files import name_digest
+from airflow_cdc.model.files import name_digest, short_hash
+from airflow_cdc.model.microbatch import PlanPosition
 from airflow_cdc.model.survey import Survey, is_control_topic
 
 
@@ -32,6 +34,8 @@ class Ledger:
     """By topic: operation codes and record kinds seen so far."""
     latest: dict[str, int] = field(default_factory=dict)
     """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
+    digests: tuple[str, ...] = ()
+    """A hash of each survey's files, in the surveys' order."""
 
     def tables(self) -> list[str]:
         """Return the topics that carry rows of a table."""
@@ -53,20 +57,26 @@ class Ledger:
         for shape in survey.shapes:
             kinds[shape.topic] = tuple(sorted({*kinds.get(shape.topic, ()), shape.kind}))
         latest = {**self.latest, **dict.fromkeys(survey.topics(), survey.number)}
-        return Ledger(survey.number, folders, topics, kinds, latest)
+        digest = short_hash(json.dumps([file.path for file in survey.files]))
+        return Ledger(survey.number, folders, topics, kinds, latest, (*self.digests, digest))
+
+    def digest_of(self, planned: PlanPosition) -> str | None:
+        """Return the hash of the last survey that a plan reaches into; None where it reaches into none, or there is no such survey."""
+        number = planned.survey if planned.files else planned.survey - 1
+        return self.digests[number - 1] if 0 < number <= len(self.digests) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain JSON values."""
         folders = {name: [seen.through, seen.count, seen.digest] for name, seen in self.folders.items()}
         document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
-        return {**document, "kinds": self.kinds, "latest": self.latest}
+        return {**document, "kinds": self.kinds, "latest": self.latest, "digests": list(self.digests)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Ledger:
         """Read what :meth:`to_json` wrote."""
         folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
         kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
-        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"])
+        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"], tuple(document["digests"]))
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

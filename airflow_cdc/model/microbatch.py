@@ -115,6 +115,8 @@ class Microbatch:
     """By path: what the microbatch owns of a file that it does not own as a whole."""
     is_again: bool = False
     """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
+    surveyed: str | None = None
+    """Digest of the last survey that ``planned_through`` reaches into; None where it reaches into none."""
 
     @property
     def size(self) -> int:
@@ -156,6 +158,7 @@ class Microbatch:
             "held": [item.to_json() for item in self.held],
             "parts": {path: part.to_json() for path, part in self.parts.items()},
             "is_again": self.is_again,
+            "surveyed": self.surveyed,
             **shapes_to_json(self.shapes),
         }
 
@@ -173,6 +176,7 @@ class Microbatch:
             tuple(HeldFile.from_json(item) for item in document.get("held", ())),
             {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
             document.get("is_again", False),
+            document.get("surveyed"),
         )
 
 

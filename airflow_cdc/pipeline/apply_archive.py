@@ -252,6 +252,7 @@ class _FlowRun:
                 self._check.before(checkpoint, repairs=open_intent.is_again)
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
+            self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
@@ -273,6 +274,7 @@ class _FlowRun:
             if microbatch is None:
                 return None
             self._check.before(checkpoint)
+            microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             if self.state.write_intent(microbatch):
                 return microbatch, False
 

@@ -19,6 +19,7 @@ from airflow_cdc.model.errors import StateLostError, TableChangedError
 from airflow_cdc.model.flow import CdcFlow, OnForeignChange
 from airflow_cdc.model.foreign_change import INTENT, SEEN_THROUGH, ForeignChange, TableCommit, foreign_changes
 from airflow_cdc.model.lake import FlowCheckpoint, FlowState
+from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
@@ -69,6 +70,20 @@ class StateCheck:
         elif not {commit.operation for commit in found} <= _REPAIRED:
             # What reading again cannot tell is still to be decided behind it.
             self.seen_through = found[0].version - 1
+
+    def surveys_of(self, archive: str, ledger: Ledger, checkpoint: FlowCheckpoint) -> None:
+        """Check that an archive's surveys are those by which the flow has planned: by others its new files would count as planned.
+
+        :raises StateLostError: when they are not.
+        """
+        known, planned = checkpoint.surveyed.get(archive), checkpoint.plan(archive)[0]
+        if known and ledger.digest_of(planned) != known:
+            raise StateLostError(
+                f"Flow {self.flow.name}: its microbatches through {checkpoint.number} were planned by surveys of archive {archive} that are"
+                " gone, or are others today: which of its files are applied is not known. Nothing was planned.",
+                next_step="Restore the lake's folder _cdc/archives; or make the lake anew: remove its whole _cdc folder and its tables, and"
+                " run again.",
+            )
 
     def _commits_since(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
         """Return the commits that were not looked at before the last merge, in order, but for the merge itself where it is ours."""

@@ -76,6 +76,7 @@ def find_applied(
         held=held,
         parts={file.path: parts[file.path] for file in files if file.path in parts},
         is_again=True,
+        surveyed=checkpoint.surveyed.get(state.archive),
     )
 
 

@@ -138,6 +138,28 @@ def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_fo
     assert ids(spark, lake) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("lost", ["all surveys", "the newest ones"])
+def test_surveys_that_are_gone_count_no_new_file_as_planned(
+    lost: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    steps(apply, archive, lake, 1, 2)
+    (folder,) = (lake / "_cdc" / "archives").iterdir()
+    if lost == "all surveys":
+        shutil.rmtree(folder)
+    else:
+        (folder / "surveys" / "00000002.json").unlink()
+        (folder / "ledger.json").unlink()
+    for number in (3, 4):
+        archive_create(archive, number)
+        error = failure(apply(archive, lake, may_fail=True))
+        assert error["type"] == "StateLostError"
+        assert "surveys of archive" in error["message"]
+    assert ids(spark, lake) == [1, 2]
+    shutil.rmtree(lake)
+    apply(archive, lake)
+    assert ids(spark, lake) == [1, 2, 3, 4]
+
+
 # State that is lost
 
 
