@@ -90,38 +90,40 @@ class StateCheck:
         last = read_commit(self.table, known) if self._may_read_log else None
         if last is None:
             return self._told_by_spark(checkpoint, known)
-        if last.is_of(self.flow.name):
-            if last.application != self._application:
-                self._lost(f"version {known} was merged in another life of the flow's state ({last.application})", checkpoint)
-            # Between a check and its merge somebody else may have committed too.
-            seen = last.metadata.get(SEEN_THROUGH)
-            unseen = range(known if seen is None else int(seen) + 1, known)
-            return [*filter(None, (read_commit(self.table, version) for version in unseen)), *_behind(self.table, known)]
-        raise TableChangedError(
-            f"{self._place}: version {known} was merged by microbatch {checkpoint.number} or before; the table there has another commit of"
-            f" that number ({last.as_change()}): it is another table, or an older one that was written since.",
-            next_step="Bring the table back as it was; or rebuild the flow: remove its table and its folder below _cdc/flows, both.",
-        )
+        unseen = self._unseen_before(last, checkpoint)
+        return [*filter(None, (read_commit(self.table, version) for version in unseen)), *_behind(self.table, known)]
+
+    def _unseen_before(self, last: TableCommit, checkpoint: FlowCheckpoint) -> range:
+        """Return the versions that came between a check and the merge behind it; refuse a commit in its place that is not that merge."""
+        if not last.is_of(self.flow.name):
+            raise TableChangedError(
+                f"{self._place}: the flow's last merge is version {last.version}, and the table there has another commit of that number"
+                f" ({last.as_change()}): it is another table, or an older one that was written since.",
+                next_step="Bring the table back as it was; or rebuild the flow: remove its table and its folder below _cdc/flows, both.",
+            )
+        if last.application != self._application:
+            self._lost(f"was merged into in another life of the flow's state ({last.application}, version {last.version})", checkpoint)
+        seen = last.metadata.get(SEEN_THROUGH)
+        return range(last.version if seen is None else int(seen) + 1, last.version)
 
     def _told_by_spark(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
-        """Return the commits behind the last merge from the table's history: its log lies elsewhere, or does not go back so far."""
-        newest, history = None, list[TableCommit]()
-        if describe_table(self.spark, self.table) is not None:
-            history = list(_history(self.spark, self.table, known))
-            newest = history[-1].version if history else None
-        elif not self._is_at(checkpoint):
+        """Return the same from the table's history: its log lies elsewhere, or does not go back to the last merge."""
+        is_there = describe_table(self.spark, self.table) is not None
+        if not is_there and not self._is_at(checkpoint):
             # Named another place where no table is: refused in its own words before anything is merged.
             return []
-        if newest is None or newest < known:
-            seen = "no table is there" if newest is None else f"its newest version is {newest}"
+        history = {commit.version: commit for commit in _history(self.spark, self.table)} if is_there else {}
+        if known > max(history, default=-1):
+            seen = f"its newest version is {max(history)}" if history else "no table is there"
             raise TableChangedError(
                 f"{self._place}: the flow has merged into version {known}, and {seen}: rows are gone that count as applied.",
                 next_step="Bring the table back, or the table and the flow's state (_cdc/flows) of one backup; or rebuild the flow: remove"
                 " both and run again.",
             )
-        if history[0].version > known + 1:
+        unseen = self._unseen_before(history[known], checkpoint) if known in history else range(0)
+        if min(history) > known + 1:
             self._refuse_forgotten(checkpoint)
-        return [commit for commit in history if commit.version > known]
+        return [commit for version, commit in history.items() if version > known or version in unseen]
 
     def _is_at(self, checkpoint: FlowCheckpoint) -> bool:
         return checkpoint.table is not None and spark_uri(checkpoint.table) == self.table
@@ -133,7 +135,7 @@ class StateCheck:
         detail = describe_table(self.spark, self.table)
         if detail is None:
             return
-        history = list(_history(self.spark, self.table, -1))
+        history = list(_history(self.spark, self.table))
         ours = [commit for commit in history if commit.microbatch is not None and commit.is_of(self.flow.name)]
         for commit in ours:
             self._refuse_unknown(commit, checkpoint)
@@ -211,8 +213,8 @@ def _behind(uri: str, version: int) -> Iterator[TableCommit]:
         version += 1
 
 
-def _history(spark: SparkSession, uri: str, since: int) -> Iterator[TableCommit]:
-    """Yield the commits that the table's history tells from a version on, and the newest in any case, ascending."""
+def _history(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
+    """Yield the commits that the table's history tells, ascending."""
     told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
         "version",
         "operation",
@@ -222,4 +224,4 @@ def _history(spark: SparkSession, uri: str, since: int) -> Iterator[TableCommit]
         "coalesce(userName, userId, engineInfo) AS by",
     )
     rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
-    yield from (commit_of(int(row["version"]), row) for row in rows if int(row["version"]) >= since or row is rows[-1])
+    yield from (commit_of(int(row["version"]), row) for row in rows)

@@ -18,7 +18,10 @@ def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
     Ends where there is no next one, where the log cannot be read, and after a few: what is not among them, the table's history has to tell.
     """
     for number in range(version + 1, version + 1 + _MOST_READ):
-        text = _read(uri, number)
+        try:
+            text = _read(uri, number)
+        except OSError:
+            return
         if text is None:
             return
         told = _commit_info(text)
@@ -26,7 +29,10 @@ def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
 
 
 def read_commit(uri: str, version: int) -> TableCommit | None:
-    """Return what a commit says of itself; None where the log has no such file, or no more."""
+    """Return what a commit says of itself; None where the log has no such file, or no more.
+
+    :raises OSError: when the store fails: a commit that could not be read must not pass for one that is not there.
+    """
     text = _read(uri, version)
     if text is None:
         return None
@@ -70,7 +76,7 @@ def _read(uri: str, version: int) -> bytes | None:
     fs, path = file_system(uri)
     try:
         text: bytes = fs.cat_file(f"{path}/_delta_log/{version:020d}.json")
-    except OSError:
+    except FileNotFoundError:
         return None
     return text
 

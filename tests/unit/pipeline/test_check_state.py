@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow, OnForeignChange, WriteDisposition
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome
+from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
 from tests.conftest import Apply
@@ -377,3 +378,23 @@ def test_a_log_that_does_not_go_back_to_the_last_merge_changes_nothing_of_what_i
     else:
         apply(archive, lake)
         assert ids(spark, lake) == [1, 2, 3, 4]
+
+
+def test_a_table_in_another_store_than_the_lake_is_checked_by_its_history(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StateCheck, "_may_read_log", False)
+    steps(apply, archive, lake, 1, 2)
+    spark.sql(f"OPTIMIZE delta.`{lake / TOPIC}`")
+    change_delete(spark, f"delta.`{lake / TOPIC}`")
+    archive_create(archive, 3)
+    error = failure(apply(archive, lake, may_fail=True))
+    assert (error["type"], "version 4: DELETE at 20" in error["message"]) == ("TableChangedError", True)
+    spark.sql(f"RESTORE TABLE delta.`{lake / TOPIC}` TO VERSION AS OF 3")
+    apply(archive, lake)
+    assert ids(spark, lake) == [1, 2, 3]
+    forget(state_of(lake), 3)
+    archive_create(archive, 4)
+    assert failure(apply(archive, lake, may_fail=True))["type"] == "StateLostError"
+    shutil.rmtree(lake / TOPIC)
+    assert "no table is there" in failure(apply(archive, lake, may_fail=True))["message"]
