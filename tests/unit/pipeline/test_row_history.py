@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.events import numbered, sqlserver, write_records
 from tests.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
 
 Version = tuple[int, str | None, int, int | None, str, int | None]
@@ -118,9 +120,18 @@ def test_a_row_that_was_deleted_and_inserted_anew_has_no_previous_key_but_one_th
     away = [event("d", 23, 2, commit=20), event("c", 23, 9, "two", commit=20)]
     table.load(*anew, *away, event("d", 24, 9, commit=20), event("c", 24, 2, "two", commit=20))
     assert [version[-1] for version in versions(table)] == [None, None, None, 2]
-    # Two events at one place are an update's.
-    table.load(event("d", 30, 1), event("c", 30, 1, "updated"))
-    assert versions(table)[2] == (1, "updated", 30, None, "c", 1)
+
+
+@pytest.mark.deep
+def test_a_delete_and_a_create_at_one_place_of_the_log_are_an_update_whose_previous_key_is_its_own(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    row, topic = {"id": 1, "v": "one"}, "server1.testDB.dbo.customers"
+    parts = [sqlserver("d", commit=2, serial=1, before=row), sqlserver("c", commit=2, serial=2, after={**row, "v": "two"})]
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sqlserver("c", commit=1, after=row), *parts]))
+    apply(tmp_path / "archive", tmp_path / "lake", flows={topic: CdcFlow(topic, stored_as_scd_type=2)})
+    found = read_rows(spark, str(tmp_path / "lake"), topic, history=True).rows
+    assert [(row["v"], row["__cdc_previous_key"]) for row in found] == [("one", None), ("two", {"id": 1})]
 
 
 @pytest.mark.deep
