@@ -87,26 +87,30 @@ def verify(
     jdbc_option: Annotated[
         list[str] | None, typer.Option(help="Option key=value of Spark's JDBC reader; may be repeated.", show_default=False)
     ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Check that no versions of a row overlap.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
-    """Compare tables with those of another lake by count and checksum, or one table with a query of its source by its rows.
+    """Compare tables with those of another lake by count and checksum, or one table with a query of its source by its rows; or check that
+    tables which keep every version hold none that overlap.
 
     Exit code 0 only when there is something to compare and all of it is equal.
     """
     with usage():
         options = _jdbc_options(jdbc_url, query, jdbc_user, jdbc_password_env, jdbc_option)
-        if bool(options) == bool(other) or (options and len(tables or ()) != 1):
+        if sum(map(bool, (options, other, history))) != 1 or (options and len(tables or ()) != 1):
             raise ConfigurationError(
                 "What the tables are to be compared with is not told, or told twice.",
-                next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow.",
+                next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow; or --history.",
             )
     with spark_command("verify", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.verify import verify_lakes, verify_source
+        from airflow_cdc.pipeline.verify import verify_history, verify_lakes, verify_source
 
-        if other:
+        if history:
+            report = verify_history(spark, lake, tables or ())
+        elif other:
             report = verify_lakes(spark, lake, absolute_uri(other), tables or ())
         else:
             report = verify_source(spark, lake, (tables or [""])[0], options)

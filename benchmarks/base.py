@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import TARGET_COLUMNS
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.foreign_change import INTENDED
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -103,7 +104,9 @@ class Base:
         self._begin(archive)
         apply(self.spark, archive, lake, self.flow)
         of_a_row = self.spark.read.format("delta").load(str(target)).select(*TARGET_COLUMNS).limit(1)
-        self._rows().crossJoin(of_a_row).write.format("delta").mode("overwrite").save(str(target))
+        # The flow would stop at rows that it has not merged.
+        vouched_for = self._rows().crossJoin(of_a_row).write.option("userMetadata", INTENDED)
+        vouched_for.format("delta").mode("overwrite").save(str(target))
         if sum(Path(file).stat().st_size for file in live_files(target)) >= DELETION_VECTORS_FROM_BYTES:
             # As its next merge would; it would do so once in the table's life.
             self._allow_deletion_vectors(target)

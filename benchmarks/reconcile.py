@@ -10,9 +10,10 @@ import fsspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowCheckpoint, FlowState
+from airflow_cdc.model.lake import FlowState
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_microbatch import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.archive_run import ArchiveRun

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import FlowOutcome
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, postgresql, write_records
@@ -50,6 +53,23 @@ def milliseconds(time: Any) -> int | None:
     return None if time is None else round(time.timestamp() * 1000) - EPOCH
 
 
+def overlaps(rows: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Return the versions of a key that overlap with the one before them, by position or by time, or follow a current one."""
+    names = tuple(keys)
+    ordered = sorted(rows, key=lambda row: (*(row[name] for name in names), tuple(row["__cdc_position"].values())))
+    found = []
+    for one, other in itertools.pairwise(ordered):
+        end, times = one["__cdc_end_position"], (one["__cdc_valid_to"], other["__cdc_valid_from"])
+        if [one[name] for name in names] == [other[name] for name in names] and (
+            one["__cdc_is_current"]
+            or end is None
+            or tuple(end.values()) > tuple(other["__cdc_position"].values())
+            or (None not in times and times[0] > times[1])
+        ):
+            found.append((one, other))
+    return found
+
+
 class Table:
     """One table, to which an archive is applied load by load; offsets follow each other unless an event has one."""
 
@@ -73,7 +93,10 @@ class Table:
         return outcome
 
     def rows(self, *, history: bool = True) -> list[dict[str, Any]]:
-        return read_rows(self._spark, str(self._folder / "lake"), TOPIC, history=history).rows
+        found = read_rows(self._spark, str(self._folder / "lake"), TOPIC, history=history).rows
+        if history and self.flow.mode is TableMode.VERSIONS:
+            assert overlaps(found, ("id",)) == []
+        return found
 
     def live(self) -> list[tuple[int, str]]:
         return [(row["id"], row["v"]) for row in self.rows(history=False)]

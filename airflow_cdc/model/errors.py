@@ -117,6 +117,14 @@ class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 
 
+class StateLostError(TerminalError):
+    """Raised when a table holds more than its flow's state knows: the state is lost, or older than the table; nothing was planned."""
+
+
+class TableChangedError(TerminalError):
+    """Raised when somebody else changed a flow's table, restored an older version of it or put another one in its place."""
+
+
 class TableHistoryGoneError(TerminalError):
     """A version of the target that a late event needs is no more."""
 

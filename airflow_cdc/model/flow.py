@@ -74,6 +74,15 @@ class OnGap(str, Enum):
     """Stop the flow and leave the decision to a person."""
 
 
+class OnForeignChange(str, Enum):
+    """What happens when somebody else changed rows of the target since the flow's last merge."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    WARN = "warn"
+    """Go on, and say so in the report."""
+
+
 class OnSnapshot(str, Enum):
     """What a whole snapshot of a table that was captured before does to the rows that it does not find."""
 
@@ -160,6 +169,8 @@ class CdcFlow:
     """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
     on_missing_file: OnMissingFile = OnMissingFile.STOP
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
+    on_foreign_change: OnForeignChange = OnForeignChange.STOP
+    """What happens when somebody else changed rows of the target."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -349,6 +360,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_repeated_offsets": _one_of(OnRepeatedOffsets),
     "table_column": lambda value: None if value is None else _text(value),
     "on_missing_file": _one_of(OnMissingFile),
+    "on_foreign_change": _one_of(OnForeignChange),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),

@@ -12,6 +12,7 @@
     <lake>/_cdc/flows/<flow>/checkpoint.json     where the flow stands        derived from the commits
     <lake>/_cdc/flows/<flow>/quarantine          Delta table of rejects
     <lake>/_cdc/flows/<flow>/delete_markers      Delta table of deleted keys
+    <lake>/_cdc/flows/<flow>/expired_markers     Delta table of those that maintenance put away
     <lake>/_cdc/flows/<flow>/events              Delta table of all events, of flows that keep every version
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
@@ -23,28 +24,24 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import WaitingFiles
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.errors import StateLostError, StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
 from airflow_cdc.model.ledger import Ledger, folder_and_name
 from airflow_cdc.model.looked import Looked
-from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
+from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.places import STATE_FOLDER, flow_folder
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.set_aside import CHANGED, SetAsideFile
-from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.model.survey import Replaced, Survey
 from airflow_cdc.model.transactions import TransactionLedger
 
@@ -67,7 +64,7 @@ class ArchiveState:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
         document = read_json(self._fs, f"{self._folder}/ledger.json")
         # One that an older version wrote is rebuilt from the surveys, as a lost one is.
-        ledger = Ledger.from_json(document) if document and "void" in document else Ledger()
+        ledger = Ledger.from_json(document) if document and "digests" in document else Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
@@ -114,7 +111,7 @@ class ArchiveState:
             if survey is None:
                 raise StateUnreadableError(
                     f"Survey {number} of archive {self.archive} is gone ({self._path(number)}), and with it which files wait.",
-                    next_step="Restore it, or remove the lake's whole _cdc folder: the archive is then applied anew; the newer row wins.",
+                    next_step="Restore it; or remove the lake's whole _cdc folder and its tables, and run again: all is applied anew.",
                 )
             yield survey
 
@@ -191,132 +188,6 @@ class ArchiveState:
         return f"{self._folder}/surveys/{number:08d}.json"
 
 
-@dataclass(frozen=True)
-class FlowCheckpoint:
-    """Where a flow stands after its last committed microbatch."""
-
-    flow: str
-    number: int = 0
-    """Number of the last committed microbatch."""
-    planned: dict[str, PlanPosition] = field(default_factory=dict)
-    """By archive root: how far its surveys are applied."""
-    applied_through: dict[str, Position] = field(default_factory=dict)
-    """Highest merged position by Kafka partition."""
-    truncated_through: dict[str, Position] = field(default_factory=dict)
-    """By the source's table: position of the last applied truncate; older events of it are stale."""
-    events: EventCounts = field(default_factory=EventCounts)
-    """Sums since the flow began."""
-    table: str | None = None
-    """URI of the target table."""
-    table_version: int | None = None
-    held: dict[str, tuple[HeldFile, ...]] = field(default_factory=dict)
-    """By archive root: files before ``planned`` that wait, wholly or in part, for missing offsets or a transaction."""
-    offsets: dict[str, ArchivedOffsets] = field(default_factory=dict)
-    """By archive root: Kafka offsets of the applied files."""
-    reach: Reach = field(default_factory=Reach)
-    """Where the applied events stand."""
-    snapshot: Snapshot | None = None
-    """The newest full snapshot of which reads were applied."""
-    pending_snapshots: tuple[Snapshot, ...] = ()
-    """Older full snapshots that are not proven to be whole yet."""
-    replaced_by: Snapshot | None = None
-    """The last full snapshot that removed the rows which it did not find."""
-    epochs: Epochs = field(default_factory=Epochs)
-    """Where epochs of the source's log begin."""
-    unpaired_moves: int = 0
-    """Rows that came from a key whose delete has not come yet."""
-    tables: frozenset[str] = frozenset()
-    """The source's tables that the applied events name."""
-    committed_through: int | None = None
-    """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
-
-    def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
-        """Return how far an archive's surveys are applied, and the files before that which wait."""
-        return self.planned.get(archive, PlanPosition()), self.held.get(archive, ())
-
-    def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
-        """Return the checkpoint after one more committed microbatch."""
-        applied = dict(self.applied_through)
-        for partition, position in report.applied_through.items():
-            applied[partition] = max(position, applied.get(partition, position))
-        offsets = self.offsets.get(intent.archive, ArchivedOffsets())
-        truncated = dict(self.truncated_through)
-        for name, position in report.truncated_through.items():
-            truncated[name] = max(position, truncated.get(name, position))
-        times = [time for time in (self.committed_through, report.committed_through) if time is not None]
-        return replace(
-            self,
-            number=intent.number,
-            planned={**self.planned, intent.archive: intent.planned_through},
-            applied_through=applied,
-            truncated_through=truncated,
-            reach=self.reach | report.reach,
-            snapshot=report.snapshot or self.snapshot,
-            pending_snapshots=report.pending_snapshots,
-            replaced_by=report.replaced_by or self.replaced_by,
-            epochs=report.epochs if report.epochs.begins else self.epochs,
-            unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
-            tables=self.tables | {shape.table for shape in intent.shapes if shape.table},
-            committed_through=max(times, default=None),
-            events=self.events + report.events,
-            table=table,
-            table_version=report.table_version if report.table_version is not None else self.table_version,
-            held=_set(self.held, intent.archive, intent.held),
-            offsets=_set(self.offsets, intent.archive, offsets.with_files(intent.offsets)) if intent.offsets else self.offsets,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the checkpoint as plain JSON values."""
-        return {
-            "flow": self.flow,
-            "number": self.number,
-            "planned": {name: [plan.survey, plan.files] for name, plan in self.planned.items()},
-            "applied_through": {name: position.to_json() for name, position in self.applied_through.items()},
-            "truncated_through": {table: position.to_json() for table, position in self.truncated_through.items()},
-            "reach": self.reach.to_json(),
-            "snapshot": self.snapshot and self.snapshot.to_json(),
-            "pending_snapshots": [snapshot.to_json() for snapshot in self.pending_snapshots],
-            "replaced_by": self.replaced_by and self.replaced_by.to_json(),
-            "epochs": self.epochs.to_json(),
-            "unpaired_moves": self.unpaired_moves,
-            "tables": sorted(self.tables),
-            "committed_through": self.committed_through,
-            "events": dict(vars(self.events)),
-            "table": self.table,
-            "table_version": self.table_version,
-            "held": {name: [item.to_json() for item in files] for name, files in self.held.items()},
-            "offsets": {name: offsets.to_json() for name, offsets in self.offsets.items()},
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FlowCheckpoint:
-        """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["flow"],
-            document["number"],
-            {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
-            {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
-            {table: Position.from_json(parts) for table, parts in document["truncated_through"].items()},
-            EventCounts(**document["events"]),
-            document["table"],
-            document["table_version"],
-            {name: tuple(HeldFile.from_json(item) for item in files) for name, files in document.get("held", {}).items()},
-            {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
-            Reach.from_json(document["reach"]),
-            Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
-            tuple(Snapshot.from_json(each) for each in document["pending_snapshots"]),
-            Snapshot.from_json(document["replaced_by"]) if document["replaced_by"] else None,
-            Epochs.from_json(document["epochs"]),
-            document["unpaired_moves"],
-            frozenset(document["tables"]),
-            document.get("committed_through"),
-        )
-
-
-def _set(by_archive: dict[str, _Kept], archive: str, value: _Kept) -> dict[str, _Kept]:
-    return {name: kept for name, kept in {**by_archive, archive: value}.items() if kept}
-
-
 class FlowState:
     """The intents, commit markers and checkpoint of one flow in one lake."""
 
@@ -349,8 +220,13 @@ class FlowState:
         behind = False
         while commit := read_json(self._fs, self._commit_path(checkpoint.number + 1)):
             intent = self.intent(checkpoint.number + 1)
-            if intent is None:
-                break
+            if intent is None or commit.get("intent", intent.digest) != intent.digest:
+                # Its number would be planned anew, and its marker then count other files as done.
+                raise StateLostError(
+                    f"Flow {self.flow}: microbatch {checkpoint.number + 1} has a commit marker ({self._commit_path(checkpoint.number + 1)})"
+                    f" and {'no intent' if intent is None else 'another intent'}: which files it applied is not known.",
+                    next_step="Restore the flow's state folder whole; or rebuild the flow.",
+                )
             checkpoint, behind = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"]), True
         if behind:
             replace_json(self._fs, f"{self._folder}/checkpoint.json", checkpoint.to_json())
@@ -372,10 +248,14 @@ class FlowState:
             nothing = replace(microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={})
             replace_json(self._fs, self._intent_path(microbatch.number), nothing.to_json())
 
-    def write_commit(self, report: BatchReport, table: str) -> None:
-        """Write down that a microbatch is done, and what it did."""
+    def write_commit(self, report: BatchReport, table: str, intent: str | None = None) -> None:
+        """Write down that a microbatch is done, and what it did.
+
+        :param intent: digest of its intent.
+        """
         now = datetime.now(timezone.utc).isoformat()
-        replace_json(self._fs, self._commit_path(report.microbatch), {"table": table, "committed_at": now, "report": report.to_json()})
+        marker = {"table": table, "committed_at": now, "report": report.to_json()}
+        replace_json(self._fs, self._commit_path(report.microbatch), marker | ({"intent": intent} if intent else {}))
 
     def committed_at(self, number: int) -> datetime | None:
         """Return when a microbatch was done, None where nothing tells it; a marker that was rebuilt tells a later time."""

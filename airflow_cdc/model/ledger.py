@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_cdc.model.files import name_digest
+from airflow_cdc.model.files import name_digest, short_hash
+from airflow_cdc.model.microbatch import PlanPosition
 from airflow_cdc.model.survey import Survey, is_control_topic
 
 
@@ -36,6 +38,8 @@ class Ledger:
     """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
     void: dict[int, frozenset[str]] = field(default_factory=dict)
     """By number of a survey: paths of its files that changed since and that a later survey holds."""
+    digests: tuple[str, ...] = ()
+    """A hash of each survey's files, in the surveys' order."""
 
     def tables(self) -> list[str]:
         """Return the topics that carry rows of a table."""
@@ -65,19 +69,25 @@ class Ledger:
         void = dict(self.void)
         for item in survey.replaces:
             void[item.survey] = void.get(item.survey, frozenset()) | {item.path}
-        return Ledger(survey.number, folders, topics, kinds, latest, void)
+        hashed = short_hash(json.dumps([file.path for file in survey.files]))
+        return Ledger(survey.number, folders, topics, kinds, latest, void, (*self.digests, hashed))
 
     def may_know(self, path: str) -> bool:
         """Tell whether a file may be surveyed, by its name alone."""
         folder, name = folder_and_name(path)
         return folder in self.folders and name <= self.folders[folder].through
 
+    def digest_of(self, planned: PlanPosition) -> str | None:
+        """Return the hash of the last survey that a plan reaches into; None where it reaches into none, or there is no such survey."""
+        number = planned.survey if planned.files else planned.survey - 1
+        return self.digests[number - 1] if 0 < number <= len(self.digests) else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain JSON values."""
         folders = {name: [seen.through, seen.count, seen.digest, seen.size] for name, seen in self.folders.items()}
         document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
         void = {str(number): sorted(paths) for number, paths in self.void.items()}
-        return {**document, "kinds": self.kinds, "latest": self.latest, "void": void}
+        return {**document, "kinds": self.kinds, "latest": self.latest, "void": void, "digests": list(self.digests)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Ledger:
@@ -85,7 +95,8 @@ class Ledger:
         folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
         kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
         void = {int(number): frozenset(paths) for number, paths in document["void"].items()}
-        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"], void)
+        digests = tuple(document["digests"])
+        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"], void, digests)
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

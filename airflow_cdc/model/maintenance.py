@@ -21,6 +21,7 @@ class TableKind(str, Enum):
 
     TARGET = "target"
     DELETE_MARKERS = "delete_markers"
+    EXPIRED_MARKERS = "expired_markers"
     QUARANTINE = "quarantine"
     EVENTS = "events"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import FileOffsets, file_offsets, in_lanes
+from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.lives import LifeSpan, lives_from_json, lives_to_json
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
@@ -114,6 +116,8 @@ class Microbatch:
     """By path: what the microbatch owns of a file that it does not own as a whole."""
     is_again: bool = False
     """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
+    surveyed: str | None = None
+    """Digest of the last survey that ``planned_through`` reaches into; None where it reaches into none."""
     lives: Mapping[str, tuple[LifeSpan, ...]] = field(default_factory=dict)
     """By path: which lives of the topic a file holds (:mod:`airflow_cdc.model.lives`), where it holds another than the first."""
 
@@ -134,6 +138,17 @@ class Microbatch:
             return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
 
+    @property
+    def digest(self) -> str:
+        """A hash of what it owns: a number may be planned twice where state is lost."""
+        owned = [
+            self.archive,
+            self.is_again,
+            [file.path for file in self.files],
+            [[path, self.parts[path].to_json()] for path in sorted(self.parts)],
+        ]
+        return short_hash(json.dumps(owned))
+
     def to_json(self) -> dict[str, Any]:
         """Return the intent as plain JSON values."""
         return {
@@ -146,6 +161,7 @@ class Microbatch:
             "held": [item.to_json() for item in self.held],
             "parts": {path: part.to_json() for path, part in self.parts.items()},
             "is_again": self.is_again,
+            "surveyed": self.surveyed,
             "lives": lives_to_json(self.lives),
             **shapes_to_json(self.shapes),
         }
@@ -164,6 +180,7 @@ class Microbatch:
             tuple(HeldFile.from_json(item) for item in document.get("held", ())),
             {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
             document.get("is_again", False),
+            document.get("surveyed"),
             lives_from_json(document.get("lives", {})),
         )
 

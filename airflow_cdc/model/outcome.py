@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.cut import Cut
+from airflow_cdc.model.foreign_change import ForeignChange
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.set_aside import SetAsideFile
@@ -57,6 +58,8 @@ class FlowOutcome:
     """Spark SQL types of the source's columns in the table, where this run changed it."""
     document_columns: tuple[str, ...] = ()
     """Those of them that are taken out of the document."""
+    foreign_changes: tuple[ForeignChange, ...] = ()
+    """Commits by which somebody else changed rows of the table, where the flow says ``on_foreign_change: warn``."""
 
     @property
     def changed(self) -> bool:
@@ -86,6 +89,7 @@ class FlowOutcome:
         """Yield what people are told of missing offsets: those known at the flow's end; and of what waits, for them or behind the cut."""
         known = self.batches[-1].offsets if self.batches else OffsetReport()
         gaps = self.waiting_for or known.gaps
+        yield from (f"{self.flow}: the table was changed by others: {change}" for change in self.foreign_changes)
         yield from (f"{self.flow}: {gap}" for gap in gaps[:_NAMED_GAPS])
         if self.waiting_files:
             yield f"{self.flow}: {self.waiting_files} files wait for what is missing"
@@ -116,6 +120,7 @@ class FlowOutcome:
             "table_version": self.table_version,
             "columns": self.columns,
             "document_columns": list(self.document_columns),
+            "foreign_changes": [dict(vars(change)) for change in self.foreign_changes],
         }
 
     @classmethod
@@ -135,6 +140,7 @@ class FlowOutcome:
             document.get("table_version"),
             document.get("columns", {}),
             tuple(document.get("document_columns", ())),
+            tuple(ForeignChange(**change) for change in document.get("foreign_changes", ())),
         )
 
 

@@ -23,6 +23,11 @@ def delete_markers_uri(lake: str, flow: str) -> str:
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
 
 
+def expired_markers_uri(lake: str, flow: str) -> str:
+    """Return the URI of a flow's delete markers that late events do not meet any more, but files that are read again do."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/expired_markers"
+
+
 def staging_uri(lake: str, flow: str) -> str:
     """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/staging"

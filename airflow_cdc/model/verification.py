@@ -51,18 +51,24 @@ class TableVerification:
     duplicates: int = 0
     """Rows that the source's query gives more than once under a key of the table: the query is another one than the table's."""
     sample: tuple[dict[str, Any], ...] = ()
-    """Some keys, as text, each with ``side``: ``missing``, ``extra`` or ``different``."""
+    """Some keys, as text, each with ``side``: ``missing``, ``extra``, ``different`` or ``overlapping``."""
+    overlapping: int | None = None
+    """Versions that overlap with another of their key, by position or by time; None where the history was not looked at."""
 
     @property
     def equal(self) -> bool:
         """True when both sides hold the same."""
-        counted = self.missing or self.extra or self.different or self.duplicates
+        counted = self.missing or self.extra or self.different or self.duplicates or self.overlapping
         return not (self.schema or self.columns or counted or self.rows != self.other_rows or self.checksum != self.other_checksum)
 
     def lines(self) -> Iterator[str]:
         """Yield what people are told."""
-        result = "equal" if self.equal else "DIFFERENT"
-        yield f"{self.flow}: {result}: {self.rows} rows against {self.other_rows}; the table stands at {self.stands}"
+        if self.overlapping is not None:
+            result = f"{self.overlapping} OVERLAP" if self.overlapping else "none overlaps"
+            yield f"{self.flow}: of {self.rows} versions {result}; the table stands at {self.stands}"
+        else:
+            result = "equal" if self.equal else "DIFFERENT"
+            yield f"{self.flow}: {result}: {self.rows} rows against {self.other_rows}; the table stands at {self.stands}"
         if self.other_stands:
             yield f"{self.flow}: the other table stands at {self.other_stands}"
         yield from (f"{self.flow}: column {text}" for text in self.schema)
@@ -99,7 +105,7 @@ class VerifyReport:
 
     lake: str
     other: str | None = None
-    """URI of the other lake; None where a source was asked."""
+    """URI of the other lake; None where a source was asked, or the tables' own history."""
     tables: tuple[TableVerification, ...] = ()
     only_left: tuple[str, ...] = ()
     """Tables that only the lake has; not compared."""

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from pyspark.errors import PySparkException
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
@@ -32,7 +33,7 @@ from airflow_cdc.model.errors import (
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
 from airflow_cdc.model.interval import Interval
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
@@ -47,6 +48,7 @@ from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
@@ -197,6 +199,7 @@ class _FlowRun:
             table_version=self.state.checkpoint().table_version,
             columns=columns,
             document_columns=tuple(name for name in self.flow.document_columns if name in columns),
+            foreign_changes=tuple(self._check.changes),
         )
 
     def _columns(self) -> dict[str, str]:
@@ -224,10 +227,15 @@ class _FlowRun:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent and not open_intent.files:
-                self.state.write_commit(BatchReport(self.flow.name, open_intent.number, 0, 0, merge_plan="withdrawn"), self.table)
+                pending = checkpoint.pending_snapshots
+                nothing = BatchReport(self.flow.name, open_intent.number, 0, 0, pending_snapshots=pending, merge_plan="withdrawn")
+                self.state.write_commit(nothing, self.table)
                 continue
+            if open_intent:
+                self._check.before(checkpoint, repairs=open_intent.is_again)
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
+            self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
@@ -249,8 +257,14 @@ class _FlowRun:
                 self._stop_at_gap(microbatch)
             if microbatch is None:
                 return None
+            self._check.before(checkpoint)
+            microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             if self.state.write_intent(microbatch):
                 return microbatch, False
+
+    @cached_property
+    def _check(self) -> StateCheck:
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -333,6 +347,7 @@ class _FlowRun:
             self.run.after_effect,
             is_retry,
             self.changes.of,
+            seen_through=self._check.seen_through,
         )
         try:
             report = _APPLY[self.flow.mode](attempt)
@@ -357,7 +372,7 @@ class _FlowRun:
             known=self._surveyed_offsets[0],
         )
         report = replace(report, offsets=offsets)
-        self.state.write_commit(report, self.table)
+        self.state.write_commit(report, self.table, microbatch.digest)
         self.run.after_effect("commit")
         self._clear_staging()
         return report

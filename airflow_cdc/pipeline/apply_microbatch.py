@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, RAW, REJECT, UNAVAILABLE
-from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, CountMismatchError, TableModeError
+from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, CountMismatchError, StateLostError, TableModeError
+from airflow_cdc.model.foreign_change import INTENT
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.table_mode import TableMode
@@ -114,6 +115,12 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=run.may_read_log)
     if commit is None:
         return None
+    if commit.metadata.get(INTENT, run.microbatch.digest) != run.microbatch.digest:
+        raise StateLostError(
+            f"Flow {run.flow.name}, microbatch {number}: table {run.table} holds a microbatch of that number (version {commit.version})"
+            " that applied other files: the flow's state is older than the table.",
+            next_step="Restore the newer state of the flow, its whole folder below _cdc/flows; or rebuild the flow.",
+        )
     report = BatchReport.from_json(commit.metadata["report"])
     unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
     # Rows that were filled are not told by their microbatch, nor which attempt filled them.

@@ -1,5 +1,6 @@
-"""Expire delete markers: those that no late event needs any more.
+"""Expire delete markers: those that no late event needs any more are put away, out of the merges' way.
 
+They are kept, for a file that is read again (`reprocess`, `quarantine replay`) may be of any age, and what was deleted since must stay so.
 A marker says that older events of its key are stale. An event that comes later than the retention finds none, and a late create then brings
 its row back. So the clock is the flow's own: it stands while nothing is applied, and where files are held back it stands where the
 oldest of them came.
@@ -13,11 +14,12 @@ from datetime import datetime, timezone
 
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import MICROBATCH
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.maintenance import MaintenanceSettings
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.record.append_once import append, read_appended
 
 _UNTOLD = datetime(1970, 1, 1, tzinfo=timezone.utc)
 """Stands for the time of a commit marker that tells none: it is older than the next one that does."""
@@ -42,15 +44,18 @@ def expired_through(
     return last if last and committed_at(last) > _UNTOLD else None
 
 
-def expire_markers(spark: SparkSession, uri: str, through: int, *, dry_run: bool) -> int:
-    """Remove the markers of the microbatches up to one; return how many there were.
+def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int, *, dry_run: bool) -> int:
+    """Move the markers of the microbatches up to one to where only files that are read again meet them; return how many there were.
 
-    The log's statistics tell where there are none.
+    A crash between the two commits leaves them in both places: a marker that is there twice says what it says once. The log's statistics
+    tell where there are none.
     """
     markers = read_appended(spark, uri)
     if markers is None:
         return 0
-    expired = markers.filter(f"{MICROBATCH} <= {through}").count()
+    old = markers.filter(f"{MICROBATCH} <= {through}")
+    expired = old.count()
     if expired and not dry_run:
+        append(spark, old, expired_uri)
         spark.sql(f"DELETE FROM {sql.delta(uri)} WHERE {MICROBATCH} <= {through}")
     return expired

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint
+from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import needs_lines
 from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import FilePart, Microbatch
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import TopicShape, shapes_by_file
@@ -76,6 +77,7 @@ def find_applied(
         held=held,
         parts={file.path: parts[file.path] for file in files if file.path in parts},
         is_again=True,
+        surveyed=checkpoint.surveyed.get(state.archive),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.read_commits import commits_behind
+from airflow_cdc.pipeline.read_commits import commits_behind, metadata_of
 
 _LAST_VERSIONS = 20
 
@@ -55,12 +54,12 @@ def find_commit(
 def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
     """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
     history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
-    told = (_metadata(row["userMetadata"]) for row in history.collect())
+    told = (metadata_of(row["userMetadata"]) for row in history.collect())
     return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
 
 
 def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
-    metadata = _metadata(row["userMetadata"])
+    metadata = metadata_of(row["userMetadata"])
     if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
         return None
     metrics = row["operationMetrics"] or {}
@@ -71,12 +70,3 @@ def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> Mer
         deleted=int(metrics.get("numTargetRowsDeleted", 0)),
     )
     return MergeCommit(int(row["version"]), counts, metadata, metrics)
-
-
-def _metadata(text: str | None) -> dict[str, Any]:
-    try:
-        document = json.loads(text or "{}")
-    except ValueError:
-        # Somebody else's commit with metadata of their own.
-        return {}
-    return document if isinstance(document, dict) else {}

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.document_columns import definition_of, names_defined
 from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
-from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import map_columns
@@ -94,7 +94,8 @@ def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str
     defined = definition_of(run.flow.document_columns)
     if defined == target.document_columns:
         return ()
-    fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
+    with run.tending():
+        fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
     run.after_effect("fill")
     assigned = f"{sql.text(DOCUMENT_COLUMNS_PROPERTY)} = {sql.text(defined)}"
     run.spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ({assigned})")
@@ -134,10 +135,10 @@ def _widen(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
 
 
 def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
-    uri = run.state(delete_markers_uri)
-    if keys and read_appended(run.spark, uri) is not None:
-        held = columns_of(run.spark, uri)
-        _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
+    for uri in map(run.state, (delete_markers_uri, expired_markers_uri)) if keys else ():
+        if read_appended(run.spark, uri) is not None:
+            held = columns_of(run.spark, uri)
+            _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
 
 
 def _with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:

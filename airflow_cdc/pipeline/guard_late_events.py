@@ -14,7 +14,7 @@ from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, 
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.flow import OnMissingFile
 from airflow_cdc.model.microbatch import Microbatch, read_together
-from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
@@ -73,7 +73,7 @@ def guard_late_events(run: MicrobatchRun, decoder: Decoder, target: TargetTable,
     if not (late or awaited or staged.unknown):
         return Guarded(live)
     keys = list(target.keys)
-    markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
+    markers = _markers(run)
     parted = _parted_moves(run, decoder, live, run.rows_of(target), markers, keys=keys, awaited=awaited, unknown=bool(staged.unknown))
     # Asked for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
@@ -126,6 +126,12 @@ def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list
     return (live.join(doubtful, keys, "left_anti").select(*map(sql.name, live.columns)), count) if count else (live, 0)
 
 
+def _markers(run: MicrobatchRun) -> DataFrame | None:
+    # A file that is read again may be older than any marker's retention.
+    expired = run.state(expired_markers_uri) if run.microbatch.is_again else None
+    return read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number, expired_uri=expired)
+
+
 @dataclass(frozen=True)
 class _Known:
     """What the target and the delete markers know of a microbatch's keys."""
@@ -156,7 +162,7 @@ def _look_up(run: MicrobatchRun, target: TargetTable, live: DataFrame, markers: 
 def _guard_documents(run: MicrobatchRun, decoder: Decoder, target: TargetTable, live: DataFrame) -> Guarded:
     """Do the same where rows are documents: no document takes another's key, but each of its events may tell a part of it."""
     keys = list(target.keys)
-    markers = read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number)
+    markers = _markers(run)
     known = _look_up(run, target, live, markers, documents=True)
     of_keys = known_of(known.rows, known.markers, known.deleted, keys)
     folded, unjoined = _unless_gone(run, partial(fold_late_documents, run, decoder, live, of_keys, target))

@@ -1,7 +1,7 @@
 """Maintain a lake: keep the target tables of its flows, and our own tables beside them, small and quick.
 
     staging       folders that crashed microbatches left behind go
-    markers       delete markers that no late event needs any more go
+    markers       delete markers that no late event needs any more are put away
     cluster       the target gets the columns by which its flow wants its rows to lie together
     purge         files go whose rows deletion vectors hide, where these are many
     compact       small files become few larger ones
@@ -23,12 +23,13 @@ from functools import cached_property
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import BY_KEY, CdcFlow, matches_any
-from airflow_cdc.model.lake import FlowCheckpoint, FlowState, archives_in, flows_in
+from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
-from airflow_cdc.model.places import delete_markers_uri, events_uri, quarantine_uri, staging_uri
+from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, staging_uri
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
@@ -40,7 +41,12 @@ from airflow_cdc.pipeline.table_history import TableHistory
 
 _MOST_CLUSTERING_COLUMNS = 4
 _SIDE_BY_SIDE = 2
-_OWN_TABLES = {TableKind.DELETE_MARKERS: delete_markers_uri, TableKind.QUARANTINE: quarantine_uri, TableKind.EVENTS: events_uri}
+_OWN_TABLES = {
+    TableKind.DELETE_MARKERS: delete_markers_uri,
+    TableKind.EXPIRED_MARKERS: expired_markers_uri,
+    TableKind.QUARANTINE: quarantine_uri,
+    TableKind.EVENTS: events_uri,
+}
 
 
 @dataclass(frozen=True)
@@ -127,8 +133,8 @@ class _FlowRun:
         through = expired_through(self._flow_state, self._state, archives_in(self.fs, self.root), settings)
         if through is None:
             return 0
-        uri = delete_markers_uri(spark_uri(self.lake), self.flow)
-        return expire_markers(spark, uri, through, dry_run=settings.dry_run)
+        uri, expired = (uri_of(spark_uri(self.lake), self.flow) for uri_of in (delete_markers_uri, expired_markers_uri))
+        return expire_markers(spark, uri, expired, through, dry_run=settings.dry_run)
 
     def _needed_since(self, history: TableHistory) -> datetime | None:
         """Return since when the files have been gone upon which the transactions began that a next microbatch may go on with.

@@ -43,7 +43,8 @@ from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
-from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses
 from airflow_cdc.pipeline.key_range import KeyRange

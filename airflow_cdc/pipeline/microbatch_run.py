@@ -11,9 +11,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowCheckpoint, FlowState
+from airflow_cdc.model.foreign_change import APPLICATION, INTENT, SEEN_THROUGH, UPKEEP
+from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.places import staging_uri
 from airflow_cdc.model.report import BatchReport
@@ -27,7 +29,7 @@ from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.merge_plan import told_plan
 from airflow_cdc.pipeline.physical_tables import tables_of
 from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
-from airflow_cdc.pipeline.session import compile_for_table, transaction
+from airflow_cdc.pipeline.session import compile_for_table, noted, transaction
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
@@ -58,6 +60,8 @@ class MicrobatchRun:
     """Where epochs of the source's log begin, as this attempt found out; None: as the checkpoint knows."""
     is_dry: bool = False
     """Whether nothing may be written: the report then says what would become of the rows."""
+    seen_through: int | None = None
+    """Version of the table up to which it was looked for foreign changes; None where none was asked for."""
 
     @property
     def table(self) -> str:
@@ -103,8 +107,13 @@ class MicrobatchRun:
 
     def committing(self, report: BatchReport, **more: Any) -> AbstractContextManager[None]:
         """Make the Delta commit inside carry the microbatch's identifier, its report, and ``more``."""
-        metadata = {"application": self.application, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
+        ours = {APPLICATION: self.application, INTENT: self.microbatch.digest, SEEN_THROUGH: self.seen_through}
+        metadata = {**ours, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
         return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=json.dumps(metadata))
+
+    def tending(self) -> AbstractContextManager[None]:
+        """Make the Delta commit inside say whose it is, where it merges nothing: of an UPDATE nobody else could tell."""
+        return noted(self.spark, json.dumps({UPKEEP: self.application}))
 
     def merging(self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = ()) -> AbstractContextManager[None]:
         """Make ready for a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
 from airflow_cdc.model.errors import LifeUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import (
     Assigned,

@@ -41,7 +41,8 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
         # What a row's newer events left out stands there by the column's name.
         named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
         entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
-        run.spark.sql(f"UPDATE {table} SET {TOLD_AT} = {entries} WHERE exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})")
+        with run.tending():
+            run.spark.sql(f"UPDATE {table} SET {TOLD_AT} = {entries} WHERE exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})")
         run.after_effect("names told")
         run.spark.sql(f"ALTER TABLE {table} RENAME COLUMN {sql.name(old)} TO {sql.name(new)}")
         run.after_effect("rename")

@@ -22,6 +22,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import find_applied
 from airflow_cdc.pipeline.find_range import find_range
@@ -150,6 +151,7 @@ class _Found:
 def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowState, settings: CdcFlow) -> _Found:
     """Return what there is to do in the range; writes nothing."""
     checkpoint = flow.checkpoint()
+    StateCheck(order.spark, run.lake, settings, flow).before(checkpoint, repairs=True)
     within = find_range(order.spark, state, order.flow, order.first, order.last)
     microbatch = find_applied(order.spark, state, flow, checkpoint, replace(within, files=order.files)) if within else None
     if microbatch is None:

@@ -121,7 +121,19 @@ def transaction(session: SparkSession, *, application: str, version: int, metada
     :param metadata: what the commit carries besides.
     """
     settings = {"write.txnAppId": application, "write.txnVersion": str(version)}
-    settings |= {"commitInfo.userMetadata": metadata} if metadata else {}
+    with _committing(session, settings | ({"commitInfo.userMetadata": metadata} if metadata else {})):
+        yield
+
+
+@contextmanager
+def noted(session: SparkSession, metadata: str) -> Iterator[None]:
+    """Make the session's Delta commit inside carry metadata, and no identifier."""
+    with _committing(session, {"commitInfo.userMetadata": metadata}):
+        yield
+
+
+@contextmanager
+def _committing(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     settings = {f"spark.databricks.delta.{key}": value for key, value in settings.items()}
     try:
         connect.set_options(session, settings)

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_cdc.model.columns import POSITION
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.verification import Standing, TableVerification, VerifyReport
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
@@ -18,7 +20,8 @@ from airflow_cdc.pipeline.compare_source import compare_source
 from airflow_cdc.pipeline.compare_tables import schema_differences, tables_in
 from airflow_cdc.pipeline.find_commit import newest_report
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
-from airflow_cdc.pipeline.merge import latest_version
+from airflow_cdc.pipeline.merge import latest_version, read_target
+from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.storage import file_system
 
 _ROWS = "__cdc_rows"
@@ -51,6 +54,36 @@ def verify_source(spark: SparkSession, lake: str, flow: str, options: Mapping[st
     stands = _standing(spark, lake, flow)
     rows, keys = source_rows(spark, lake, flow, version=stands.version)
     return VerifyReport(lake, tables=(compare_source(spark, TableVerification(flow, stands), rows, keys, options, sample=sample),))
+
+
+def verify_history(spark: SparkSession, lake: str, globs: Iterable[str] = (), sample: int = 20) -> VerifyReport:
+    """Check the tables that keep every version: those of a key must not overlap, by position or by time, and at most one is current.
+
+    :param sample: most keys of each table to return.
+    :raises ConfigurationError: when none of the lake's tables that the globs match keeps versions.
+    """
+    tables = [found for flow in tables_in(spark, lake, tuple(globs)) if (found := _history(spark, lake, flow, sample))]
+    if not tables:
+        raise ConfigurationError(
+            f"Lake {lake} has no table of these names that keeps every version.",
+            next_step="Name flows with stored_as_scd_type: 2, or none.",
+        )
+    return VerifyReport(lake, tables=tuple(tables))
+
+
+def _history(spark: SparkSession, lake: str, flow: str, sample: int) -> TableVerification | None:
+    stands = _standing(spark, lake, flow)
+    target = read_target(spark, spark_uri(stands.table))
+    if target is None or target.mode is not TableMode.VERSIONS:
+        return None
+    rows, keys = source_rows(spark, lake, flow, history=True, version=stands.version)
+    wrong = overlapping_versions(rows, keys)
+    held = rows.count()
+    told = [f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in keys]
+    places = [f"CAST({POSITION}.commit AS STRING) AS commit", "'overlapping' AS side"]
+    found = wrong.selectExpr(*told, *places).limit(sample).collect()
+    count = wrong.count() if found else 0
+    return TableVerification(flow, stands, rows=held, other_rows=held, overlapping=count, sample=tuple(row.asDict() for row in found))
 
 
 def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerification:

@@ -15,6 +15,7 @@ from tests.conftest import Apply
 from tests.connectors import DIALECTS
 from tests.events import write_records
 from tests.histories import Archive
+from tests.stories import overlaps
 
 TOPIC = "source.dbo.histories"
 States = list[tuple[str, str] | None]
@@ -62,6 +63,8 @@ def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], a
     flow = CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // 3, stored_as_scd_type=2)
     apply(tmp_path / "a", tmp_path / "lake", flows={TOPIC: flow})
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == archive.rows
-    versions = found(read_rows(spark, str(tmp_path / "lake"), TOPIC, history=True).rows)
+    history = read_rows(spark, str(tmp_path / "lake"), TOPIC, history=True).rows
+    assert overlaps(history, ("db", "id")) == []
+    versions = found(history)
     wrong = {key: (versions.get(key), held) for key, held in expected(archive).items() if held != versions.get(key, [])}
     assert not wrong, (len(wrong), archive.story(min(wrong)[0]), min(wrong), wrong[min(wrong)])

@@ -42,8 +42,9 @@ from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometime
 from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, no_utf8, parse_line, whole_record
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
-from airflow_cdc.pipeline.decode.lanes import in_epoch, lane
+from airflow_cdc.pipeline.decode.lanes import lane
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
@@ -60,7 +61,6 @@ from airflow_cdc.pipeline.decode.unavailable_values import (
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
 from airflow_cdc.pipeline.document_functions import id_of
 
-POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
 TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
@@ -76,8 +76,6 @@ BEFORE = "__cdc_before"
 the event has no image, or none but the key."""
 AFTER = "__cdc_after"
 """The same of the image after the event."""
-INITIAL = " initial"
-"""Behind the marker of a read (:data:`~airflow_cdc.model.columns.SNAPSHOT`) that only a connector's initial snapshot makes."""
 LINE_HASH = "__cdc_line_hash"
 """The hash of a line's text, taken where the line is read: the text need not be carried along for it."""
 
@@ -310,7 +308,7 @@ class Decoder:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
             records = fill_from_before(records, left_out, lobs=self.dialect.huawei_cdl, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self._image_columns}
-        position = self._position()
+        position = position_of_event(self.dialect, self.epochs)
         staged = records.selectExpr(
             *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
@@ -320,7 +318,7 @@ class Decoder:
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"{instant('payload.source.ts_ms', 1_000)} AS {COMMITTED_AT}",
-            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else self._snapshot()} AS {SNAPSHOT}",
+            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else snapshot_marker(self.dialect)} AS {SNAPSHOT}",
             f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
             *(mongodb.ADDED if self.dialect.documents else ()),
@@ -398,19 +396,3 @@ class Decoder:
             # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
         return key_text(quoted, in_key=self._has_keys, is_single=self.columns.key_is_single)
-
-    def _snapshot(self) -> str:
-        """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so."""
-        marker, initial = "payload.source.snapshot", self.dialect.initial_read.replace("source.", "payload.source.")
-        if initial == "false":
-            return marker
-        return f"if({KIND} = 'r' AND {marker} <> 'incremental' AND {initial}, concat({marker}, '{INITIAL}'), {marker})"
-
-    def _position(self) -> str:
-        dialect = self.dialect
-        commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
-        commit = in_epoch(commit, self.epochs)
-        streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
-        # A snapshot read stands before everything streamed from its commit on.
-        read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"
-        return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"

@@ -23,8 +23,10 @@ from airflow_cdc.model.columns import (
     VALID_FROM,
     VALID_TO,
 )
+from airflow_cdc.model.operation import VOID
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, POSITION_TYPE
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.order import ORDER, gathered_in_order
 from airflow_cdc.pipeline.reconcile.fold_row_versions import OTHERS, SUBJECT, rewritten
 
@@ -101,13 +103,26 @@ def _fold() -> str:
     )
 
 
-# A read stands behind what was archived before it and before whatever comes next, whatever its own position says.
-_NEXT = "get(filter(slice(events, place + 2, size(events)), later -> later.op <> 'r'), 0)"
+# A read stands behind what was archived before it and before what was streamed next, whatever its own position and time say. So does the
+# mark of a snapshot, whose place in the order may lie below its position.
+_NEXT = f"get(filter(slice(events, place + 2, size(events)), later -> later.op NOT IN ('r', '{VOID}')), 0)"
 _BEFORE_NEXT = f"CAST(named_struct('commit', {_NEXT}.position.commit, 'change', -1, 'serial', -1) AS {POSITION_TYPE})"
 _PLACED = f"""transform(events, (event, place) -> if(event.order.read = 1,
-    greatest(event.order.position, if({_NEXT} IS NULL, event.position, least(event.position, {_BEFORE_NEXT}))), event.position))"""
-_TIMES = f"""transform(events, (event, place) -> if(event.order.read = 1,
+    greatest(event.order.position, if({_NEXT} IS NULL, event.position, least(event.position, {_BEFORE_NEXT}))), event.order.position))"""
+_TIMES = f"""transform(events, (event, place) -> if(event.op IN ('r', '{VOID}'),
     least(event.committed_at, {_NEXT}.committed_at), event.committed_at))"""
+
+
+def _rising(values: str, kind: str) -> str:
+    """Return the SQL of an array in which no element lies below one before it: as it is, or raised to the highest so far.
+
+    Versions would overlap else: reads that follow each other need not rise, nor do a source's clocks.
+    """
+    start = f"named_struct('top', CAST(NULL AS {kind}), 'all', CAST(array() AS array<{kind}>))"
+    top = "greatest(state.top, value)"
+    step = f"named_struct('top', {top}, 'all', array_append(state.all, if(value IS NULL, NULL, {top})))"
+    # Raised one by one only where it must be: each step copies the array.
+    return f"if({values} <=> array_sort({values}), {values}, aggregate({values}, {start}, (state, value) -> {step}, state -> state.all))"
 
 
 def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
@@ -134,7 +149,8 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
         F.struct(*[F.col(sql.name(name)) for name in others]).alias("row") if others else F.lit(None).alias("row"),
     )
     by_key = events.groupBy(*[F.col(sql.name(key)) for key in keys]).agg(gathered_in_order(events, event).alias("events"))
-    ordered = by_key.withColumns({"places": F.expr(_PLACED), "times": F.expr(_TIMES)})
+    placed = by_key.withColumns({"places": F.expr(_PLACED), "times": F.expr(_TIMES)})
+    ordered = placed.withColumns({"places": F.expr(_rising("places", POSITION_TYPE)), "times": F.expr(_rising("times", "timestamp"))})
     folded = ordered.withColumn("folded", F.expr(_fold()))
     return folded.select(*[sql.name(key) for key in keys], "events", "places", "times", "folded.history", "folded.deaths")
 

@@ -24,7 +24,8 @@ from airflow_cdc.model.columns import (
 )
 from airflow_cdc.model.lives import LANES
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.decode_events import INITIAL, LINE_HASH, MOVED_TYPE, POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.event_place import INITIAL, POSITION_TYPE
 from airflow_cdc.pipeline.order import ORDER
 
 EVENTS = "__cdc_events"

@@ -7,7 +7,8 @@ that stands between the two can still fill it in. SQL over the aliases of the fr
 from __future__ import annotations
 
 from airflow_cdc.model.columns import ABSENT, POSITION, TOLD_AT, UNAVAILABLE
-from airflow_cdc.pipeline.decode.decode_events import POSITION_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 
 UNKNOWN_NAMES = f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)"
 """Of a frame: the columns of which nothing told the value; NULL where the last event tells all."""

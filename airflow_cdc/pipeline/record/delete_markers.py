@@ -8,6 +8,7 @@ twice says what it says once, and Delta would put the table's state together at 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,7 +64,12 @@ def without_own(markers: DataFrame, row_changes: DataFrame, keys: Sequence[str])
     return markers.alias("m").join(lives.alias("s"), same_event, "left_anti")
 
 
-def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int) -> DataFrame | None:
-    """Return the markers that other microbatches left, None where there are none."""
-    markers = read_appended(spark, uri)
-    return None if markers is None else markers.filter(F.col(MICROBATCH) != except_microbatch)
+def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int, expired_uri: str | None = None) -> DataFrame | None:
+    """Return the markers that other microbatches left, None where there are none.
+
+    :param expired_uri: where the expired ones lie, for events that are read again; None: without them.
+    """
+    found = [read_appended(spark, each) for each in (uri, expired_uri) if each]
+    markers = [frame.filter(F.col(MICROBATCH) != except_microbatch) for frame in found if frame is not None]
+    # The tables have their columns by name: a key may have been widened in one of them since.
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), markers) if markers else None

@@ -133,7 +133,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
 
 
 def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
-    known = r"known are \['catalog_table', 'cluster_by', 'columns', 'document_columns', .*'on_dropped_column', 'on_gap', .*'table', 'table_column', 'topic'"
+    known = r"known are \['catalog_table', 'cluster_by', 'columns', .*'on_foreign_change', 'on_gap', .*'table', 'table_column', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
 

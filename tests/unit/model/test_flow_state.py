@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import FlowCheckpoint, FlowState, flows_in
+from airflow_cdc.model.lake import FlowState, flows_in
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.places import delete_markers_uri, flow_folder, quarantine_uri, staging_uri
 from airflow_cdc.model.position import Position

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, archives_in
+from airflow_cdc.model.lake import ArchiveState, archives_in
 from airflow_cdc.model.ledger import FolderSeen, Ledger
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.position import Position

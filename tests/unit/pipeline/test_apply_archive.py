@@ -324,16 +324,22 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
 
 
-def test_a_lake_whose_state_was_lost_takes_new_files_all_the_same(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after=BEN)]))
     apply(archive, lake)
     shutil.rmtree(lake / "_cdc")
     write_records(archive / "2.jsonl", numbered([sqlserver("c", commit=3, after=CAT), sqlserver("d", commit=4, before=BEN)], first=2))
 
-    report = apply(archive, lake)
+    (failed,) = apply(archive, lake, may_fail=True).flows
 
+    assert failed.error
+    assert failed.error["type"] == "StateLostError"
+    assert rows(spark, lake) == [ANN, BEN]
+    shutil.rmtree(lake)
+    assert apply(archive, lake).flows[0].events == counts(read=4, merged=3, superseded=1)
     assert rows(spark, lake) == [ANN, CAT]
-    assert report.flows[0].events == counts(read=4, merged=2, superseded=1, stale=1)
 
 
 def test_relative_paths_are_places_like_any_other(

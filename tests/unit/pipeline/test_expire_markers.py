@@ -10,7 +10,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.lake import ArchiveState, FlowCheckpoint, FlowState
+from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.maintenance import MaintenanceSettings
 from airflow_cdc.model.microbatch import HeldFile
 from airflow_cdc.model.report import BatchReport

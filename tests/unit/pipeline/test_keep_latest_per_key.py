@@ -8,7 +8,8 @@ from itertools import product
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, SNAPSHOT, TRANSACTION, UNAVAILABLE
-from airflow_cdc.pipeline.decode.decode_events import ORDINAL_TYPE, POSITION_TYPE
+from airflow_cdc.pipeline.decode.decode_events import ORDINAL_TYPE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
 

@@ -313,7 +313,9 @@ def test_rows_that_are_swapped_in_carry_on_with_the_live_flow(
     spark.sql(f"UPDATE delta.`{lake}/{TOPIC}` SET name = 'spoiled'")
     new = rebuild(order).lake
     assert not compare_lakes(spark, str(lake), new).equal
+    spark.sql("SET spark.databricks.delta.commitInfo.userMetadata = 'airflow_cdc: intended'")
     spark.sql(f"INSERT OVERWRITE delta.`{lake}/{TOPIC}` BY NAME SELECT * FROM delta.`{new}/{TOPIC}`")
+    spark.sql("RESET spark.databricks.delta.commitInfo.userMetadata")
     assert compare_lakes(spark, str(lake), new).equal
     # What comes next is merged, and what comes again changes nothing.
     write_records(archive / "2.jsonl", [*events[:3], *events[3:]])

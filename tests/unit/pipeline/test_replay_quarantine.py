@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.pipeline.expire_markers import expire_markers
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
 from airflow_cdc.pipeline.replay_quarantine import Replayed, replay_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessing
+from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
 from tests.conftest import Apply
-from tests.events import TOPIC, numbered, sqlserver, write_records
+from tests.events import TOPIC, lsn, numbered, sqlserver, write_records
 
 LARGE = 2**40
 UNFIT, MALFORMED = (reason.value for reason in (RejectReason.VALUE_DOES_NOT_FIT_COLUMN, RejectReason.MALFORMED_JSON))
@@ -79,6 +84,22 @@ def test_what_can_be_merged_by_now_takes_its_place_and_the_rest_stays(apply: App
     assert quarantine.replay("missing_key").again is None
     with pytest.raises(ConfigurationError, match="no_such_reason"):
         quarantine.replay("no_such_reason")
+
+
+@pytest.mark.parametrize("way", ["replay", "reprocess"])
+def test_rows_deleted_since_stay_deleted_whatever_became_of_their_markers(
+    way: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    quarantine = Set(apply, spark, tmp_path)
+    number = FlowState(fsspec.filesystem("file"), str(quarantine.lake), TOPIC).checkpoint().number
+    places = (delete_markers_uri(str(quarantine.lake), TOPIC), expired_markers_uri(str(quarantine.lake), TOPIC))
+    assert expire_markers(spark, *places, number, dry_run=False) == 1
+    assert expire_markers(spark, *places, number, dry_run=False) == 0
+    if way == "replay":
+        quarantine.replay()
+    else:
+        reprocess(Reprocessing(spark, str(quarantine.archive), str(quarantine.lake), TOPIC, last=parse_as_of(lsn(4)), flows=WIDE))
+    assert quarantine.rows() == [(2, LARGE), (3, 33)]
 
 
 @pytest.mark.deep

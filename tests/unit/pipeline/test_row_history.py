@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.events import numbered, sqlserver, write_records
 from tests.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
 
 Version = tuple[int, str | None, int, int | None, str, int | None]
@@ -112,6 +114,27 @@ def test_history_follows_a_row_through_its_keys(table: Table) -> None:
 
 
 @pytest.mark.deep
+def test_a_row_that_was_deleted_and_inserted_anew_has_no_previous_key_but_one_that_moved_away_and_back_has_its_own(table: Table) -> None:
+    table.load(event("c", 10, 1, "one"), event("c", 11, 2, "two"))
+    anew = [event("d", 21, 1, commit=20), event("c", 22, 1, "anew", commit=20)]
+    away = [event("d", 23, 2, commit=20), event("c", 23, 9, "two", commit=20)]
+    table.load(*anew, *away, event("d", 24, 9, commit=20), event("c", 24, 2, "two", commit=20))
+    assert [version[-1] for version in versions(table)] == [None, None, None, 2]
+
+
+@pytest.mark.deep
+def test_a_delete_and_a_create_at_one_place_of_the_log_are_an_update_whose_previous_key_is_its_own(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    row, topic = {"id": 1, "v": "one"}, "server1.testDB.dbo.customers"
+    parts = [sqlserver("d", commit=2, serial=1, before=row), sqlserver("c", commit=2, serial=2, after={**row, "v": "two"})]
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sqlserver("c", commit=1, after=row), *parts]))
+    apply(tmp_path / "archive", tmp_path / "lake", flows={topic: CdcFlow(topic, stored_as_scd_type=2)})
+    found = read_rows(spark, str(tmp_path / "lake"), topic, history=True).rows
+    assert [(row["v"], row["__cdc_previous_key"]) for row in found] == [("one", None), ("two", {"id": 1})]
+
+
+@pytest.mark.deep
 def test_a_key_between_two_moves_of_one_transaction_is_passed_over(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"), event("c", 11, 2, "two"))
     parts = [event("d", 21, 1, commit=20), event("c", 21, 9, "one", commit=20, note=UNTOLD)]
@@ -176,6 +199,39 @@ def test_a_read_taken_under_load_stands_before_what_the_archive_holds_behind_it(
     table.load(event("r", 100, 1, "read"), event("u", 60, 1, "newer", commit=50))
     table.load(event("u", 70, 1, "newest", commit=65))
     assert versions(table) == [(1, "read", -1, 60, "r", None), (1, "newer", 60, 70, "u", None), (1, "newest", 70, None, "u", None)]
+
+
+def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
+    # Taken under load: its position lies above that of an event which the archive holds behind its reads. Key 1 was gone then.
+    table.load(event("c", 100, 1, "one"), event("c", 101, 2, "two"))
+    reads = [event("r", 200, 2, "two", snapshot="first"), event("r", 200, 3, "three", snapshot="last")]
+    table.load(*reads, event("c", 150, 1, "again", commit=149), event("u", 151, 2, "two!", commit=150))
+    assert versions(table) == [
+        (1, "one", 100, 150, "c", None),
+        (1, "again", 150, None, "c", None),
+        (2, "two", 101, 151, "c", None),
+        (2, "two!", 151, None, "u", None),
+        (3, "three", -1, None, "r", None),
+    ]
+
+
+def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_next_event(table: Table) -> None:
+    late_read = event("r", 50, 1, "read", snapshot="last")
+    late_read["value"]["source"]["ts_ms"] += 1_000
+    table.load(event("c", 10, 1, "one"))
+    table.load(late_read, event("u", 60, 1, "next"))
+    late_clock = event("u", 70, 1, "clock")
+    late_clock["value"]["source"]["ts_ms"] -= 30
+    table.load(late_clock)
+    told = [(row["v"], milliseconds(row["__cdc_valid_from"]), milliseconds(row["__cdc_valid_to"])) for row in table.rows()]
+    assert told == [("one", 10, 60), ("read", 60, 60), ("next", 60, 60), ("clock", 60, None)]
+
+
+def test_reads_of_two_snapshots_that_go_back_leave_no_overlap(table: Table) -> None:
+    table.load(event("c", 100, 1, "one"))
+    table.load(event("r", 300, 1, "first", snapshot="incremental"), event("r", 200, 1, "second", snapshot="incremental"))
+    told = [(row["v"], row["__cdc_end_position"] is None) for row in table.rows()]
+    assert told == [("one", False), ("second", True)]
 
 
 @pytest.mark.deep

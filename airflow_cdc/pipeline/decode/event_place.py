@@ -1,0 +1,30 @@
+"""Where an event stands, and what kind of snapshot a read is of, as SQL over the parsed envelope (``payload``)."""
+
+from __future__ import annotations
+
+from airflow_cdc.model.columns import KIND
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.pipeline.decode.dialects import Dialect
+from airflow_cdc.pipeline.decode.lanes import in_epoch
+
+POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
+INITIAL = " initial"
+"""Behind the marker of a read (:data:`~airflow_cdc.model.columns.SNAPSHOT`) that only a connector's initial snapshot makes."""
+
+
+def position_of_event(dialect: Dialect, epochs: Epochs) -> str:
+    """Return the SQL of an event's position (:data:`POSITION_TYPE`), in its epoch of the source's log."""
+    commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
+    commit = in_epoch(commit, epochs)
+    streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
+    # A snapshot read stands before everything streamed from its commit on.
+    read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"
+    return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"
+
+
+def snapshot_marker(dialect: Dialect) -> str:
+    """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so."""
+    marker, initial = "payload.source.snapshot", dialect.initial_read.replace("source.", "payload.source.")
+    if initial == "false":
+        return marker
+    return f"if({KIND} = 'r' AND {marker} <> 'incremental' AND {initial}, concat({marker}, '{INITIAL}'), {marker})"
