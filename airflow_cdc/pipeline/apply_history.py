@@ -160,7 +160,7 @@ def _find_snapshots(run: MicrobatchRun, decoder: Decoder, told: Told, *, are_cop
 def _new_epochs(run: MicrobatchRun, decoder: Decoder, told: Told, snapshots: Snapshots) -> Epochs | None:
     """Return the epochs with one that begins in the microbatch; None where the source's log did not go back."""
     fell = snapshots.fell or may_have_fallen(run, decoder, told.staged)
-    return find_epochs(run, decoder, told.all_events) if fell else None
+    return find_epochs(run, decoder) if fell else None
 
 
 @dataclass(frozen=True)

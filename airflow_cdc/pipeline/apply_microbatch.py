@@ -148,7 +148,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     snapshots = asked()
     are_copies = snapshots.fell
     if snapshots.fell:
-        if epochs := find_epochs(run, decoder, events):
+        if epochs := find_epochs(run, decoder):
             return apply_by_key(replace(run, found_epochs=epochs), target)
         snapshots = asked(are_copies=True)
     while True:
@@ -156,7 +156,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
         if are_copies or not may_have_fallen(run, decoder, staged):
             break
-        if epochs := find_epochs(run, decoder, events):
+        if epochs := find_epochs(run, decoder):
             return apply_by_key(replace(run, found_epochs=epochs), target)
         are_copies = True
     rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)

@@ -47,7 +47,7 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
     return behind or staged.falls or staged.conflicts > 0
 
 
-def find_epochs(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> Epochs | None:
+def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     """Return the epochs with the one that begins in the microbatch; None where the log did not go back.
 
     Of several that begin here the first is found; it is asked again with that one known.
@@ -56,6 +56,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder, events: DataFrame) -> Epoc
     """
     if decoder.dialect.clock_positions or run.microbatch.is_again:
         return None
+    events = decoder.events(run.lines())
     keys = [sql.name(key) for key in decoder.columns.keys]
     fallen = run.write_down(_fallen(run, events, keys), "fallen")
     if fallen.isEmpty():

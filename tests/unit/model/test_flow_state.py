@@ -51,7 +51,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             1,
             {ARCHIVE: PlanPosition(1, 1)},
             {"0": Position(10, 11, 2), "1": Position(9)},
-            None,
+            {},
             EventCounts(read=3, merged=3),
             TABLE,
             4,

@@ -78,7 +78,9 @@ class Story:
 
     def _record(self, op: str, change: int, number: int, text: str | None, large: str | None) -> Record:
         images: dict[str, Any] = {"after": image(number, text, large)} if text else {"before": {**image(number, "", ""), **self._fillers()}}
-        made = postgresql(op, commit=change - 1, change=change, topic=self._flow.topic, key=key_of(number), offset=self._offset, **images)
+        made = postgresql(
+            op, commit=change - 1, change=change, topic=self._flow.topic, key=key_of(number), offset=100 * change + self._offset, **images
+        )
         self._offset += 1
         return self._spelled(made)
 

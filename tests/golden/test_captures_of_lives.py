@@ -1,0 +1,153 @@
+"""Captures of topics that were made anew, of logs that went back, of shared topics and later snapshots: the tables equal their databases."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
+from tests.conftest import Apply
+from tests.golden.test_captures import CAPTURES
+
+TABLES = {
+    "pg_recreated": ("*.customers", "*.lines", "*.tags"),
+    "pg_restored": ("*.customers", "*.lines", "*.tags"),
+    "maria_reset": ("*.customers", "*.items", "*.stock"),
+    "pg_routed": ("*_all",),
+    "pg_blocking": ("*.alpha", "*.beta", "*.gamma"),
+    "maria_blocking": ("*.alpha", "*.beta", "*.gamma"),
+}
+ONE = {"pg_recreated": "*.tags", "pg_restored": "*.tags", "maria_reset": "*.stock", "pg_routed": "*_all", "pg_blocking": "*.beta"}
+"""A table of each that is judged in other forms too."""
+
+
+@pytest.fixture(scope="module")
+def finals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the lakes of final rows, each made by the first test that needs it."""
+    return tmp_path_factory.mktemp("finals")
+
+
+def judge(capture: str, lake: Path, finals: Path, apply: Apply, spark: SparkSession, *, tables: tuple[str, ...]) -> None:
+    """Compare a lake with the database's final rows."""
+    apply(CAPTURES / capture / "final/schema", finals / capture, tables=TABLES[capture])
+    found = compare_lakes(spark, str(lake), str(finals / capture), tables).tables
+    assert found
+    assert [table for table in found if not table.equal] == []
+
+
+@pytest.mark.parametrize("capture", TABLES)
+def test_a_capture_of_lives_gives_the_database_s_final_rows(
+    capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    report = apply(CAPTURES / capture / "archive/schema", tmp_path / "lake", tables=TABLES[capture])
+
+    judge(capture, tmp_path / "lake", finals, apply, spark, tables=TABLES[capture])
+    assert sum(flow.events.rejected for flow in report.flows) == 0
+
+
+def lives_of(capture: str, table: str) -> Iterator[tuple[str, list[list[dict[str, Any]]]]]:
+    """Yield topics with their records, by life of the topic."""
+    for path in sorted((CAPTURES / capture / "archive/schema").glob(f"{table}.jsonl.gz")):
+        lives: list[list[dict[str, Any]]] = [[]]
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                record = json.loads(line)
+                if lives[-1] and record["offset"] == 0:
+                    lives.append([])
+                lives[-1].append(record)
+        yield path.name.removesuffix(".jsonl.gz"), lives
+
+
+def in_partitions(records: list[dict[str, Any]], partitions: int) -> list[dict[str, Any]]:
+    """Return the records of one life as a topic of several partitions holds them: by the hash of the key."""
+    offsets = dict.fromkeys(range(partitions), 0)
+    placed = []
+    for record in records:
+        partition = zlib.crc32(json.dumps(record["key"], sort_keys=True).encode()) % partitions if record["key"] else 0
+        placed.append({**record, "partition": partition, "offset": offsets[partition]})
+        offsets[partition] += 1
+    return placed
+
+
+def land(archive: Path, capture: str, table: str, *, partitions: int, files: int, shuffled: bool = False, copies: int = 1) -> None:
+    """Write a capture's topics anew: by partition, each life in some files, all of them a number of times.
+
+    :param shuffled: whether the files of one life are named in any order; those of lives stay in theirs.
+    """
+    for topic, lives in lives_of(capture, table):
+        place = 0
+        for copy in range(copies):
+            for life in lives:
+                records = in_partitions(life, partitions)
+                size = len(records) // files + 1
+                parts = [records[first : first + size] for first in range(0, len(records), size)]
+                if shuffled:
+                    random.Random(len(records)).shuffle(parts)
+                for part in parts:
+                    archive.mkdir(parents=True, exist_ok=True)
+                    with gzip.open(archive / f"{topic}-{copy}-{place:03d}.jsonl.gz", "wt", encoding="utf-8") as file:
+                        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in part)
+                    place += 1
+
+
+@pytest.mark.parametrize(
+    "capture", [pytest.param(name, marks=[] if name in ("pg_recreated", "pg_routed") else pytest.mark.deep) for name in ONE]
+)
+def test_a_capture_of_lives_in_three_partitions_gives_the_database_s_final_rows(
+    capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    land(tmp_path / "archive", capture, ONE[capture], partitions=3, files=1)
+    apply(tmp_path / "archive", tmp_path / "lake", tables=(ONE[capture],))
+    judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ONE)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_capture_of_lives_applied_file_by_file_and_twice_gives_the_database_s_final_rows(
+    capture: str, partitions: int, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    land(tmp_path / "archive", capture, ONE[capture], partitions=partitions, files=3, copies=2)
+    topics = {topic: CdcFlow(topic, max_microbatch_bytes=1) for topic, _ in lives_of(capture, ONE[capture])}
+    apply(tmp_path / "archive", tmp_path / "lake", flows=topics, tables=(ONE[capture],))
+    judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ["pg_recreated", "pg_blocking", "pg_routed"])
+def test_a_capture_of_lives_whose_files_are_shuffled_gives_the_database_s_final_rows(
+    capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    land(tmp_path / "archive", capture, ONE[capture], partitions=3, files=4, shuffled=True)
+    topics = {topic: CdcFlow(topic, max_microbatch_bytes=1) for topic, _ in lives_of(capture, ONE[capture])}
+    apply(tmp_path / "archive", tmp_path / "lake", flows=topics, tables=(ONE[capture],))
+    judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ["pg_recreated", "maria_reset", "pg_routed"])
+def test_versions_of_a_capture_of_lives_end_with_the_database_s_final_rows(
+    capture: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    land(tmp_path / "archive", capture, ONE[capture], partitions=3, files=2)
+    topics = [topic for topic, _ in lives_of(capture, ONE[capture])]
+    flows = {topic: CdcFlow(topic, stored_as_scd_type=2) for topic in topics}
+    apply(tmp_path / "archive", tmp_path / "lake", flows=flows, tables=(ONE[capture],))
+    apply(CAPTURES / capture / "final/schema", tmp_path / "final", tables=(ONE[capture],))
+
+    for topic in topics:
+        current = read_rows(spark, str(tmp_path / "lake"), topic)
+        assert current.rows == read_rows(spark, str(tmp_path / "final"), topic).rows
+        versions = spark.read.format("delta").load(str(tmp_path / "lake" / topic))
+        assert overlapping_versions(versions, current.keys).count() == 0
