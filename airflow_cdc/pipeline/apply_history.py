@@ -152,7 +152,7 @@ def _find_snapshots(run: MicrobatchRun, decoder: Decoder, told: Told, *, are_cop
     keys = [sql.name(key) for key in decoder.columns.keys if key in told.events.columns]
     newest = F.struct(F.struct(*read_columns()).alias("newest"), F.col(POSITION).alias("oldest")).alias(READS)
     each = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest)
-    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    tables = PhysicalTables(run.flow, (), run.tables)
     latest = each if told.surveyed.rows else None
     return find_known_snapshots(run, decoder, told.all_events, told.surveyed, tables, latest=latest, target=None, are_copies=are_copies)
 
@@ -221,7 +221,9 @@ def stage_events(
     :param keeps_truncates: whether there is a place for a truncate, which has no columns.
     """
     surveyed = count_surveyed(decoder.shapes)
-    truncates = find_truncates(events, surveyed, PhysicalTables(run.flow, decoder.columns.keys, run.tables), {})
+    # A history's events are of one table: which of several a truncate, or a snapshot, is about it could not say of each key.
+    tables = PhysicalTables(run.flow, (), run.tables)
+    truncates = find_truncates(decoder.events(run.lines()) if surveyed.truncates else events, surveyed, tables, {})
     if not keeps_truncates:
         truncates = replace(truncates, ignored=truncates.good)
     good = good_events(events, truncates=truncates.ignored < truncates.good)

@@ -24,7 +24,7 @@ class PhysicalTables:
 
     flow: CdcFlow
     keys: Sequence[str]
-    """Key columns of the target."""
+    """Key columns of the target; none where it keeps a history, whose keys are not judged one by one."""
     names: frozenset[str]
     """As :attr:`airflow_cdc.model.survey.TopicShape.table` has them; empty where the events do not say."""
 
@@ -36,7 +36,7 @@ class PhysicalTables:
     @property
     def are_distinct(self) -> bool:
         """Whether each row says which table it is of."""
-        return IDENTIFIER in self.keys or self.flow.table_column is not None
+        return IDENTIFIER in self.keys or (bool(self.keys) and self.flow.table_column is not None)
 
     def rows_of(self, tables: Collection[str], alias: str = "") -> str:
         """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table,

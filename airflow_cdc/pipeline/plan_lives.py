@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
 from airflow_cdc.model.errors import LifeUnknownError
@@ -22,11 +24,15 @@ from airflow_cdc.model.lives import (
     Stretch,
     assign_lives,
     following_life,
+    lane_of,
     life_of_lane,
     partition_of_lane,
 )
 from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.survey import Survey
+from airflow_cdc.pipeline.archive import read_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, parse_lines
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
@@ -56,6 +62,9 @@ class PlanLives:
             repeating & {file.path for _, file, _ in pending}
         )
         ends = _ends(applied)
+        risen = self._risen(pending, applied, checkpoint, suspects)
+        if not suspects and risen:
+            return _spans(pending, set(), (), {}, ends, risen=risen)
         if not suspects:
             return _of_newest(pending, ends) if any(max(lives, default=0) for lives in ends.values()) else {}
         known = self._overlapped(pending, suspects, checkpoint)
@@ -67,7 +76,43 @@ class PlanLives:
         theirs = {stretch.name: _life_at(lives_of.get(stretch.file, ()), stretch) for stretch in stretches if stretch.file in lives_of}
         assigned = self._decided(assign_lives(stretches, meetings, theirs, ends), ends)
         self._refuse_unseen(stretches, meetings, applied, missing={file.path for file in known} - {file.path for file in there})
-        return _spans(pending, suspects, stretches, assigned, ends)
+        return _spans(pending, suspects, stretches, assigned, ends, risen=risen)
+
+    def _risen(
+        self,
+        pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]],
+        applied: ArchivedOffsets,
+        checkpoint: FlowCheckpoint,
+        suspects: Iterable[str],
+    ) -> frozenset[str]:
+        """Return the paths of pending files that stand at lower offsets than what was applied, and wholly at higher positions.
+
+        In one life that cannot be, so the topic was made anew; where the file stands at lower positions too, it is late. Costs a small job
+        where files come behind others of their lane.
+        """
+        newest = {number: max(lives) for number, lives in _ends(applied).items()}
+        behind = {
+            file.path: file
+            for _, file, offsets in pending
+            for item in offsets
+            if file.path not in suspects
+            and item.partition in newest
+            and item.last < applied.partitions[lane_of(item.partition, newest[item.partition])].runs[-1].certain
+        }
+        connectors = {
+            shape.connector for survey, _, _ in pending for shape in survey.shapes if shape.topic == self.flow.topic and shape.connector
+        }
+        dialect = comparable_dialect(connectors)
+        if not behind or dialect is None or dialect.clock_positions:
+            return frozenset()
+        files = list(behind.values())
+        lines = read_lines(session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files)), self.archive.archive, files)
+        lowest = parse_lines(lines, "", dialect).groupBy(FILE).agg(F.min(F.coalesce(COMMIT, READ_COMMIT)).alias("lowest")).collect()
+        through = max((position.commit for position in checkpoint.reach.streamed_through.values()), default=None)
+        if through is None or through >= EPOCH:
+            # The source's log went back before: positions of the file's epoch are not known.
+            return frozenset()
+        return frozenset(row[FILE] for row in lowest if row["lowest"] is not None and int(row["lowest"]) > through)
 
     def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
         plan = checkpoint.plan(self.archive.archive)
@@ -199,6 +244,8 @@ def _spans(
     stretches: Sequence[Stretch],
     assigned: Mapping[tuple[str, int, int], int],
     ends: Mapping[int, Mapping[int, int]],
+    *,
+    risen: frozenset[str] = frozenset(),
 ) -> Lives:
     """Return the lives by path, of files that hold another than the first."""
     reached = {partition: dict(each) for partition, each in ends.items()}
@@ -212,6 +259,9 @@ def _spans(
             here = reached.setdefault(item.partition, {})
             following = following_life(here, item.first)
             life = max(here, default=0) if following is None else following
+            if file.path in risen and item.last < here.get(life, -1):
+                # The first such file opens the life, those behind it follow.
+                life += 1
             spans.append(LifeSpan(item.partition, 1, life, item.first, item.last))
         for span in spans:
             here = reached.setdefault(span.partition, {})

@@ -1,4 +1,4 @@
-"""Captures of topics that were made anew, of logs that went back, of shared topics and later snapshots: the tables equal their databases."""
+"""Captures of topics made anew, logs that went back, shared topics and later snapshots: the tables equal their databases."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_capture_of_lives_whose_files_are_shuffled_gives_the_database_s_final_
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("capture", ["pg_recreated", "maria_reset", "pg_routed"])
+@pytest.mark.parametrize("capture", ["pg_recreated", "maria_reset", "pg_blocking"])
 def test_versions_of_a_capture_of_lives_end_with_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

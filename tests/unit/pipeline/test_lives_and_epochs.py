@@ -165,6 +165,18 @@ def test_offsets_that_come_again_after_their_file_has_gone_stop_the_flow(story: 
     assert batch.events.stale == 1
 
 
+def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archived(story: Story) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=1000), *updates(5, keys=FIRST, at=20, first=1005))
+
+    story.apply(*snapshot(SECOND, at=100, first=0))
+    assert story.rows == SECOND
+
+    # A file of the first life that comes late stands at lower positions, and changes nothing of this.
+    assert story.apply(change("u", 4, "late", at=15, offset=500)).rows.inserted == 0
+    story.apply(change("u", 1, "newer", at=110, offset=4))
+    assert story.rows == {**SECOND, 1: "newer"}
+
+
 def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: Story) -> None:
     story.apply(*snapshot(dict.fromkeys(range(1, 7), "a"), at=10, first=0), *updates(20, keys=range(1, 7), at=20, first=6))
 
@@ -266,6 +278,17 @@ def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(st
     else:
         assert story.rows == {1: "x", 2: "B", 3: "C", 4: "d", 5: "e"}
         assert batch.rows_unconfirmed == 3
+
+
+def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(story: Story) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=0))
+    story.apply(*snapshot({2: "B", 3: "C"}, at=30, first=5, blocking=True))
+    assert len(story.rows) == 5
+
+    batch = story.apply(change("u", 2, "x", at=40, offset=7), on_snapshot=OnSnapshot.REPLACE)
+
+    assert story.rows == {2: "x", 3: "C"}
+    assert batch.rows.deleted == 3
 
 
 def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
