@@ -15,7 +15,7 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_files import poke
-from airflow_cdc.model.position import commit_position
+from airflow_cdc.model.position import EPOCH, commit_position
 from airflow_cdc.model.survey import RecordKind
 from airflow_cdc.model.transaction_records import MOST_BYTES, TransactionRecord, read_transaction_records
 from airflow_cdc.model.transactions import MOST_NAMED, OpenTransactions, ends_transactions, prefix_of
@@ -156,7 +156,9 @@ def _tables(ledger: Ledger, records: Iterable[TransactionRecord], prefix: str) -
 def _applied_through(known: _Known, tables: Iterable[str]) -> int | None:
     flows = (FlowState(known.lake_fs, known.lake_root, table) for table in tables)
     reached = (position.commit for flow in flows for position in flow.checkpoint().reach.streamed_through.values())
-    return max(reached, default=None)
+    # Transactions have the source's own positions: only those of the newest epoch of its log compare with them.
+    last = max(reached, default=None)
+    return None if last is None else last % EPOCH
 
 
 def _iso(milliseconds: int | None) -> str | None:

@@ -52,6 +52,8 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
+    if may_have_fallen(run, decoder, told.staged) and (epochs := find_epochs(run, decoder)):
+        return _append(replace(run, found_epochs=epochs), target)
     rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0

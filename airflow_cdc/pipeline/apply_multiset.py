@@ -23,6 +23,7 @@ from airflow_cdc.pipeline.apply_history import known_events, stage_events
 from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
+from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
@@ -53,6 +54,8 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
     told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
+    if may_have_fallen(run, decoder, told.staged) and (epochs := find_epochs(run, decoder)):
+        return _apply(replace(run, found_epochs=epochs), target)
     rejects, told = told.quarantine(run, decoder)
     log = known_events(
         run,

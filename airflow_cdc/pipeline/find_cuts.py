@@ -13,6 +13,7 @@ from airflow_cdc.model.cut import Cut, cut_of
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
+from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.transactions import OpenTransactions, TransactionLedger, prefix_of
 from airflow_cdc.model.whole_cut import connectors_with_transactions
 from airflow_cdc.pipeline.archive import file_literal, read_lines
@@ -51,7 +52,9 @@ def connector_prefix(topic: str, prefixes: Collection[str]) -> str:
 
 def _applied_through(flows: Sequence[FlowState]) -> int | None:
     reached = (position.commit for flow in flows for position in flow.checkpoint().reach.streamed_through.values())
-    return max(reached, default=None)
+    # Transactions have the source's own positions: only those of the newest epoch of its log compare with them.
+    last = max(reached, default=None)
+    return None if last is None else last % EPOCH
 
 
 def _by_position(

@@ -157,8 +157,9 @@ def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row]) -> SourceLogWentBa
         f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back. {where}, offset"
         f" {first[ORDINAL]['offset']} ({first[FILE]}) holds an event at commit {position_of(first[POSITION])} behind commit"
         f" {first[_HIGHEST]}, and no earlier file holds the same event. No snapshot follows. Nothing of the microbatch was merged.",
-        next_step="Rows that changed while nobody captured them are known only to the source: take a snapshot (docs/how-to/"
-        "when-the-source-was-rebuilt.md). To go on with the events in the archive's order set on_log_went_back to accept, and run again.",
+        next_step="Rows that changed while nobody captured them are known only to the source: let the connector take a snapshot. Then, or"
+        " where none is needed, set on_log_went_back to accept, which takes the events in the archive's order, and run again"
+        " (docs/how-to/when-the-source-was-rebuilt.md).",
         lane=lane,
         offset=first[ORDINAL]["offset"],
         file=first[FILE],

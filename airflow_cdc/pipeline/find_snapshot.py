@@ -125,7 +125,8 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     for position in positions:
         before = bool(checkpoint.reach.partitions or snapshots or any(other < position for other in known))
         snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
-        if position in found and not snapshot.is_first and _may_replace(snapshot, asked.run.flow.on_snapshot):
+        # Whatever the flow's policy is today: the reads are asked now or never.
+        if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
             snapshot = replace(snapshot, doubt=_doubt(asked, position))
         snapshots.append(snapshot)
     return _settled(asked, snapshots, found, known)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
 from airflow_cdc.model.errors import LifeUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import (
+    LANES,
     Assigned,
     LifeSpan,
     Lives,
@@ -33,6 +35,7 @@ from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
@@ -58,13 +61,16 @@ class PlanLives:
         pending = list(self._pending(checkpoint))
         applied = checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
         repeating = {path for survey, _, _ in pending for path in repeating_files(survey, self.flow.topic)}
+        # A file that was written anew under its name has nothing left to be compared with.
+        replaced = frozenset(item.path for survey, _, _ in pending for item in survey.replaces)
         suspects = _suspects([item for _, _, offsets in pending for item in offsets], applied) | (
             repeating & {file.path for _, file, _ in pending}
         )
         ends = _ends(applied)
-        risen = self._risen(pending, applied, checkpoint, suspects)
-        if not suspects and risen:
-            return _spans(pending, set(), (), {}, ends, risen=risen)
+        suspects -= replaced
+        moved = self._moved(pending, applied, checkpoint, suspects)
+        if not suspects and moved:
+            return _spans(pending, set(), (), {}, ends, moved=moved)
         if not suspects:
             return _of_newest(pending, ends) if any(max(lives, default=0) for lives in ends.values()) else {}
         known = self._overlapped(pending, suspects, checkpoint)
@@ -76,43 +82,57 @@ class PlanLives:
         theirs = {stretch.name: _life_at(lives_of.get(stretch.file, ()), stretch) for stretch in stretches if stretch.file in lives_of}
         assigned = self._decided(assign_lives(stretches, meetings, theirs, ends), ends)
         self._refuse_unseen(stretches, meetings, applied, missing={file.path for file in known} - {file.path for file in there})
-        return _spans(pending, suspects, stretches, assigned, ends, risen=risen)
+        return _spans(pending, suspects, stretches, assigned, ends, moved=moved)
 
-    def _risen(
+    def _moved(
         self,
         pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]],
         applied: ArchivedOffsets,
         checkpoint: FlowCheckpoint,
         suspects: Iterable[str],
-    ) -> frozenset[str]:
-        """Return the paths of pending files that stand at lower offsets than what was applied, and wholly at higher positions.
+    ) -> dict[str, int]:
+        """Return by path how many lives later (1) or earlier (-1) than its partition's newest a file is, as its positions prove.
 
-        In one life that cannot be, so the topic was made anew; where the file stands at lower positions too, it is late. Costs a small job
-        where files come behind others of their lane.
+        Lower offsets at wholly higher positions than what was applied: in one life that cannot be, so the topic was made anew. Where a
+        partition has two lives, positions of the earlier one: a late file of that. Costs a small job where a file does not follow its lane.
         """
-        newest = {number: max(lives) for number, lives in _ends(applied).items()}
-        behind = {
-            file.path: file
+        ends = _ends(applied)
+        newest = {number: lane_of(number, max(lives)) for number, lives in ends.items()}
+        odd = {
+            file.path: (file, newest[item.partition])
             for _, file, offsets in pending
             for item in offsets
             if file.path not in suspects
             and item.partition in newest
-            and item.last < applied.partitions[lane_of(item.partition, newest[item.partition])].runs[-1].certain
+            and (
+                item.first <= applied.partitions[newest[item.partition]].runs[-1].certain
+                or (len(ends[item.partition]) > 1 and following_life(ends[item.partition], item.first) is None)
+            )
         }
-        connectors = {
-            shape.connector for survey, _, _ in pending for shape in survey.shapes if shape.topic == self.flow.topic and shape.connector
-        }
-        dialect = comparable_dialect(connectors)
-        if not behind or dialect is None or dialect.clock_positions:
-            return frozenset()
-        files = list(behind.values())
-        lines = read_lines(session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files)), self.archive.archive, files)
-        lowest = parse_lines(lines, "", dialect).groupBy(FILE).agg(F.min(F.coalesce(COMMIT, READ_COMMIT)).alias("lowest")).collect()
-        through = max((position.commit for position in checkpoint.reach.streamed_through.values()), default=None)
-        if through is None or through >= EPOCH:
-            # The source's log went back before: positions of the file's epoch are not known.
-            return frozenset()
-        return frozenset(row[FILE] for row in lowest if row["lowest"] is not None and int(row["lowest"]) > through)
+        shapes = (shape for survey, _, _ in pending for shape in survey.shapes if shape.topic == self.flow.topic)
+        dialect = comparable_dialect({shape.connector for shape in shapes if shape.connector})
+        reach = {lane: position.commit for lane, position in checkpoint.reach.streamed_through.items()}
+        # Where the source's log went back before, the epoch of a file's positions is not known.
+        if not odd or dialect is None or dialect.clock_positions or not reach or max(reach.values()) >= EPOCH:
+            return {}
+        moved = {}
+        for path, (lowest, highest) in self._commits_of([file for file, _ in odd.values()], dialect).items():
+            lane = odd[path][1]
+            older = [commit for name, commit in reach.items() if name == str(lane - LANES)]
+            if lowest > max(reach.values()):
+                moved[path] = 1
+            elif older and highest <= older[0]:
+                moved[path] = -1
+        return moved
+
+    def _commits_of(self, files: Sequence[ArchivedFile], dialect: Dialect) -> dict[str, tuple[int, int]]:
+        """Return by path the lowest and the highest commit of the topic's records."""
+        session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
+        lines = parse_lines(read_lines(session, self.archive.archive, files), "", dialect)
+        ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic)
+        commit = F.coalesce(COMMIT, READ_COMMIT)
+        rows = ours.groupBy(FILE).agg(F.min(commit).alias("lowest"), F.max(commit).alias("highest")).collect()
+        return {row[FILE]: (int(row["lowest"]), int(row["highest"])) for row in rows if row["lowest"] is not None}
 
     def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
         plan = checkpoint.plan(self.archive.archive)
@@ -245,7 +265,7 @@ def _spans(
     assigned: Mapping[tuple[str, int, int], int],
     ends: Mapping[int, Mapping[int, int]],
     *,
-    risen: frozenset[str] = frozenset(),
+    moved: Mapping[str, int] = MappingProxyType({}),
 ) -> Lives:
     """Return the lives by path, of files that hold another than the first."""
     reached = {partition: dict(each) for partition, each in ends.items()}
@@ -259,9 +279,10 @@ def _spans(
             here = reached.setdefault(item.partition, {})
             following = following_life(here, item.first)
             life = max(here, default=0) if following is None else following
-            if file.path in risen and item.last < here.get(life, -1):
-                # The first such file opens the life, those behind it follow.
-                life += 1
+            shift = moved.get(file.path, 0)
+            # The first file of a new life opens it, those behind it follow.
+            if shift < 0 or (shift > 0 and item.first <= here.get(life, -1)):
+                life += shift
             spans.append(LifeSpan(item.partition, 1, life, item.first, item.last))
         for span in spans:
             here = reached.setdefault(span.partition, {})
