@@ -14,7 +14,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import FILE, KIND, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
+from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import SourceLogWentBackError
@@ -25,6 +25,8 @@ from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, partition_of, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 
 _IS_READ = "__cdc_is_read"
@@ -73,10 +75,11 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     reads = {lane: first for lane, first in firsts.items() if first[_IS_READ]}
     if not reads and not lagging and run.flow.on_log_went_back is OnLogWentBack.STOP:
         raise _went_back(run, firsts)
+    _refuse_inside_of_a_file(run, events, firsts)
     begins = {lane: int(first[ORDINAL]["offset"]) for lane, first in firsts.items()}
     if reads:
         begins = {**_begins_of(events, {position_of(first[POSITION]).commit for first in reads.values()}), **begins}
-    return epochs.beginning(begins)
+    return epochs.beginning({**_joining(events, begins), **begins})
 
 
 def _fallen(run: MicrobatchRun, events: DataFrame, keys: list[str]) -> DataFrame:
@@ -87,7 +90,7 @@ def _fallen(run: MicrobatchRun, events: DataFrame, keys: list[str]) -> DataFrame
     highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_lane)
     by_event = Window.partitionBy(*keys, PARTITION, POSITION, KIND).orderBy(ORDINAL)
     known = F.expr(_known_commit(run.checkpoint.reach, _offsets_through(run)))
-    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, ORDINAL, FILE, F.expr(is_read).alias(_IS_READ))
+    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE, F.expr(is_read).alias(_IS_READ))
     placed = placed.withColumn(_HIGHEST, F.greatest(highest, known)).withColumn(_DELIVERY, F.row_number().over(by_event))
     return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {_HIGHEST}").drop(_DELIVERY)
 
@@ -148,6 +151,42 @@ def _begins_of(events: DataFrame, commits: set[int]) -> dict[str, int]:
     reads = events.filter(f"{REJECT} IS NULL AND {KIND} = 'r' AND {POSITION}.commit IN ({wanted})")
     rows = reads.groupBy(PARTITION).agg(F.min(F.col(ORDINAL)["offset"]).alias("begin")).collect()
     return {partition_of(row): int(row["begin"]) for row in rows if row["begin"] is not None}
+
+
+def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapping[str, Row]) -> None:
+    """Stop where an epoch begins in the middle of a file whose records have no offsets: its lines are at one place of the lane."""
+    for lane, first in sorted(firsts.items()):
+        ordinal = first[ORDINAL]
+        if first[OFFSET] is not None:
+            continue
+        place = f"{is_lane(lane)} AND {FILE} = {sql.text(first[FILE])} AND {ORDINAL}.block <= {ordinal['block']}"
+        if ordinal["offset"] is None or events.filter(f"{place} AND {ORDINAL}.row < {ordinal['row']}").head(1):
+            raise SourceLogWentBackError(
+                f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back inside of"
+                f" {first[FILE]}, to commit {position_of(first[POSITION])} behind commit {first[_HIGHEST]}, and the file's records carry no"
+                " offsets that would divide it. Nothing of the microbatch was merged.",
+                next_step="Divide the file where the positions fall, the second part under a name with its own first offset; or archive whole"
+                " records, with their offsets.",
+                lane=lane,
+                file=first[FILE],
+            )
+
+
+def _joining(events: DataFrame, begins: Mapping[str, int]) -> dict[str, int]:
+    """Return by lane the first offset that the connector processed after it met the log that went back.
+
+    Positions of another lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
+    envelope's ``ts_ms`` is its own clock, not the source's.
+    """
+    timed = events.filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')").select(
+        PARTITION, F.col(ORDINAL)["offset"].alias("offset"), F.expr(f"try_cast({in_line('ts_ms')} AS BIGINT)").alias("sent")
+    )
+    here = " OR ".join(f"({is_lane(lane)} AND offset >= {offset})" for lane, offset in sorted(begins.items()))
+    met = timed.filter(here).agg(F.min("sent").alias("sent")).collect()[0]["sent"]
+    if met is None:
+        return {}
+    rows = timed.filter(F.col("sent") > met).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
+    return {lane: int(row["begin"]) for row in rows if (lane := partition_of(row)) not in begins and row["begin"] is not None}
 
 
 def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row]) -> SourceLogWentBackError:

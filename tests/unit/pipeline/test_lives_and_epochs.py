@@ -334,6 +334,19 @@ def test_a_log_that_went_back_without_a_snapshot_stops_the_flow(story: Story) ->
     assert batch.events.stale == 0
 
 
+def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(story: Story) -> None:
+    values = [json.dumps(event["value"]) for event in (change("c", 1, "a", at=1000, offset=0), change("u", 1, "b", at=20, offset=1))]
+    story.lands(*values, name=f"{TOPIC}+0+0000000000")
+
+    (flow,) = story._apply(
+        story.archive, story.lake, flows={TOPIC: CdcFlow(TOPIC, keys=("id",), on_log_went_back=OnLogWentBack.ACCEPT)}, may_fail=True
+    ).flows
+
+    assert flow.error is not None
+    assert flow.error["type"] == "SourceLogWentBackError"
+    assert "no offsets" in flow.error["message"]
+
+
 def test_what_a_restarted_connector_sends_again_is_a_copy_and_no_log_that_went_back(story: Story) -> None:
     sent = [change("c", 1, "a", at=10, offset=0), change("u", 1, "b", at=20, offset=1), change("d", 1, "b", at=30, offset=2)]
     story.apply(*sent)

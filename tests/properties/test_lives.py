@@ -1,0 +1,64 @@
+"""A source that is restored, a topic that is made anew or raised, a snapshot that reads a part: the table is the source's (issue 23)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from tests.conftest import Apply
+from tests.lives import Life, LivesHistory, lives_histories
+from tests.oracle import Statement
+from tests.properties.test_order_independence import land
+
+TOPIC = "source.dbo.table"
+ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
+
+
+def check_lives(history: LivesHistory, apply: Apply, spark: SparkSession, folder: Path) -> None:
+    """Apply an archive as one microbatch, and file by file, each file twice."""
+    shutil.rmtree(folder, ignore_errors=True)
+    database, files = history.play(TOPIC)
+    expected = [database.rows[key] for key in sorted(database.rows)]
+
+    land([[record for file in files for record in file]], folder / "whole")
+    report = apply(folder / "whole", folder / "one")
+    assert read_rows(spark, str(folder / "one"), TOPIC).rows == expected
+    assert report.flows[0].events.rejected == 0
+
+    land([*files, *files], folder / "twice", list(range(2 * len(files))))
+    apply(folder / "twice", folder / "other", flows=ONE_FILE_A_BATCH)
+    assert read_rows(spark, str(folder / "other"), TOPIC).rows == expected
+
+
+def put(key: int, value: int) -> Statement:
+    return Statement("put", key, value=value)
+
+
+EVENTFUL = LivesHistory(
+    dialect="postgresql",
+    partitions=1,
+    keys=(1, 2, 3, 4, 5, 6),
+    lives=(
+        Life((((put(1, 10), Statement("delete", 2)),),), "in part", (put(3, 0), put(4, 0)), 0),
+        Life((((put(4, 11),),),), "restored", (Statement("delete", 5), put(7, 12)), 2),
+        Life((((Statement("move", 6, 8),),),), "partitions", (), 0),
+        Life((((put(8, 13), Statement("delete", 4)),),), "topic", (Statement("delete", 8), put(2, 14)), 3),
+    ),
+)
+
+
+def test_a_source_with_many_lives_is_followed(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    check_lives(EVENTFUL, apply, spark, tmp_path / "example")
+
+
+@pytest.mark.deep
+@settings(max_examples=40, deadline=None, phases=(Phase.generate, Phase.reuse), suppress_health_check=list(HealthCheck))
+@given(history=lives_histories())
+def test_any_lives_of_a_source_give_its_rows(history: LivesHistory, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    check_lives(history, apply, spark, tmp_path / "example")
