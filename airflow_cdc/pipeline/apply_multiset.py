@@ -8,7 +8,7 @@ The order of effects, and why a crash after any of them is harmless, is that of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -25,6 +25,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
+from airflow_cdc.pipeline.known_snapshots import may_be_base
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -84,7 +85,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     target = replace(target, columns=columns_of(run.spark, target.uri))
-    return _merge(run, target, rows, report, everything=is_empty)
+    return _merge(run, target, rows, report, everything=is_empty, may_replace=may_be_base(run, decoder))
 
 
 def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
@@ -97,10 +98,12 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
     return {name: held.get(name.lower(), kind) for name, kind in types.items()}
 
 
-def _merge(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+def _merge(
+    run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool, may_replace: Callable[[bool], bool]
+) -> BatchReport:
     """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
     log = run.spark.read.format("delta").load(run.state(events_uri))
-    base_before, base = find_bases(log, run.microbatch.number, max(run.checkpoint.truncated_through.values(), default=None))
+    base_before, base = find_bases(log, run.microbatch.number, max(run.checkpoint.truncated_through.values(), default=None), may_replace)
     everything = everything or base != base_before
     touched = None if everything else contents_of(rows)
     counted = run.write_down(count_copies(log, base, touched), "counted")

@@ -18,6 +18,7 @@ from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITIO
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.pipeline.count_events import before, partition_of, position_of
+from airflow_cdc.pipeline.decode.event_place import INITIAL
 from airflow_cdc.pipeline.find_snapshot import beside, partition_number
 
 _MINE = "mine"
@@ -82,11 +83,12 @@ class _Beside:
     """Partition and offset of what is archived between them."""
 
 
-def find_bases(log: DataFrame, microbatch: int, floor: Position | None) -> tuple[Base, Base]:
+def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_replace: Callable[[bool], bool] = bool) -> tuple[Base, Base]:
     """Return the base without a microbatch's events, and with them; costs two jobs, a third where the microbatch has reads.
 
     :param log: all known events.
     :param floor: position of the last truncate that came before the table was made.
+    :param may_replace: whether a later snapshot may be the base, asked with whether its reads are marked as a connector's initial ones.
     """
     marked = log.withColumn(_MINE, F.col(MICROBATCH) == microbatch)
     rows = _reads_and_truncates(marked)
@@ -102,12 +104,12 @@ def find_bases(log: DataFrame, microbatch: int, floor: Position | None) -> tuple
             found = beside_of(tuple(sorted(reads.first.items())), tuple(sorted(reads.last.items())))
             return _merged(row for row in found if mine or not row[_MINE])
 
-        return _base(known, streamed, floor)
+        return _base(known, streamed, floor, may_replace)
 
     return base(mine=False), base(mine=True)
 
 
-def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Position | None) -> Base:
+def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Position | None, may_replace: Callable[[bool], bool]) -> Base:
     truncates = [(position_of(row[POSITION]), partition_of(row), row["first"]) for row in rows if row[OP] == "t"]
     truncates += [(floor, UNKNOWN_PARTITION, None)] if floor else []
     snapshots: dict[Position, list[Row]] = {}
@@ -116,7 +118,13 @@ def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Positio
             snapshots.setdefault(position_of(row[POSITION]), []).append(row)
     if not snapshots:
         return Base(truncated_through=max((position for position, _, _ in truncates), default=None))
-    newest = sorted(snapshots, reverse=True)
+    oldest = min(snapshots)
+    # A later one counts only where it cannot have read a part: in another epoch of the log nothing but an initial one comes first.
+    newest = [
+        each
+        for each in sorted(snapshots, reverse=True)
+        if each == oldest or each.epoch > oldest.epoch or may_replace(any(row["initial"] for row in snapshots[each]))
+    ]
     reads = {position: _reads(snapshots[position]) for position in newest}
     position = next((each for each in newest if _is_complete(reads[each], streamed)), newest[0])
     counted, found = reads[position], streamed(reads[position])
@@ -164,6 +172,7 @@ def _reads_and_truncates(marked: DataFrame) -> list[Row]:
         F.max(OFFSET).alias("last"),
         offsets_of("first").alias("begins"),
         offsets_of("last").alias("finishes"),
+        F.coalesce(F.max(F.col(SNAPSHOT).endswith(INITIAL)), F.lit(False)).alias("initial"),  # noqa: FBT003
     ).collect()
 
 

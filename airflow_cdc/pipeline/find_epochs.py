@@ -165,8 +165,8 @@ def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapp
                 f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back inside of"
                 f" {first[FILE]}, to commit {position_of(first[POSITION])} behind commit {first[_HIGHEST]}, and the file's records carry no"
                 " offsets that would divide it. Nothing of the microbatch was merged.",
-                next_step="Divide the file where the positions fall, the second part under a name with its own first offset; or archive whole"
-                " records, with their offsets.",
+                next_step="Divide the file where the positions fall, the second part under a name with its own first offset; or archive"
+                " whole records, with their offsets.",
                 lane=lane,
                 file=first[FILE],
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OP, RAW
 from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.flow import OnSnapshot
 from airflow_cdc.model.operation import KEEP, Operation
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
@@ -63,12 +65,27 @@ def find_known_snapshots(
     )
 
 
+def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
+    """Return the question whether a later snapshot may replace the rows of a table without a key, by the mark of its reads."""
+    policy = run.flow.on_snapshot
+    names_gtids = _names_gtids(run)
+
+    @cache
+    def proves_it() -> bool:
+        return names_gtids() if decoder.dialect.names_gtids else True
+
+    def ask(is_marked: bool) -> bool:  # noqa: FBT001
+        return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and is_marked and proves_it())
+
+    return ask
+
+
 def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
     """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing."""
 
     def ask() -> bool:
         has_gtid = F.col(RAW).rlike(r'"gtid"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
-        for number in range(run.microbatch.number - 1, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
+        for number in range(run.microbatch.number, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
             if intent := run.past.intent(number):
                 try:
                     if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):

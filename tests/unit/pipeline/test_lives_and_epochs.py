@@ -335,8 +335,10 @@ def test_a_log_that_went_back_without_a_snapshot_stops_the_flow(story: Story) ->
 
 
 def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(story: Story) -> None:
-    values = [json.dumps(event["value"]) for event in (change("c", 1, "a", at=1000, offset=0), change("u", 1, "b", at=20, offset=1))]
-    story.lands(*values, name=f"{TOPIC}+0+0000000000")
+    first, *more = change("c", 1, "a", at=1000, offset=0), change("c", 2, "x", at=1010, offset=1), change("u", 1, "b", at=20, offset=2)
+    story.lands(json.dumps(first["value"]), name=f"{TOPIC}+0+0000000000")
+    story.apply(keys=("id",))
+    story.lands(*[json.dumps(event["value"]) for event in more], name=f"{TOPIC}+0+0000000001")
 
     (flow,) = story._apply(
         story.archive, story.lake, flows={TOPIC: CdcFlow(TOPIC, keys=("id",), on_log_went_back=OnLogWentBack.ACCEPT)}, may_fail=True
