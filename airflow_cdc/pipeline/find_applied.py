@@ -11,6 +11,7 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.lives import LifeSpan
 from airflow_cdc.model.microbatch import FilePart, Microbatch
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import TopicShape, shapes_by_file
@@ -57,13 +58,13 @@ def find_applied(
     surveyed = _surveyed(state, flow.flow, applied)
     parts = {
         path: FilePart(within.connector, within.since, _lowest(within.before, end.before), None, end.reads_before)
-        for path, (_, end) in applied.items()
+        for path, (_, end, _) in applied.items()
         if within.connector and (within.since is not None or _lowest(within.before, end.before) is not None)
     }
-    divided = [file for path, (file, _) in applied.items() if path in parts]
+    divided = [file for path, (file, _, _) in applied.items() if path in parts]
     inside = _look(spark, state, flow.flow, files=divided, parts=parts, told=surveyed.told)
     shapes = {path: inside.get(path, ()) if path in parts else surveyed.shapes.get(path, ()) for path in applied}
-    files = tuple(file for path, (file, _) in applied.items() if shapes[path])
+    files = tuple(file for path, (file, _, _) in applied.items() if shapes[path])
     if not files:
         return None
     planned, held = checkpoint.plan(state.archive)
@@ -77,15 +78,16 @@ def find_applied(
         held=held,
         parts={file.path: parts[file.path] for file in files if file.path in parts},
         is_again=True,
+        lives={file.path: spans for file in files if (spans := applied[file.path][2])},
         surveyed=checkpoint.surveyed.get(state.archive),
     )
 
 
 def _applied_files(
     state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange
-) -> dict[str, tuple[ArchivedFile, FlowEnd]]:
-    """Return by path the files that may hold events of the range, each with how far it is applied."""
-    found: dict[str, tuple[ArchivedFile, FlowEnd]] = {}
+) -> dict[str, tuple[ArchivedFile, FlowEnd, tuple[LifeSpan, ...]]]:
+    """Return by path the files that may hold events of the range, each with how far it is applied, and its lives of the topic."""
+    found: dict[str, tuple[ArchivedFile, FlowEnd, tuple[LifeSpan, ...]]] = {}
     for number in range(1, checkpoint.number + 1):
         intent = flow.intent(number)
         if intent is None:
@@ -99,7 +101,8 @@ def _applied_files(
                     continue
                 part = intent.parts.get(file.path)
                 # A later part of the file begins where an earlier one ends.
-                found[file.path] = file, FlowEnd(part.before, part.reads_before) if part else FlowEnd()
+                end = FlowEnd(part.before, part.reads_before) if part else FlowEnd()
+                found[file.path] = file, end, intent.lives.get(file.path, ())
     return found
 
 

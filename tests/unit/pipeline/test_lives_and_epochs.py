@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets, OnSnapshot
-from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
 from tests.conftest import Apply
 from tests.events import Record, postgresql, write_records
 
@@ -407,6 +408,16 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
 
     story.apply(late)
     assert story.rows == {1: "x", 2: "B", 3: "C"}
+
+
+def test_a_topic_s_second_life_read_again_changes_nothing(story: Story, spark: SparkSession) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=FIRST, at=20, first=5))
+    story.apply(*snapshot(SECOND, at=100, first=0), change("u", 1, "x", at=110, offset=4))
+
+    done = reprocess(Reprocessing(spark, str(story.archive), str(story.lake), TOPIC))
+
+    assert done.found.rows == RowCounts()
+    assert story.rows == {**SECOND, 1: "x"}
 
 
 def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
