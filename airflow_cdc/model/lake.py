@@ -245,7 +245,10 @@ class FlowState:
         """Take back what a microbatch owns, of which nothing was merged: the next ones own it. Its number is used up."""
         planned, held = self.checkpoint().plan(microbatch.archive)
         if self.report(microbatch.number) is None:
-            nothing = replace(microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={})
+            surveyed = self.checkpoint().surveyed.get(microbatch.archive)
+            nothing = replace(
+                microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={}, lives={}, surveyed=surveyed
+            )
             replace_json(self._fs, self._intent_path(microbatch.number), nothing.to_json())
 
     def write_commit(self, report: BatchReport, table: str, intent: str | None = None) -> None:

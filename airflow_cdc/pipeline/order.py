@@ -45,7 +45,11 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
         # Its own place compares with what other partitions hold; this partition's order goes first.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
-        streamed = F.when(fits, F.col(POSITION)).otherwise(before)
+        placed_at = F.when(fits, F.col(POSITION)).otherwise(before)
+        # Of two reads the one archived later is newer, whatever place it has.
+        up_to_here = archived_before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        events = events.withColumn(_STREAMED, F.when(placed, placed_at))
+        streamed = F.max(_STREAMED).over(up_to_here)
         # A connector that crashed sends its last records again, behind what followed them: a read's copy saw no more than the read.
         copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(POSITION)).orderBy(ORDINAL)
         events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))

@@ -42,7 +42,7 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
     waits = {"waiting_for", "waiting_files", "cut_files", "cut_records", "outside_files"}
-    told = {"table_version", "columns", "document_columns"}
+    told = {"table_version", "columns", "document_columns", "foreign_changes"}
     assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", *waits, *told}
     assert (customers["flow"], customers["status"], customers["table"]) == (TOPIC, "applied", f"{lake}/{TOPIC}")
     assert {name: count for name, count in customers["events"].items() if count} == {"read": 3, "merged": 2, "rejected": 1}

@@ -115,7 +115,7 @@ def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
 
     # One before the delete of its key, one behind it in the same transaction, and one before what its row has.
     late = [sqlserver("c", commit=10, after=BEN), sqlserver("c", commit=21, serial=2, after=CAT), sqlserver("u", commit=11, after=ANN)]
-    write_records(archive / "c.jsonl", numbered(late, first=20))
+    write_records(archive / "c.jsonl", numbered(late, first=3))
     report = apply(archive, lake)
 
     assert rows(spark, lake) == [ANN, CAT]
@@ -297,9 +297,9 @@ def test_new_columns_take_their_place_and_untyped_ones_wait_for_a_value(
 def test_a_positions_parts_are_compared_as_numbers(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # As text "9" > "10"; in one transaction the serial number, given as text, decides.
     events = [
+        sqlserver("u", commit=9, serial=2, after={"id": 1, "name": "first"}),
         sqlserver("u", commit=10, serial="10", after={"id": 1, "name": "last"}),
         sqlserver("u", commit=10, serial="9", after={"id": 1, "name": "earlier"}),
-        sqlserver("u", commit=9, serial=2, after={"id": 1, "name": "first"}),
     ]
     write_records(archive / "1.jsonl", numbered(events))
     report = apply(archive, lake)

@@ -39,8 +39,8 @@ def test_every_event_is_a_row_also_deletes_and_truncates(table: Table) -> None:
 
 
 def test_an_event_that_comes_again_adds_nothing(table: Table) -> None:
-    first = [{**event("c", 10, 1, "one"), "offset": 0}, {**event("u", 20, 1, "two"), "offset": 1}, {**truncate(25), "offset": 2}]
-    flow = table.load(*first, {**event("u", 20, 1, "two"), "offset": 3}, {**event("c", 30, 2, "other"), "offset": 4})
+    first = [{**event("c", 10, 1, "one"), "offset": 10}, {**event("u", 20, 1, "two"), "offset": 11}, {**truncate(25), "offset": 12}]
+    flow = table.load(*first, {**event("u", 20, 1, "two"), "offset": 13}, {**event("c", 30, 2, "other"), "offset": 14})
     assert (flow.events.merged, flow.events.redelivered) == (4, 1)
     before = logged(table)
     assert before == [("c", 10, 1, "one"), ("u", 20, 1, "two"), ("t", 25, None, None), ("c", 30, 2, "other")]

@@ -28,7 +28,8 @@ TYPES = (
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_column_holds_its_own_type_and_text_holds_everything(kind: str) -> None:
     assert holds(kind, kind)
-    assert holds("STRING", kind)
+    # Bytes are no text: cast, they would be read as UTF-8.
+    assert holds("STRING", kind) is (kind != "BINARY")
     assert holds(kind, "STRING") is (kind == "STRING")
 
 

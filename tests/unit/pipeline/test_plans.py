@@ -23,7 +23,7 @@ def _executions(spark: SparkSession) -> dict[int, Any]:
 def joining_plans(spark: SparkSession) -> dict[int, str]:
     """Return the plans with a join that this session's Spark has run outside of a MERGE, by number."""
     runs = _executions(spark)
-    merges = {number for number, run in runs.items() if "MergeIntoCommand" in run.physicalPlanDescription()}
+    merges = {number for number, run in runs.items() if "MergeIntoCommand" in (run.physicalPlanDescription() or "")}
     joins = {number: run.physicalPlanDescription() for number, run in runs.items() if "Join" in run.physicalPlanDescription()}
     return {number: plan for number, plan in joins.items() if not {number, runs[number].rootExecutionId()} & merges}
 
