@@ -68,8 +68,8 @@ def _records(lines: DataFrame, topic: str, files: Sequence[ArchivedFile]) -> Dat
             f"if({is_record}, line.key, {RAW_KEY}) AS key",
             f"{value} AS value",
         )
-        # A line that cannot be read is no other record.
-        .filter("value IS NULL OR get_json_object(value, '$') IS NOT NULL")
+        # What is no object, or cannot be read, is no event, and so no other record.
+        .filter("value IS NULL OR (startswith(ltrim(value), '{') AND get_json_object(value, '$') IS NOT NULL)")
         .selectExpr(*_PLACE, LINE, "`offset`", "xxhash64(key, value) AS digest", f"try_cast(coalesce({times}) AS BIGINT) AS ms")
         .dropna(subset=["partition", "offset"])
     )

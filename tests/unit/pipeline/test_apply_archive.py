@@ -113,8 +113,8 @@ def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
     markers = spark.read.format("delta").load(str(lake / "_cdc" / "flows" / TOPIC / "delete_markers"))
     assert sorted(row["id"] for row in markers.collect()) == [2, 2, 3, 3]
 
-    # One before the delete of its key, one behind it in the same transaction, and one before what its row has.
-    late = [sqlserver("c", commit=10, after=BEN), sqlserver("c", commit=21, serial=2, after=CAT), sqlserver("u", commit=11, after=ANN)]
+    # One before the delete of its key, one before what its row has, and one behind the delete of its key in the same transaction.
+    late = [sqlserver("c", commit=10, after=BEN), sqlserver("u", commit=11, after=ANN), sqlserver("c", commit=21, serial=2, after=CAT)]
     write_records(archive / "c.jsonl", numbered(late, first=3))
     report = apply(archive, lake)
 
