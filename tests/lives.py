@@ -20,10 +20,6 @@ UNSEEN = st.lists(
 class LivingDatabase(SourceDatabase):
     """A source database, and what happens around it."""
 
-    def commit(self, *transactions: Transaction) -> None:
-        """Run transactions; what an earlier life of the log has shown never stands in the way of a later one."""
-        super().commit(*transactions)
-
     def unseen(self, statements: Iterable[Statement]) -> None:
         """Change rows while nobody captures: no event says so."""
         captured = len(self.events)
