@@ -27,7 +27,7 @@ from airflow_cdc.pipeline.count_events import Staged, partition_of, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.lanes import is_lane
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
 
 _IS_READ = "__cdc_is_read"
 _HIGHEST = "__cdc_highest"
@@ -64,8 +64,6 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     if fallen.isEmpty():
         return None
     fresh = _without_archived(run, decoder, fallen, keys)
-    if fresh is None:
-        return None
     places = fresh.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
     if not places:
         return None
@@ -111,14 +109,14 @@ def _known_commit(applied: Reach, through: Mapping[str, int]) -> str:
     return f"CASE {' '.join(cases)} ELSE CAST(NULL AS DECIMAL(38,0)) END" if cases else "CAST(NULL AS DECIMAL(38,0))"
 
 
-def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame | None:
-    """Return the events that no earlier microbatch delivered; None where an earlier file is gone, so that nothing is proven."""
+def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the events that no earlier microbatch delivered."""
     ends = fallen.agg(F.min(f"{POSITION}.commit").alias("first"), F.max(f"{POSITION}.commit").alias("last")).collect()[0]
     earlier = _earlier(run, int(ends["first"]), int(ends["last"]))
     if not earlier:
         return fallen
     seen = [
-        replace(decoder, files=each.files, shapes=each.shapes, lives=each.lives)
+        decoder_for(decoder, each)
         .events(replace(run, microbatch=each).lines())
         .filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')")
         .select(*keys, POSITION, KIND)

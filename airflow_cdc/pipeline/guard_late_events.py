@@ -22,7 +22,7 @@ from airflow_cdc.pipeline.count_events import Staged
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
@@ -266,7 +266,7 @@ def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
 
 def _events_of(run: MicrobatchRun, microbatch: Microbatch, decoder: Decoder) -> DataFrame:
     """Return the events of earlier microbatches, decoded as today's are."""
-    return _events(replace(run, microbatch=microbatch), replace(decoder, files=microbatch.files, shapes=microbatch.shapes))
+    return _events(replace(run, microbatch=microbatch), decoder_for(decoder, microbatch))
 
 
 def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, report_of: Callable[[int], BatchReport | None]) -> DataFrame:

@@ -22,6 +22,7 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.key_range import KeyRange
@@ -33,6 +34,11 @@ from airflow_cdc.pipeline.session import compile_for_table, noted, transaction
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
+
+
+def decoder_for(decoder: Decoder, microbatch: Microbatch) -> Decoder:
+    """Return the decoder as it reads an earlier microbatch: types and epochs of today, the lives of the topic in that one's files."""
+    return replace(decoder, files=microbatch.files, shapes=microbatch.shapes, lives=microbatch.lives)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -16,7 +15,7 @@ from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.decode.mongodb import PATCH
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.order import is_known_newer, order_events
 from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
@@ -81,7 +80,7 @@ def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
 
 
 def _events_of(run: MicrobatchRun, decoder: Decoder, microbatch: Microbatch) -> DataFrame:
-    of_files = replace(decoder, files=microbatch.files, shapes=microbatch.shapes)
+    of_files = decoder_for(decoder, microbatch)
     return of_files.events(read_microbatch(run.spark, microbatch)).filter(IS_ROW_EVENT)
 
 
