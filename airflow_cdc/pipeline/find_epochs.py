@@ -102,8 +102,7 @@ def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
 def _known_commit(applied: Reach, through: Mapping[str, int]) -> str:
     """Return the SQL of the highest commit that earlier microbatches streamed in an event's lane, where they all stand before it."""
     cases = [
-        f"WHEN {PARTITION} <=> {'NULL' if lane == UNKNOWN_PARTITION else int(lane)}"
-        f" AND coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true) THEN {last.commit}BD"
+        f"WHEN {is_lane(lane)} AND coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true) THEN {last.commit}BD"
         for lane, last in sorted(applied.streamed_through.items())
     ]
     return f"CASE {' '.join(cases)} ELSE CAST(NULL AS DECIMAL(38,0)) END" if cases else "CAST(NULL AS DECIMAL(38,0))"

@@ -66,8 +66,6 @@ class _Beside:
 
     streamed_before: Position | None = None
     """Highest streamed position archived before them."""
-    follows_others: bool = False
-    """Whether anything streamed is archived before them."""
     behind: int | None = None
     """Of a lane without reads: offset of its first streamed event behind the snapshot."""
     has_unplaced_behind: bool = False
@@ -184,7 +182,6 @@ def _look_beside(
         position: {
             partition_of(row): _Beside(
                 streamed_before=position_of(row[f"before_{number}"]) if row[f"before_{number}"] is not None else None,
-                follows_others=row[f"before_{number}"] is not None,
                 behind=row[f"behind_{number}"],
                 has_unplaced_behind=bool(row[f"unplaced_{number}"]),
                 names_gtids=bool(row["names_gtids"]),
@@ -222,7 +219,7 @@ def _updated(
     """Return a snapshot with what the microbatch tells of it."""
     here = beside.get(position, {})
     if known is None:
-        is_first = not has_past and not any(each.follows_others for lane, each in here.items() if lane in reads)
+        is_first = not has_past and not any(each.streamed_before for lane, each in here.items() if lane in reads)
         known = Snapshot(position, is_first)
     ends = dict(known.last_offsets)
     begins = dict(known.begins)
@@ -259,7 +256,7 @@ def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapp
             continue
         # Nothing but a connector that starts anew reads first in another life of the topic, or where the log went back.
         begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
-        opens_life = life_of_lane(int(lane)) and lane not in known.streamed_from and not beside.get(lane, _Beside()).follows_others
+        opens_life = life_of_lane(int(lane)) and lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before
         if begins_epoch or opens_life:
             return True
     marked = any(each.is_initial for each in reads.values())

@@ -69,10 +69,8 @@ class PlanLives:
         ends = _ends(applied)
         suspects -= replaced
         moved = self._moved(pending, applied, checkpoint, suspects)
-        if not suspects and moved:
-            return _spans(pending, set(), (), {}, ends, moved=moved)
         if not suspects:
-            return _of_newest(pending, ends) if any(max(lives, default=0) for lives in ends.values()) else {}
+            return _spans(pending, set(), (), {}, ends, moved=moved)
         known = self._overlapped(pending, suspects, checkpoint)
         there = [file for file in known if self._exists(file)]
         files = [*there, *(file for _, file, _ in pending if file.path in suspects)]
@@ -252,10 +250,6 @@ def _ends(applied: ArchivedOffsets) -> dict[int, dict[int, int]]:
 def _life_at(spans: Sequence[LifeSpan], stretch: Stretch) -> int:
     before = [span for span in spans if span.partition == stretch.partition and span.first_line <= stretch.first_line]
     return max(before, key=lambda span: span.first_line).life if before else 0
-
-
-def _of_newest(pending: Iterable[tuple[Survey, ArchivedFile, list[FileOffsets]]], ends: Mapping[int, Mapping[int, int]]) -> Lives:
-    return _spans(list(pending), set(), (), {}, ends)
 
 
 def _spans(
