@@ -72,7 +72,7 @@ def spell(dialect: Dialect, op: str, before: Row | None, after: Row | None, log:
     if dialect.name == "mariadb":
         # The log holds transactions one after the other, as they were committed; a read stands where the log ends.
         position = (log.change if log.commit is None else log.commit) * 1000 + log.statement
-        return mariadb(op, **images, position=position, gtid=None if is_read else f"0-1-{log.transaction}", **place)
+        return mariadb(op, **images, position=position, gtid=None if log.commit is None else f"0-1-{log.transaction}", **place)
     if dialect.name == "huawei cdl":
         return cdl_json(op, **images, change=log.change, transaction=log.transaction, lobs=("body",), **place)
     made = postgresql(op, commit=None if log.commit is None else log.last_commit, change=log.change, **images, **place)

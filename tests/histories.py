@@ -67,9 +67,17 @@ class Archive:
         self._offsets: Counter[int] = Counter()
         self._databases = [Database(number) for number in range(self.histories)]
         self._headers = self._random.random() < 0.5
+        self._partitions = self._first_partitions()
         self._snapshot()
         for _ in range(6):
             self._round()
+            self._after_round()
+
+    def _first_partitions(self) -> int:
+        return self.dialect.partitions
+
+    def _after_round(self) -> None:
+        """Do what befalls all databases at once: nothing here."""
 
     @property
     def rows(self) -> list[Row]:
@@ -305,7 +313,7 @@ class Archive:
             after = {**after, "body": None if self.dialect.name == "huawei cdl" else UNTOLD}
         if before and not self.dialect.full_before:
             before = {**key, "v": "", "body": None} if op == "d" else None
-        place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % self.dialect.partitions, "key": key}
+        place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % self._partitions, "key": key}
         log = LogPlace(commit, self._last_commit, change, serial, statement, self._transaction)
         made = spell(self.dialect, op, before, after, log, **place)
         if "source" in made["value"]:
@@ -339,14 +347,18 @@ class Archive:
         :param shuffled: return them in any order.
         :param again: let some come twice.
         """
+        return self._cut(self.records, count, shuffled=shuffled, again=again)
+
+    def _cut(self, wanted: list[Record], count: int, *, shuffled: bool, again: bool) -> list[list[Record]]:
         dice = _dice_for_cuts(self.seed)
-        files = []
-        for partition in range(self.dialect.partitions):
-            records = [record for record in self.records if record["partition"] == partition]
-            marks = sorted({0, len(records), *(dice.randrange(len(records)) for _ in range(count * 3 // self.dialect.partitions - 1))})
-            files += [records[first:last] for first, last in itertools.pairwise(marks)]
+        closed: list[tuple[int, list[Record]]] = []
+        partitions = sorted({record["partition"] for record in wanted})
+        for partition in partitions:
+            placed = [(place, record) for place, record in enumerate(wanted) if record["partition"] == partition]
+            marks = sorted({0, len(placed), *(dice.randrange(len(placed)) for _ in range(count * 3 // len(partitions) - 1))})
+            closed += [(placed[last - 1][0], [record for _, record in placed[first:last]]) for first, last in itertools.pairwise(marks)]
         # As they would be closed: by how far the archive was when the last record came.
-        files.sort(key=lambda file: file[-1]["offset"])
+        files = [file for _, file in sorted(closed, key=lambda each: each[0])]
         if again:
             files += dice.sample(files, 2)
         if shuffled:

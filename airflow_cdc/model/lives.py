@@ -30,6 +30,14 @@ def life_of_lane(lane: int) -> int:
     return lane // LANES
 
 
+def is_earlier(lane: str, other: str) -> bool:
+    """Tell whether a lane, by its name in reports, is an earlier life of another one's partition."""
+    names = (lane, other)
+    if not all(name.lstrip("-").isdigit() for name in names):
+        return False
+    return partition_of_lane(int(lane)) == partition_of_lane(int(other)) and int(lane) < int(other)
+
+
 def lane_text(lane: int) -> str:
     """Return the lane as messages name it."""
     life = life_of_lane(lane)

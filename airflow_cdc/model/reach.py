@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.lives import is_earlier
 from airflow_cdc.model.position import Position
 
 UNKNOWN_PARTITION = "-"
@@ -47,6 +48,10 @@ class Reach:
         theirs = other.streamed_through
         ahead = {name for name, last in self.streamed_through.items() if name not in theirs or last > theirs[name]}
         return {name: texts for name, texts in self.outer_transactions.items() if name in ahead}
+
+    def of_earlier_lives(self, lane: str) -> Position | None:
+        """Return the highest position that was streamed in earlier lives of a lane's partition."""
+        return max((last for name, last in self.streamed_through.items() if is_earlier(name, lane)), default=None)
 
     def may_meet(self, applied: Reach) -> bool:
         """Tell whether events here may stand before something applied, or in one transaction with it.

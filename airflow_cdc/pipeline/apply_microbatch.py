@@ -241,14 +241,17 @@ def _settle(
         staged = count(latest.changes, and_hazards=True)
         if not staged.hazards:
             return latest.changes.drop(READS), staged, 0
-    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target)
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target, voided=f"{voids.here} OR {voids.before}")
     return row_changes, count(row_changes), unpaired
 
 
 def resolve_hazards(
-    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, voided: str = "false"
 ) -> tuple[DataFrame, int]:
-    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here."""
+    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here.
+
+    :param voided: SQL over an event: whether a truncate or a snapshot took what it wrote.
+    """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if latest.hazardous is None:
         return resolve_documents(run, decoder, latest.changes, target), 0
@@ -261,7 +264,8 @@ def resolve_hazards(
     # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
     lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
     theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
-    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted), "folded")
+    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
+    folded = run.write_down(folded, "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired = 0
     if not moved.isEmpty():

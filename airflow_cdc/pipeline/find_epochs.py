@@ -8,7 +8,6 @@ delivery.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row, Window
@@ -20,14 +19,14 @@ from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import SourceLogWentBackError
 from airflow_cdc.model.flow import OnLogWentBack
 from airflow_cdc.model.lives import lane_text
-from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.across_lives import ACROSS, SENT, falls_across, highest_of_earlier_lives, when_sent, without_misplaced
 from airflow_cdc.pipeline.count_events import Staged, partition_of, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.lanes import is_lane
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.events_between import OF_LOG, events_between
+from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 
 _IS_READ = "__cdc_is_read"
 _HIGHEST = "__cdc_highest"
@@ -46,7 +45,7 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
         for lane, first in staged.reach.streamed_from.items()
         if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION)
     )
-    return behind or staged.falls or staged.conflicts > 0
+    return behind or staged.falls or staged.conflicts > 0 or falls_across(applied, staged.reach)
 
 
 def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
@@ -63,7 +62,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     fallen = run.write_down(_fallen(run, events, keys), "fallen")
     if fallen.isEmpty():
         return None
-    fresh = _without_archived(run, decoder, fallen, keys)
+    fresh = without_misplaced(run, decoder, _without_archived(run, decoder, fallen, keys), events)
     places = fresh.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
     if not places:
         return None
@@ -84,13 +83,15 @@ def _fallen(run: MicrobatchRun, events: DataFrame, keys: list[str]) -> DataFrame
     """Return the first deliveries, in the microbatch, of streamed events and full snapshots' reads that stand behind a higher position."""
     in_lane = Window.partitionBy(PARTITION).orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
     is_read = f"{KIND} = 'r'"
-    of_log = events.filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't') AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
-    highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_lane)
+    of_log = events.filter(f"{OF_LOG} AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
+    streamed = F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")
     by_event = Window.partitionBy(*keys, PARTITION, POSITION, KIND).orderBy(ORDINAL)
     known = F.expr(_known_commit(run.checkpoint.reach, _offsets_through(run)))
-    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE, F.expr(is_read).alias(_IS_READ))
-    placed = placed.withColumn(_HIGHEST, F.greatest(highest, known)).withColumn(_DELIVERY, F.row_number().over(by_event))
-    return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {_HIGHEST}").drop(_DELIVERY)
+    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE, F.expr(is_read).alias(_IS_READ), when_sent())
+    of_lane, of_earlier = F.greatest(F.max(streamed).over(in_lane), known), highest_of_earlier_lives(run.checkpoint.reach, streamed)
+    across = F.coalesce(F.col(POSITION)["commit"] >= of_lane, F.lit(True))  # noqa: FBT003
+    seen = {_HIGHEST: F.greatest(of_lane, of_earlier), ACROSS: across, _DELIVERY: F.row_number().over(by_event)}
+    return placed.withColumns(seen).filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {_HIGHEST}").drop(_DELIVERY)
 
 
 def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
@@ -111,35 +112,13 @@ def _known_commit(applied: Reach, through: Mapping[str, int]) -> str:
 def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame:
     """Return the events that no earlier microbatch delivered."""
     ends = fallen.agg(F.min(f"{POSITION}.commit").alias("first"), F.max(f"{POSITION}.commit").alias("last")).collect()[0]
-    earlier = _earlier(run, int(ends["first"]), int(ends["last"]))
-    if not earlier:
+    seen = [each.select(*keys, POSITION, KIND) for each in events_between(run, decoder, int(ends["first"]), int(ends["last"]))]
+    if not seen:
         return fallen
-    seen = [
-        decoder_for(decoder, each)
-        .events(replace(run, microbatch=each).lines())
-        .filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')")
-        .select(*keys, POSITION, KIND)
-        for each in read_together(earlier)
-    ]
     known = reduce(DataFrame.unionByName, seen).distinct().alias("k")
     same = [F.expr(f"s.{key} <=> k.{key}") for key in keys]
     same += [F.expr(f"s.{POSITION} = k.{POSITION}"), F.expr(f"s.{KIND} = k.{KIND}")]
     return run.write_down(fallen.alias("s").join(known, reduce(lambda one, other: one & other, same), "left_anti"), "fell")
-
-
-def _earlier(run: MicrobatchRun, first: int, last: int) -> list[Microbatch]:
-    """Return the microbatches that may hold events between two commits."""
-    found = []
-    for number in range(1, run.microbatch.number):
-        report, intent = run.past.report(number), run.past.intent(number)
-        if report is None or intent is None or intent.is_again:
-            continue
-        reach = report.reach
-        # Reads are in no reach.
-        streams = [(reach.streamed_from[lane].commit, reach.streamed_through[lane].commit) for lane in reach.streamed_from]
-        if not streams or any(since <= last and through >= first for since, through in streams) or report.snapshot:
-            found.append(intent)
-    return found
 
 
 def _begins_of(events: DataFrame, commits: set[int]) -> dict[str, int]:
@@ -175,14 +154,12 @@ def _joining(events: DataFrame, begins: Mapping[str, int]) -> dict[str, int]:
     Positions of another lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
     envelope's ``ts_ms`` is its own clock, not the source's.
     """
-    timed = events.filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')").select(
-        PARTITION, F.col(ORDINAL)["offset"].alias("offset"), F.expr(f"try_cast({in_line('ts_ms')} AS BIGINT)").alias("sent")
-    )
+    timed = events.filter(OF_LOG).select(PARTITION, F.col(ORDINAL)["offset"].alias("offset"), when_sent())
     here = " OR ".join(f"({is_lane(lane)} AND offset >= {offset})" for lane, offset in sorted(begins.items()))
-    met = timed.filter(here).agg(F.min("sent").alias("sent")).collect()[0]["sent"]
+    met = timed.filter(here).agg(F.min(SENT)).collect()[0][0]
     if met is None:
         return {}
-    rows = timed.filter(F.col("sent") > met).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
+    rows = timed.filter(F.col(SENT) > met).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
     return {lane: int(row["begin"]) for row in rows if (lane := partition_of(row)) not in begins and row["begin"] is not None}
 
 

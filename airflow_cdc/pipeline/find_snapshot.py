@@ -17,12 +17,12 @@ from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, S
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import SnapshotRefusedError
 from airflow_cdc.model.flow import OnSnapshot
-from airflow_cdc.model.lives import LANES, life_of_lane, partition_of_lane
+from airflow_cdc.model.lives import LANES, is_earlier, life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
-from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.decode.lanes import is_lane, of_earlier_lives
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
@@ -170,7 +170,7 @@ def _look_beside(
     sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids")]
     for number, position in enumerate(positions):
         begins = {lane: reads.begin for lane, reads in found.get(position, {}).items() if reads.begin is not None}
-        is_before = beside(begins, "<")
+        is_before = " OR ".join([beside(begins, "<"), *(of_earlier_lives(lane) for lane in begins)])
         behind = f"{POSITION}.commit > {position.commit}BD"
         sums += [
             F.max(F.expr(f"CASE WHEN {is_before} THEN {POSITION} END")).alias(f"before_{number}"),
@@ -203,6 +203,10 @@ def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], b
             return True
         applied = known.streamed_through.get(lane)
         if applied and applied.commit > position.commit and here.begin > known.offset_through.get(lane, here.begin):
+            return True
+        earlier = known.of_earlier_lives(lane)
+        others = (each.streamed_before for name, each in beside.get(position, {}).items() if is_earlier(name, lane))
+        if any(each and each.commit > position.commit for each in (earlier, *others)):
             return True
     return False
 
@@ -336,19 +340,22 @@ def beside(offsets: Mapping[str, int], comparison: str) -> str:
 def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
     """Return the SQL that is true for a row or an event that stands before a snapshot; false where there is none, never NULL.
 
-    In a lane that the snapshot knows the offset says so; in lanes of earlier lives everything does; where no offset is known, the position.
+    In a lane that holds reads of the snapshot the offset says so; elsewhere the position, of earlier lives and of lanes that the
+    snapshot knows: a file of the snapshot's own life that came before the one which begins it was taken for the end of the life before.
 
     :param alias: of the row or event, with a dot behind it.
     """
     if snapshot is None or snapshot.cut is None:
         return "false"
     lane, offset = f"{alias}{PARTITION}", f"{alias}{OFFSET}"
+    is_lower = f"{alias}{POSITION} < {position_literal(snapshot.cut)}"
     cases = [
         f"WHEN {lane} <=> {'NULL' if name == UNKNOWN_PARTITION else int(name)} THEN {offset} < {begin}"
+        f"{'' if name in snapshot.last_offsets else f' AND {is_lower}'}"
         for name, begin in sorted(snapshot.begins.items())
     ]
-    placed = f"CASE {' '.join(cases)} ELSE {_is_earlier_life(lane, snapshot.life)} END" if cases else "false"
-    return f"coalesce(if({offset} IS NULL, {alias}{POSITION} < {position_literal(snapshot.cut)}, {placed}), false)"
+    placed = f"CASE {' '.join(cases)} ELSE {_is_earlier_life(lane, snapshot.life)} AND {is_lower} END" if cases else "false"
+    return f"coalesce(if({offset} IS NULL, {is_lower}, {placed}), false)"
 
 
 def _is_earlier_life(lane: str, life: int) -> str:

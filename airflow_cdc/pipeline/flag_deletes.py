@@ -27,7 +27,12 @@ class Vanishing:
     committed_micros: int | None
     """When, in microseconds since 1970; None where nothing tells: a snapshot does not know when a row went."""
     takes: str = "false"
-    """SQL over a row ``t`` of the target: whether it takes the row, unless the microbatch changes it."""
+    """SQL over a row ``t`` of the target: whether it takes the row. What the microbatch then writes there is a row of its own."""
+
+
+def is_taken(vanishing: Sequence[Vanishing]) -> str:
+    """Return as SQL over a row ``t`` of the target whether something takes it; never NULL."""
+    return f"coalesce({' OR '.join(each.takes for each in vanishing) or 'false'}, false)"
 
 
 def flagging_clauses(
@@ -47,7 +52,9 @@ def flagging_clauses(
     :param vanishing: what takes rows.
     :param microbatch: its number.
     """
-    lives, is_gone = f"NOT t.{DELETED}", f"t.{DELETED} AND s.{OP} <> '{VOID}'"
+    # A row that was taken holds its key for nobody either.
+    holds_nothing = f"(t.{DELETED} OR {is_taken(vanishing)})"
+    lives, is_gone = f"NOT {holds_nothing}", f"{holds_nothing} AND s.{OP} <> '{VOID}'"
     matched = {f"s.{OP} = '{FILL}'": filled} if late else {}
     matched |= {
         f"s.{OP} = '{VOID}' AND t.{POSITION} < s.{POSITION}": {**updated, **_gone(OP_IF_ABSENT)},
@@ -56,13 +63,15 @@ def flagging_clauses(
         f"{is_gone} AND s.{OP_IF_ABSENT} = 'd'": {**updated, **_gone(OP_IF_ABSENT)},
         f"{is_gone} AND s.{OP_IF_ABSENT} <> '{KEEP}'": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
     }
-    clauses = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
-    clauses.append(_insert(inserted))
+    updates = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
     # The first clause that holds decides: what took a row last says when it went.
-    for each in reversed(vanishing):
-        values = sql.assign(vanished_rows(each, position_literal(each.position), microbatch))
-        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND NOT t.{DELETED} AND {each.takes} THEN UPDATE SET {values}")
-    return clauses
+    vanished = {
+        f"NOT t.{DELETED} AND {each.takes}": sql.assign(vanished_rows(each, position_literal(each.position), microbatch))
+        for each in reversed(vanishing)
+    }
+    kept = [f"WHEN MATCHED AND {taken} AND s.{OP_IF_ABSENT} = '{KEEP}' THEN UPDATE SET {values}" for taken, values in vanished.items()]
+    gone = [f"WHEN NOT MATCHED BY SOURCE AND {taken} THEN UPDATE SET {values}" for taken, values in vanished.items()]
+    return [*kept, *updates, _insert(inserted), *gone]
 
 
 def _insert(inserted: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
-from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses
+from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, is_taken
 from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
@@ -282,14 +282,20 @@ def _removing_clauses(
 ) -> list[str]:
     """Return the clauses of a MERGE that removes deleted rows, by what they assign."""
     insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
-    clauses = [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
+    taken = is_taken(vanishing)
+    # Whatever lived there is gone: the change is one of a key that the target does not hold.
+    clauses = [
+        f"WHEN MATCHED AND {taken} AND s.{OP_IF_ABSENT} IN ('d', '{KEEP}') THEN DELETE",
+        f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
+    ]
+    clauses = clauses if vanishing else []
+    clauses += [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
     clauses += [
         f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
         f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {sql.assign(updated)}",
         f"WHEN NOT MATCHED AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') THEN {insert}",
     ]
-    taken = " OR ".join(each.takes for each in vanishing)
-    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND ({taken}) THEN DELETE"] if taken else [])
+    return clauses + ([f"WHEN NOT MATCHED BY SOURCE AND {taken} THEN DELETE"] if vanishing else [])
 
 
 def count_row_changes(
@@ -298,7 +304,8 @@ def count_row_changes(
     """Return what :func:`merge_row_changes` would make of the target's rows; nothing is written."""
     rows = spark.sql(f"SELECT *, true AS {HELD} FROM {sql.delta(target.uri)}")
     on_keys = F.expr(sql.same_key("t", "s", target.keys))
-    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{HELD}", f"s.{OP}", f"s.{OP_IF_ABSENT}")
+    told = F.expr(f"if({is_taken(vanishing)}, if(s.{OP_IF_ABSENT} = '{KEEP}', 'd', s.{OP_IF_ABSENT}), s.{OP})").alias(OP)
+    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{HELD}", told, f"s.{OP_IF_ABSENT}")
     counts = judged.agg(
         F.count_if(F.expr(f"{HELD} IS NULL AND {OP_IF_ABSENT} NOT IN ('d', '{KEEP}')")).alias("inserted"),
         F.count_if(F.expr(f"{HELD} AND {OP} NOT IN ('d', '{KEEP}')")).alias("updated"),

@@ -49,6 +49,13 @@ def in_epoch(commit: str, epochs: Epochs) -> str:
     return f"({commit} + CASE {' '.join(cases)} ELSE 0BD END)" if cases else commit
 
 
+def of_earlier_lives(name: str) -> str:
+    """Return the SQL that is true for a record of an earlier life of a lane's partition; never NULL."""
+    if name == UNKNOWN_PARTITION:
+        return "false"
+    return f"coalesce(pmod({PARTITION}, {LANES}) = {int(name) % LANES} AND {PARTITION} < {int(name)}, false)"
+
+
 def is_lane(name: str) -> str:
     """Return the SQL that is true for a record of a lane, by the name that reports have for it."""
     return f"{PARTITION} IS NULL" if name == UNKNOWN_PARTITION else f"{PARTITION} <=> {int(name)}"

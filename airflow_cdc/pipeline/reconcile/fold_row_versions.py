@@ -45,6 +45,7 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
 _VERSION = "struct<image: array<bigint>, trail: array<int>>"
 HELD = "__cdc_held"
 """boolean: whether the target holds the key."""
+_VOIDED = "__cdc_voided"
 
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
@@ -53,7 +54,13 @@ _ANSWERS = ("held", "absent")
 
 
 def fold_row_versions(
-    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, subject_of_last: bool = False, keeps_deleted: bool = False
+    events: DataFrame,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    *,
+    subject_of_last: bool = False,
+    keeps_deleted: bool = False,
+    voided: str = "false",
 ) -> DataFrame:
     """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
 
@@ -66,12 +73,14 @@ def fold_row_versions(
     :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
         say in :data:`HELD` whether the target holds the key.
     :param keeps_deleted: whether a key under which nothing lives has the values of the row that was deleted last.
+    :param voided: SQL over an event: whether a truncate or a snapshot took what it wrote. No later event is about that row.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
         for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
         only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
         from the key that ``__cdc_moved`` tells of).
     """
+    events = events.withColumn(_VOIDED, F.expr(voided))
     gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
     each = [F.expr(f"folds[{place}]").alias(name) for place, name in enumerate(_STARTS)]
     folds = gathered.withColumn("folds", F.expr(_FOLDED)).select("*", *each)
@@ -114,6 +123,7 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
         F.col(UNAVAILABLE).alias("unavailable"),
         F.col(ABSENT).alias("absent"),
         F.col(OLD_KEY).alias("old_key"),
+        F.col(_VOIDED).alias("voided"),
         F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
     delivered = gathered_in_order(events, event).alias("delivered")
@@ -164,7 +174,7 @@ _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
 
 _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
-_PARTITIONS = f"transform(events, event -> event.row.{PARTITION} % {LANES})"
+_PARTITIONS = f"transform(events, event -> pmod(event.row.{PARTITION}, {LANES}))"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
@@ -232,9 +242,15 @@ END"""
 _IS_ODD = (
     "(NOT state.transaction <=> event.transaction AND size(state.versions) > 1) OR (event.op IN ('u', 'd') AND size(state.versions) = 0)"
 )
-# After a transaction at most one version lives: the newest.
-_SETTLED = "if(state.transaction <=> event.transaction, state.versions, slice(state.versions, -1, least(size(state.versions), 1)))"
-_MEMBERS = "'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL"
+_OWN = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))"
+_BEFORE_ALL = f"CAST(if(state.held, {_OWN}, array()) AS array<{_VERSION}>)"
+# After a transaction at most one version lives: the newest. Behind what takes all rows none of these events' does; whether it took the
+# target's too is for the merge to say.
+_SETTLED = f"""CASE WHEN state.voided AND NOT event.voided THEN {_BEFORE_ALL}
+    WHEN state.transaction <=> event.transaction THEN state.versions
+    ELSE slice(state.versions, -1, least(size(state.versions), 1)) END"""
+_MEMBERS = """'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL,
+    'voided', e.voided"""
 _IN_LAST = "'in_last', e.transaction <=> element_at(events, -1).transaction"
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}, {_IN_LAST}))"
 
@@ -263,9 +279,9 @@ def rewritten(written: str, *, born: str) -> str:
 
 
 def _start(*, held: bool, in_last: bool) -> str:
-    versions = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))" if held else "array()"
-    members = f"CAST({versions} AS array<{_VERSION}>), 'odd', 0, 'about', CAST(NULL AS array<int>)"
-    return f"named_struct('in_last', {str(in_last).lower()}, 'transaction', CAST(NULL AS STRING), 'versions', {members})"
+    fixed = f"'in_last', {str(in_last).lower()}, 'held', {str(held).lower()}, 'voided', false"
+    members = f"CAST({_OWN if held else 'array()'} AS array<{_VERSION}>), 'odd', 0, 'about', CAST(NULL AS array<int>)"
+    return f"named_struct({fixed}, 'transaction', CAST(NULL AS STRING), 'versions', {members})"
 
 
 def _step() -> str:
@@ -278,7 +294,7 @@ def _step() -> str:
         ELSE {OTHERS} END"""
     about = "if(event.op = 'd', try_element_at(versions, subject).trail, NULL)"
     members = f"'transaction', event.transaction, 'versions', {changed}, 'odd', state.odd + if({_IS_ODD}, 1, 0), 'about', {about}"
-    after = f"named_struct('in_last', state.in_last, {members})"
+    after = f"named_struct('in_last', state.in_last, 'held', state.held, 'voided', event.voided, {members})"
     subject = f"if(event.op IN ('u', 'd'), CAST({SUBJECT} AS INT), 1)"
     return sql.let("versions", _SETTLED, sql.let("subject", subject, after))
 

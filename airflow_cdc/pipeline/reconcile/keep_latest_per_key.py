@@ -132,6 +132,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
     named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
     of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
     read = F.when(of_whole_table, F.struct(*read_columns()))
+    number = F.expr(f"pmod({PARTITION}, {LANES})")
     reach = {
         "first": F.first(placed, ignorenulls=True).over(of_key),
         "last": F.last(placed, ignorenulls=True).over(of_key),
@@ -143,7 +144,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
         "deletes": F.max(F.col(OP) == "d").over(of_key),
         "writes": F.max(F.col(OP).isin("c", "u")).over(of_key),
         "depends": F.lit(False),  # noqa: FBT003
-        "spreads": F.min(F.col(PARTITION) % LANES).over(of_key) < F.max(F.col(PARTITION) % LANES).over(of_key),
+        "spreads": F.min(number).over(of_key) < F.max(number).over(of_key),
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(read["position"]).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)

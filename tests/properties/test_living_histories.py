@@ -1,0 +1,87 @@
+"""Whatever befell the databases' server and their topic: each table's rows are its source's (issue 23)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow import CdcFlow, OnLogWentBack
+from airflow_cdc.pipeline.inspect_lake import read_rows
+from tests.conftest import Apply
+from tests.connectors import DIALECTS
+from tests.living_histories import LivingArchive
+from tests.properties.test_histories import IN_ORDER, SHUFFLED, TOPIC, differing, land
+
+ALL = ("in part", "restored", "raised", "topic", "in part")
+TRUNCATED = ("truncated", "restored", "truncated", "topic", "truncated")
+TWICE = ("topic", "restored", "moved", "topic", "raised")
+SILENT = ("log reset", "raised", "log reset")
+NEW_TOPICS = ("topic", "topic")
+
+
+def check(
+    archive: LivingArchive, how: dict[str, Any], microbatches: int | None, apply: Apply, spark: SparkSession, folder: Path, **settings: Any
+) -> None:
+    assert {*archive.reached} >= {*archive.happenings}
+    files = archive.files(3, **how)
+    flow: CdcFlow = land(files, folder / "archive", microbatches)[TOPIC]
+    report = apply(folder / "archive", folder / "lake", flows={TOPIC: replace(flow, **settings)})
+    assert len(report.flows[0].batches) >= (microbatches or len(files))
+    assert report.flows[0].events.rejected == 0
+    wrong = differing(read_rows(spark, str(folder / "lake"), TOPIC, limit=10**6).rows, archive.rows)
+    assert not wrong, (len(wrong), archive.story(min(wrong)), wrong[min(wrong)])
+
+
+def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    archive = LivingArchive(DIALECTS["postgresql"], TOPIC, 11, 30, happenings=ALL)
+    check(archive, SHUFFLED, 4, apply, spark, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("how", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled and repeated"])
+@pytest.mark.parametrize(
+    ("dialect", "happenings"),
+    [
+        ("postgresql", ALL),
+        ("postgresql", TRUNCATED),
+        ("postgresql", TWICE),
+        ("postgresql, full identity", ALL),
+        ("sqlserver", ALL),
+        ("sqlserver", TWICE),
+        ("db2", ALL),
+        ("oracle", ALL),
+        ("oracle", TRUNCATED),
+        ("mariadb", ALL),
+        ("mariadb", TRUNCATED),
+        ("huawei cdl", NEW_TOPICS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value).replace(" ", "_"),
+)
+def test_a_thousand_histories_follow_a_server_and_a_topic_that_are_rebuilt(
+    dialect: str, happenings: tuple[str, ...], how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = LivingArchive(DIALECTS[dialect], TOPIC, 12, 1_000, happenings=happenings)
+    settings = {"table_column": "t"} if archive.is_shared else {}
+    check(archive, how, 5, apply, spark, tmp_path, **settings)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", ["postgresql", "sqlserver", "oracle", "mariadb"])
+def test_histories_follow_a_log_that_was_reset_without_a_snapshot_where_the_flow_accepts_it(
+    dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = LivingArchive(DIALECTS[dialect], TOPIC, 13, 1_000, happenings=SILENT)
+    check(archive, IN_ORDER, 4, apply, spark, tmp_path, on_log_went_back=OnLogWentBack.ACCEPT)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", ["postgresql", "sqlserver", "mariadb"])
+def test_every_file_a_microbatch_follows_a_server_and_a_topic_that_are_rebuilt(
+    dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = LivingArchive(DIALECTS[dialect], TOPIC, 14, 60, happenings=ALL)
+    check(archive, SHUFFLED, None, apply, spark, tmp_path)
