@@ -54,6 +54,7 @@ from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.explain_mismatch import explain_mismatch
 from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
+from airflow_cdc.pipeline.find_applied import known_epochs
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.look import Look
 from airflow_cdc.pipeline.merge import columns_of
@@ -268,8 +269,10 @@ class _FlowRun:
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
-        cut = FlowEnd(self.cut.before if self.cut else None)
-        end = self.run.end_of(self.archive, self.ledger, self.flow.topic) if self.run.end_of else cut
+        end = FlowEnd(self.cut.before if self.cut else None)
+        if self.run.end_of:
+            applied = known_epochs(self.state, self.state.checkpoint(), self.archive.archive)
+            end = self.run.end_of(self.archive, self.ledger, self.flow.topic, {**applied.lives, **self._lives})
         return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
     @cached_property

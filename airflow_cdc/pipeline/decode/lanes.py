@@ -35,13 +35,14 @@ def lane(partition: str, lives: Lives) -> str:
     return f"({partition} + {LANES} * CASE {' '.join(cases)} ELSE 0 END)" if cases else partition
 
 
-def in_epoch(commit: str, epochs: Epochs) -> str:
+def in_epoch(commit: str, epochs: Epochs, *, at: str = f"{ORDINAL}.offset") -> str:
     """Return the SQL of a commit as it is written down in its epoch (:mod:`airflow_cdc.model.epochs`).
 
     :param commit: SQL of the commit as the source has it.
+    :param at: SQL of the record's offset.
     """
     cases = [
-        f"WHEN {is_lane(name)} AND {ORDINAL}.offset >= {offset} THEN {epoch * EPOCH}BD"
+        f"WHEN {is_lane(name)} AND {at} >= {offset} THEN {epoch * EPOCH}BD"
         for name, places in sorted(epochs.begins.items())
         for offset, epoch in sorted(places, reverse=True)
         if epoch
