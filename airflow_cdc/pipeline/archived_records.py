@@ -48,14 +48,15 @@ class ArchivedRecords:
         commits = (f"{in_epoch(name, epochs)} AS {name}" for name in (COMMIT, READ_COMMIT))
         return self._records.selectExpr(PARTITION, ORDINAL, COMMITTED_MS, *commits)
 
-    def find_epochs(self) -> Epochs:
+    def find_epochs(self, known: Epochs = FIRST_EPOCH) -> Epochs:
         """Return where epochs of the source's log begin, as a run finds it out that applies all of the files at once.
 
         Costs a sort of the records, and two looks more for each epoch.
 
+        :param known: those that are known.
         :raises SourceLogWentBackError: where an epoch begins inside of a file whose records have no offsets.
         """
-        epochs = FIRST_EPOCH
+        epochs = known
         # A clock does not go back: what stands below is late.
         while not DIALECTS[self.connector].clock_positions:
             events = self._events(epochs)
@@ -80,6 +81,12 @@ class ArchivedRecords:
             .collect()
         )
         return tuple(_span(row) for row in rows)
+
+    def first_streamed_ms(self, epochs: Epochs) -> int | None:
+        """Return when the source committed the first streamed event of the newest epoch (milliseconds since 1970); None where none is."""
+        newest = self.in_epochs(epochs).filter(f"{COMMIT} >= {epochs.newest * EPOCH}BD")
+        found = newest.agg(F.min(COMMITTED_MS).alias("first")).collect()[0]["first"]
+        return None if found is None else int(found)
 
     @cached_property
     def _records(self) -> DataFrame:
