@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
 from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.lives import LANES
 from airflow_cdc.pipeline.count_events import partition_of, position_of
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.lanes import is_lane
@@ -24,16 +25,19 @@ _DELIVERY = "__cdc_delivery"
 
 
 def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = None) -> DataFrame:
-    """Return the first deliveries of streamed events and full snapshots' reads that their lane holds behind a higher position.
+    """Return the first deliveries of streamed events and full snapshots' reads that their partition holds behind a higher position.
+
+    A later life of the topic stands behind the earlier ones.
 
     :param keys: SQL names of the columns that, with the position, identify an event.
     :param known: SQL of the highest commit that is known to stand before an event beside these events; None where nothing is.
     """
-    in_lane = Window.partitionBy(PARTITION).orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
+    partition, life = F.expr(f"pmod({PARTITION}, {LANES})"), F.expr(f"floor({PARTITION} / {LANES})")
+    in_partition = Window.partitionBy(partition).orderBy(life, ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
     is_read = f"{KIND} = 'r'"
     of_log = events.filter(f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't') AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
-    highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_lane)
-    by_event = Window.partitionBy(*keys, PARTITION, POSITION, KIND).orderBy(ORDINAL)
+    highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_partition)
+    by_event = Window.partitionBy(*keys, partition, POSITION, KIND).orderBy(life, ORDINAL)
     placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE, F.expr(is_read).alias(IS_READ))
     placed = placed.withColumn(HIGHEST, F.greatest(highest, F.expr(known)) if known else highest)
     placed = placed.withColumn(_DELIVERY, F.row_number().over(by_event))

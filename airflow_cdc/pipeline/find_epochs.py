@@ -7,7 +7,7 @@ delivery.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -42,7 +42,13 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
         for lane, first in staged.reach.streamed_from.items()
         if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION or run.microbatch.rests)
     )
-    return behind or staged.falls or staged.conflicts > 0
+    return behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
+
+
+def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
+    """Tell whether events may stand below what an earlier life of the topic streamed: a source was restored when its topic was made anew."""
+    places = ((first, known.highest_of_earlier_lives(lane)) for lane, first in here.streamed_from.items())
+    return any(highest is not None and first.commit < highest.commit for first, highest in places)
 
 
 def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
@@ -56,7 +62,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
         return None
     events = decoder.events(run.lines())
     keys = [sql.name(key) for key in decoder.columns.keys]
-    known = _known_commit(run.checkpoint.reach, _offsets_through(run), run.microbatch.rests)
+    known = _known_commit(run, run.checkpoint.reach, _offsets_through(run))
     fallen = run.write_down(fallen_events(events, keys, known), "fallen")
     if fallen.isEmpty():
         return None
@@ -77,17 +83,23 @@ def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
     return {str(lane): offsets.runs[-1].certain for lane, offsets in applied.partitions.items() if offsets.runs}
 
 
-def _known_commit(applied: Reach, through: Mapping[str, int], rests: Collection[str]) -> str:
-    """Return the SQL of the highest commit that earlier microbatches streamed in an event's lane, where they all stand before it.
+def _known_commit(run: MicrobatchRun, applied: Reach, through: Mapping[str, int]) -> str:
+    """Return the SQL of the highest commit that earlier microbatches streamed in an event's partition, where they all stand before it.
 
-    :param rests: paths of the files of which an earlier microbatch owned the first part: what it left stands behind all that was applied,
-        though the file's offsets count as applied.
+    What an earlier microbatch left of a file stands behind all that was applied, though the file's offsets count as applied; a later life
+    of the topic stands behind the earlier ones.
     """
+    rests = run.microbatch.rests
     in_rest = f" OR {FILE} IN ({', '.join(map(sql.text, sorted(rests)))})" if rests else ""
-    cases = [
-        f"WHEN {is_lane(lane)} AND (coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true){in_rest}) THEN {last.commit}BD"
-        for lane, last in sorted(applied.streamed_through.items())
-    ]
+    cases = []
+    for lane in sorted(run.lanes):
+        earlier, last = applied.highest_of_earlier_lives(lane), applied.streamed_through.get(lane)
+        if last is not None:
+            highest = max(filter(None, (last, earlier)))
+            is_behind = f"(coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true){in_rest})"
+            cases.append(f"WHEN {is_lane(lane)} AND {is_behind} THEN {highest.commit}BD")
+        if earlier is not None:
+            cases.append(f"WHEN {is_lane(lane)} THEN {earlier.commit}BD")
     return f"CASE {' '.join(cases)} ELSE CAST(NULL AS DECIMAL(38,0)) END" if cases else "CAST(NULL AS DECIMAL(38,0))"
 
 

@@ -235,6 +235,30 @@ def test_a_moment_of_either_life_of_a_topic_gives_the_rows_of_that_moment(
     assert scene.rows(scene.new) == {1: "A", 3: "C1"}
 
 
+@pytest.mark.parametrize("moment", ["2023-11-15T12:00:00Z", pytest.param("1020@1", marks=pytest.mark.deep), "20@2"])
+def test_a_moment_of_a_source_that_was_restored_when_its_topic_was_made_anew(scene: Scene, moment: str) -> None:
+    scene.lands(*BEFORE)
+    scene.lands(*[{**event, "offset": event["offset"] - 8} for event in AFTER])
+    assert scene.as_of(moment) == STATES[moment]
+
+
+@pytest.mark.parametrize("parts", [[8, 14], [14], pytest.param([8, 11, 14], marks=pytest.mark.deep)])
+def test_a_source_that_was_restored_when_its_topic_was_made_anew_gives_its_rows(scene: Scene, parts: list[int]) -> None:
+    """Another life of the topic and another epoch of the log begin at once; the snapshot may be a file, or a run, of its own."""
+    events = [*BEFORE, *[{**event, "offset": event["offset"] - 8} for event in AFTER]]
+    for first, last in zip([0, *parts], parts, strict=False):
+        scene.lands(*events[first:last])
+        report = scene.apply()
+    assert scene.rows() == EVERYTHING
+    assert report.flows[0].batches[-1].epochs.begins == {"65536": ((0, 1),)}
+    # A late copy of the first life is stale; what comes behind is not.
+    scene.lands(*BEFORE)
+    assert scene.apply().flows[0].batches[-1].rows == RowCounts()
+    scene.lands({**change("u", 7, "G1", at=1050, offset=6)})
+    assert scene.apply().flows[0].batches[-1].events.stale == 0
+    assert scene.rows() == {**EVERYTHING, 7: "G1"}
+
+
 def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) -> None:
     restored(scene)
     scene.apply()
