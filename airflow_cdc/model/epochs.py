@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.lives import LifeSpan, Lives
+
 
 @dataclass(frozen=True)
 class Epochs:
@@ -60,3 +62,49 @@ class Epochs:
 
 FIRST_EPOCH = Epochs()
 """Of a log that never went back."""
+
+
+@dataclass(frozen=True, order=True)
+class FileEpochs:
+    """What tells of which epoch each record of one file is; empty where the log has never gone back."""
+
+    begins: tuple[tuple[str, int, int], ...] = ()
+    """Lane, first offset, number of the epoch from there on."""
+    lives: tuple[LifeSpan, ...] = ()
+    """Which lives of the topic the file holds: an epoch begins at an offset of a lane."""
+
+    @property
+    def epochs(self) -> Epochs:
+        """The same as :class:`Epochs`."""
+        lanes = sorted({lane for lane, _, _ in self.begins})
+        return Epochs({name: tuple((offset, epoch) for lane, offset, epoch in self.begins if lane == name) for name in lanes})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {"begins": [list(place) for place in self.begins], "lives": [span.to_json() for span in self.lives]}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> FileEpochs:
+        """Read what :meth:`to_json` wrote."""
+        begins = tuple((lane, offset, epoch) for lane, offset, epoch in document["begins"])
+        return cls(begins, tuple(map(LifeSpan.from_json, document["lives"])))
+
+
+@dataclass(frozen=True)
+class ArchivedEpochs:
+    """Of which epoch the records of a flow's archived files are."""
+
+    epochs: Epochs = FIRST_EPOCH
+    lives: Lives = field(default_factory=dict)
+    """Which lives of the topic the files hold."""
+    files: frozenset[str] | None = None
+    """Paths of the files it is known of; None: all."""
+
+    def of_file(self, path: str) -> FileEpochs:
+        """Return what tells it of one file."""
+        places = sorted((lane, *place) for lane, begins in self.epochs.begins.items() for place in begins)
+        return FileEpochs(tuple(places), self.lives.get(path, ())) if places else FileEpochs()
+
+
+NO_EPOCHS = ArchivedEpochs()
+"""Of files whose records are all of the first epoch."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import FileOffsets, file_offsets, in_lanes
+from airflow_cdc.model.epochs import FileEpochs
 from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.lives import LifeSpan, lives_from_json, lives_to_json
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
@@ -31,17 +32,21 @@ class HeldFile:
     survey: int
     path: str
     since: int | None = None
-    """What stands below this commit position was applied; None where nothing of the file was."""
+    """What stands below this commit position, in its epoch of the log, was applied; None where nothing of the file was."""
     left: int = 0
     """How many of the flow's records were not, where some were."""
     reads_since: int | None = None
     """Reads of full snapshots from this position on were not applied either; None where all were."""
+    epochs: FileEpochs = field(default_factory=FileEpochs)
+    """Of which epoch of the source's log the file's records are, as the microbatch that divided it knew."""
 
     def to_json(self) -> list[Any]:
         """Return the file as plain JSON values."""
+        if self.since is None:
+            return [self.survey, self.path]
         # As text: JSON readers lose integers above 2^53.
-        mark = [] if self.since is None else [str(self.since), self.left]
-        return [self.survey, self.path, *mark, *([] if self.reads_since is None else [str(self.reads_since)])]
+        reads = None if self.reads_since is None else str(self.reads_since)
+        return [self.survey, self.path, str(self.since), self.left, reads, *_epochs_to_json(self.epochs)]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> HeldFile:
@@ -49,8 +54,16 @@ class HeldFile:
         survey, path, *mark = values
         if not mark:
             return cls(survey, path)
-        since, left, *reads = mark
-        return cls(survey, path, int(since), left, int(reads[0]) if reads else None)
+        since, left, reads, *epochs = mark
+        return cls(survey, path, int(since), left, None if reads is None else int(reads), _epochs_from_json(epochs))
+
+
+def _epochs_to_json(epochs: FileEpochs) -> list[Any]:
+    return [epochs.to_json()] if epochs.begins else []
+
+
+def _epochs_from_json(values: list[Any]) -> FileEpochs:
+    return FileEpochs.from_json(values[0]) if values else FileEpochs()
 
 
 @dataclass(frozen=True)
@@ -64,24 +77,29 @@ class FilePart:
     connector: str
     """``source.connector``: how the position is told."""
     since: int | None = None
-    """Commit position; None: from the beginning."""
+    """Commit position, in its epoch of the log; None: from the beginning."""
     before: int | None = None
     """Commit position; None: to the end."""
     reads_since: int | None = None
     """The same of the reads of full snapshots; None: all of them where there is no ``since``, and none where there is."""
     reads_before: int | None = None
     """None: whatever position they have."""
+    epochs: FileEpochs = field(default_factory=FileEpochs)
+    """Of which epoch of the source's log the file's records are."""
 
     def to_json(self) -> list[Any]:
         """Return the part as plain JSON values."""
         bounds = (self.since, self.before, self.reads_since, self.reads_before)
-        return [self.connector, *(None if bound is None else str(bound) for bound in bounds)]
+        return [self.connector, *(None if bound is None else str(bound) for bound in bounds), *_epochs_to_json(self.epochs)]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> FilePart:
         """Read what :meth:`to_json` wrote."""
-        connector, *bounds = values
-        return cls(connector, *(None if bound is None else int(bound) for bound in bounds))
+        connector, since, before, reads_since, reads_before, *epochs = values
+        first, end, first_read, end_of_reads = (
+            None if bound is None else int(bound) for bound in (since, before, reads_since, reads_before)
+        )
+        return cls(connector, first, end, first_read, end_of_reads, _epochs_from_json(epochs))
 
 
 @dataclass(frozen=True)
@@ -257,19 +275,15 @@ def next_microbatch(
         return None
     owned = {file.path: part for _, file in taken if (part := (parts or {}).get(file.path))}
     rests = [
-        HeldFile(survey.number, file.path, owned[file.path].part.before, owned[file.path].left, owned[file.path].part.reads_before)
+        HeldFile(survey.number, file.path, item.part.before, item.left, item.part.reads_before, item.part.epochs)
         for survey, file in taken
-        if _rest(owned, file)
+        if (item := owned.get(file.path)) and item.left > 0
     ]
     files, left = tuple(file for _, file in taken), tuple(sorted([*still_held.values(), *rests]))
     divided = {path: item.part for path, item in owned.items() if item.left or item.part.since is not None}
     shapes, offsets = _surveyed(flow, taken, owned)
     theirs = {file.path: spans for file in files if (spans := (lives or {}).get(file.path))}
     return Microbatch(flow, number, archive, files, planned, shapes, in_lanes(offsets, theirs), left, divided, lives=theirs)
-
-
-def _rest(owned: Mapping[str, SurveyedPart], file: ArchivedFile) -> bool:
-    return file.path in owned and owned[file.path].left > 0
 
 
 def _surveyed(

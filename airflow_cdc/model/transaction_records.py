@@ -28,6 +28,8 @@ class TransactionRecord:
     transaction: Transaction
     ended_ms: int | None = None
     """When its END was written, in milliseconds since 1970; None for all other records."""
+    time_ms: int | None = None
+    """When the source committed it, in milliseconds since 1970; None where the record does not tell."""
 
 
 def read_transaction_records(fs: FileSystem, root: str, files: Iterable[ArchivedFile], survey: int) -> Iterator[TransactionRecord]:
@@ -83,20 +85,24 @@ def _record(document: Any, topic: str, survey: int) -> TransactionRecord | None:
         return None
     if topic.endswith(".transaction") and isinstance(value.get("id"), str):
         return _boundary(value, topic, survey)
-    return _event(value.get("transaction"), topic, survey)
+    return _event(value, topic, survey)
 
 
 def _boundary(value: dict[str, Any], topic: str, survey: int) -> TransactionRecord:
     key = transaction_key(value["id"])
     if value.get("status") != "END":
-        return TransactionRecord(topic, Transaction(key, survey=survey))
+        return TransactionRecord(topic, Transaction(key, survey=survey), time_ms=int(value.get("ts_ms") or 0))
     counts = {part["data_collection"]: int(part["event_count"]) for part in value.get("data_collections") or ()}
     ended_ms = int(value.get("ts_ms") or 0)
-    return TransactionRecord(topic, Transaction(key, counts, survey=survey, place=Place(end_place(value["id"], ended_ms))), ended_ms)
+    place = Place(end_place(value["id"], ended_ms))
+    return TransactionRecord(topic, Transaction(key, counts, survey=survey, place=place), ended_ms, ended_ms)
 
 
-def _event(transaction: Any, topic: str, survey: int) -> TransactionRecord | None:
+def _event(value: dict[str, Any], topic: str, survey: int) -> TransactionRecord | None:
+    transaction, source = value.get("transaction"), value.get("source")
     if not isinstance(transaction, dict) or not transaction.get("id"):
         return None
     order = int(transaction.get("data_collection_order") or 0)
-    return TransactionRecord(topic, Transaction(transaction_key(transaction["id"]), None, {topic: united([(order, order)])}, survey))
+    seen = Transaction(transaction_key(transaction["id"]), None, {topic: united([(order, order)])}, survey)
+    time = source.get("ts_ms") if isinstance(source, dict) else None
+    return TransactionRecord(topic, seen, time_ms=int(time) if time is not None else None)

@@ -188,6 +188,20 @@ class Lacking:
 
 
 @dataclass(frozen=True)
+class LogStart:
+    """Where the newest epoch of a connector's log begins (:mod:`airflow_cdc.model.epochs`)."""
+
+    epoch: int = 0
+    """The most epochs before it that the flow of any of the connector's tables knows."""
+    since_ms: int | None = None
+    """When the source committed the first archived event of it, in milliseconds since 1970; None for the first epoch."""
+
+    def holds(self, time_ms: int | None) -> bool:
+        """Tell whether what the source committed at a time is of this epoch."""
+        return self.since_ms is None or (time_ms is not None and time_ms >= self.since_ms)
+
+
+@dataclass(frozen=True)
 class OpenTransactions:
     """The transactions of one connector that are not whole in the archive."""
 
@@ -199,6 +213,8 @@ class OpenTransactions:
     """Transactions that are no longer followed, because there are more than :data:`MOST_OPEN`."""
     forgotten: Place | None = None
     """Of the whole ones that are no longer remembered the one that ended last."""
+    start: LogStart = LogStart()
+    """Where the epoch of the log begins whose transactions these are: identifiers and positions of an earlier one say nothing of them."""
 
     def with_records(self, found: Iterable[Transaction], *, prefix: str, topics: Iterable[str]) -> OpenTransactions:
         """Return the transactions after one more survey.
@@ -221,7 +237,7 @@ class OpenTransactions:
         remembered = dict(list(whole.items())[-MOST_REMEMBERED:])
         past = [place for key, place in whole.items() if key not in remembered] + ([self.forgotten] if self.forgotten else [])
         forgotten = max(past, key=lambda place: place.ended or (), default=None)
-        return OpenTransactions(kept, remembered, self.given_up + len(known) - len(kept), forgotten)
+        return OpenTransactions(kept, remembered, self.given_up + len(known) - len(kept), forgotten, self.start)
 
     def lacking(self, prefix: str, topics: Iterable[str]) -> Iterator[Lacking]:
         """Yield what is announced and not there, in the order in which the transactions were first seen."""
@@ -236,6 +252,7 @@ class OpenTransactions:
             "whole": {key: place.to_json() for key, place in self.whole.items()},
             "given_up": self.given_up,
             "forgotten": self.forgotten and self.forgotten.to_json(),
+            "start": dict(vars(self.start)),
         }
 
     @classmethod
@@ -244,7 +261,7 @@ class OpenTransactions:
         found = (Transaction.from_json(item) for item in document["open"])
         whole = {key: Place.from_json(place) for key, place in document["whole"].items()}
         forgotten = Place.from_json(document["forgotten"]) if document["forgotten"] else None
-        return cls({item.key: item for item in found}, whole, document["given_up"], forgotten)
+        return cls({item.key: item for item in found}, whole, document["given_up"], forgotten, LogStart(**document["start"]))
 
 
 @dataclass(frozen=True)
@@ -296,6 +313,19 @@ class TransactionLedger:
         for prefix, items in found.items():
             connectors[prefix] = connectors.get(prefix, OpenTransactions()).with_records(items, prefix=prefix, topics=topics)
         return TransactionLedger(number, connectors)
+
+    def start_of(self, prefix: str) -> LogStart:
+        """Return where the epoch of a connector's log begins whose transactions are followed."""
+        return self.connectors.get(prefix, OpenTransactions()).start
+
+    def beginning(self, starts: Mapping[str, LogStart]) -> TransactionLedger:
+        """Return the ledger for connectors whose logs went back: of their newest epoch nothing is known yet.
+
+        What was not whole in an earlier epoch never will be.
+        """
+        return TransactionLedger(
+            self.surveyed_through, {**self.connectors, **{prefix: OpenTransactions(start=start) for prefix, start in starts.items()}}
+        )
 
     def reports(self, topics: Iterable[str]) -> tuple[TransactionReport, ...]:
         """Return what is not whole, by connector."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import AsOf
+from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import AwaitedTransaction, whole_through
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
@@ -18,7 +19,7 @@ from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.position import EPOCH, commit_position
 from airflow_cdc.model.survey import RecordKind
 from airflow_cdc.model.transaction_records import MOST_BYTES, TransactionRecord, read_transaction_records
-from airflow_cdc.model.transactions import MOST_NAMED, OpenTransactions, ends_transactions, prefix_of
+from airflow_cdc.model.transactions import MOST_NAMED, LogStart, OpenTransactions, ends_transactions, prefix_of
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,23 @@ def find_whole_cuts(
     return {prefix: _whole_cut(known, prefix, past) if prefix in prefixes else WholeCut(is_past=False) for prefix in asked}
 
 
+def highest_position(flows: Iterable[tuple[FlowCheckpoint, int]], start: LogStart) -> int | None:
+    """Return the highest commit position, as the source has it, that tables show of the newest epoch of their connector's log.
+
+    :param flows: where each flow stands, and the number of the newest epoch in its files.
+    :param start: where that epoch begins.
+    """
+    # A table that was quiet since the log went back shows positions of the epoch before.
+    reached = (
+        place.commit % EPOCH
+        for checkpoint, newest in flows
+        if start.holds(checkpoint.committed_through)
+        for place in checkpoint.reach.streamed_through.values()
+        if place.epoch == newest
+    )
+    return max(reached, default=None)
+
+
 def connectors_with_transactions(ledger: Ledger) -> list[str]:
     """Return the prefixes of the connectors whose transaction topic is archived."""
     topics = (topic for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic])
@@ -95,22 +113,23 @@ def _whole_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
         return WholeCut(is_past=False, unread_bytes=size)
     # The last of those that a run has looked into: the lake does not remember when its transactions ended.
     files += _last_surveyed(known, f"{prefix}.transaction") if past and past.time else ()
-    records = list(read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1))
+    told = read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1)
+    records = [record for record in told if before.start.holds(record.time_ms)]
     tables = _tables(known.ledger, records, prefix)
     found = [record.transaction for record in records if record.topic in {*tables, f"{prefix}.transaction"}]
     after = before.with_records(found, prefix=prefix, topics=tables)
-    applied = _applied_through(known, tables)
+    applied = _applied_through(known, tables, before.start)
     stop, awaited = whole_through(after, applied_through=applied)
     ended = {key: place.ended for key, place in after.whole.items() if place.ended and (stop is None or place.ended < stop)}
     last = max(ended, key=lambda key: (ended[key], key), default=None)
     times = {record.transaction.key: record.ended_ms for record in records if record.ended_ms is not None}
-    told = WholeCut(is_past=False, transaction=last, committed_at=_iso(times.get(last or "")), waits_for=awaited[:MOST_NAMED])
+    cut = WholeCut(is_past=False, transaction=last, committed_at=_iso(times.get(last or "")), waits_for=awaited[:MOST_NAMED])
     if past is None:
         with_rows = {item.key for item in (*found, *before.open.values()) if item.seen}
-        return replace(told, is_past=any(_is_new(key, after, before, applied, with_rows) for key in ended))
+        return replace(cut, is_past=any(_is_new(key, after, before, applied, with_rows) for key in ended))
     if past.time:
-        return replace(told, is_past=any(times.get(key, 0) >= (past.milliseconds or 0) for key in ended if key in times))
-    return replace(told, is_past=any(end >= (_end_of(past, end, prefix),) for end in ended.values()))
+        return replace(cut, is_past=any(times.get(key, 0) >= (past.milliseconds or 0) for key in ended if key in times))
+    return replace(cut, is_past=any(end >= (_end_of(past, end, prefix),) for end in ended.values()))
 
 
 def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied: int | None, with_rows: set[str]) -> bool:
@@ -122,6 +141,7 @@ def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied
 
 
 def _end_of(past: AsOf, end: tuple[int, ...], prefix: str) -> int:
+    # ENDs name no epoch.
     found = next((number for kind in ("postgresql", "sqlserver") if (number := commit_position(past.text, kind)) is not None), None)
     if found is None or len(end) > 1:
         raise ConfigurationError(
@@ -153,12 +173,10 @@ def _tables(ledger: Ledger, records: Iterable[TransactionRecord], prefix: str) -
     return sorted(topic for topic in {*ledger.tables(), *found} if topic.startswith(f"{prefix}."))
 
 
-def _applied_through(known: _Known, tables: Iterable[str]) -> int | None:
-    flows = (FlowState(known.lake_fs, known.lake_root, table) for table in tables)
-    reached = (position.commit for flow in flows for position in flow.checkpoint().reach.streamed_through.values())
-    # Transactions have the source's own positions: only those of the newest epoch of its log compare with them.
-    last = max(reached, default=None)
-    return None if last is None else last % EPOCH
+def _applied_through(known: _Known, tables: Iterable[str], start: LogStart) -> int | None:
+    """Return the highest position of the newest epoch of the log that a table shows, as the source has it."""
+    checkpoints = [FlowState(known.lake_fs, known.lake_root, table).checkpoint() for table in tables]
+    return highest_position([(checkpoint, checkpoint.epochs.newest) for checkpoint in checkpoints], start)
 
 
 def _iso(milliseconds: int | None) -> str | None:

@@ -20,7 +20,7 @@ from airflow_cdc.model.completeness import (
     in_lanes,
     report_offsets,
 )
-from airflow_cdc.model.cut import Cut, WaitingFiles
+from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import (
     CdcError,
     CountMismatchError,
@@ -51,10 +51,11 @@ from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.connect import release_session
+from airflow_cdc.pipeline.end_together import Together, find_fallen_logs, find_together
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.explain_mismatch import explain_mismatch
-from airflow_cdc.pipeline.file_parts import FlowEnd, PartsOfFlow
-from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
+from airflow_cdc.pipeline.file_parts import PartsOfFlow
+from airflow_cdc.pipeline.find_applied import known_epochs
 from airflow_cdc.pipeline.look import Look
 from airflow_cdc.pipeline.merge import columns_of
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -91,9 +92,9 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
     stopped = stopped_flows(run, state, ledger)
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen if topic not in {flow.flow for flow in stopped}]
-    cuts = _find_cuts(run, state, ledger, look, states) if run.consistent else {}
+    together = find_together(run, state, ledger, look, states) if run.consistent else Together()
     changes = SchemaChanges(run.spark, state, ledger)
-    flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, cuts.get(connector_prefix(flow.flow, cuts))) for flow in states]
+    flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, together) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(_FlowRun.apply, flows))
     _write_waiting(state, ledger, flows, outcomes)
@@ -104,21 +105,10 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
         control_topics=tuple(ledger.control_topics()),
         ignored_files=look.ignored,
         transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
-        cuts=tuple(cuts.values()),
+        cuts=tuple(together.cuts.values()),
         set_aside_files=tuple(file for file in state.set_aside() if file.reason == UNREADABLE),
     )
-    return _check_transactions(run, state, ledger, look, report) if run.check_transactions and not run.consistent else report
-
-
-def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, flows: Sequence[FlowState]) -> dict[str, Cut]:
-    try:
-        known = check_transactions(run.spark, state, ledger, look.there)
-        return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in look.there})
-    except PySparkException as problem:
-        raise SparkFailedError(
-            f"Archive {run.archive}: where its tables may end together could not be found: {first_line(problem)}",
-            next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
-        ) from problem
+    return _check_transactions(run, state, ledger, look, report, states=states) if run.check_transactions and not run.consistent else report
 
 
 def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun], outcomes: Sequence[FlowOutcome]) -> None:
@@ -126,7 +116,7 @@ def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun
     known = state.waiting(ledger)
     # What a cut by position holds back the next run takes; a flow that failed is to be tried again.
     held = {
-        flow.flow.name: tuple(flow.behind_cut) if flow.cut and flow.cut.is_proven and outcome.status is not FlowStatus.FAILED else ()
+        flow.flow.name: tuple(flow.behind_cut) if flow.is_cut_proven and outcome.status is not FlowStatus.FAILED else ()
         for flow, outcome in zip(flows, outcomes, strict=True)
     }
     found = {flow: paths for flow, paths in {**known.flows, **held}.items() if paths}
@@ -134,9 +124,12 @@ def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun
         state.write_waiting(WaitingFiles(ledger.surveyed_through, found))
 
 
-def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, report: ApplyReport) -> ApplyReport:
+def _check_transactions(
+    run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, report: ApplyReport, *, states: Sequence[FlowState]
+) -> ApplyReport:
     try:
-        known = check_transactions(run.spark, state, ledger, look.there)
+        logs = find_fallen_logs(run, state, ledger, look, states)
+        known = check_transactions(run.spark, state, ledger, look.there, logs.starts)
     except PySparkException as problem:
         # What was merged before must be told all the same.
         failed = SparkFailedError(
@@ -156,7 +149,12 @@ class _FlowRun:
     state: FlowState
     lake_fs: FileSystem
     changes: SchemaChanges
-    cut: Cut | None = None
+    together: Together
+
+    @property
+    def is_cut_proven(self) -> bool:
+        cut = self.together.cut_of(self.flow.name)
+        return cut is not None and cut.is_proven
 
     @cached_property
     def flow(self) -> CdcFlow:
@@ -268,8 +266,11 @@ class _FlowRun:
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
-        cut = FlowEnd(self.cut.before if self.cut else None)
-        end = self.run.end_of(self.archive, self.ledger, self.flow.topic) if self.run.end_of else cut
+        if self.run.end_of:
+            applied = known_epochs(self.state, self.state.checkpoint(), self.archive.archive)
+            end = self.run.end_of(self.archive, self.ledger, self.flow.topic, {**applied.lives, **self._lives})
+        else:
+            end = self.together.end_of(self.state, lambda: (self._lives, [str(item.partition) for item in self._surveyed_offsets[1]]))
         return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
 
     @cached_property

@@ -13,6 +13,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.pipeline.file_parts import FlowEnd
 
 
@@ -44,8 +45,8 @@ class ArchiveRun:
     """What the archive is said to hold; another file stops the run."""
     parallel: int = min(4, 1 + (os.cpu_count() or 1))
     """Tables merged at a time: one more than there are cores, for each waits now and then."""
-    end_of: Callable[[ArchiveState, Ledger, str], FlowEnd] | None = None
-    """Says how far a flow is to be applied, asked once everything is surveyed; None: to its end."""
+    end_of: Callable[[ArchiveState, Ledger, str, Lives], FlowEnd] | None = None
+    """Says how far a flow is to be applied, asked once everything is surveyed, with the lives of the topic; None: to its end."""
     only_planned: bool = False
     """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
     only_survey: bool = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -11,12 +13,16 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.transactions import MOST_REMEMBERED, Place, Transaction, TransactionLedger, end_place
+from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.transactions import MOST_REMEMBERED, LogStart, Place, Transaction, TransactionLedger, end_place
 from airflow_cdc.model.whole_cut import connectors_with_transactions
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
-from airflow_cdc.pipeline.commit_positions import COMMIT, comparable_dialect, member, parse_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, comparable_dialect, member, parse_lines
 from airflow_cdc.pipeline.session import session_for_batch
+
+NO_STARTS: Mapping[str, LogStart] = MappingProxyType({})
+"""Where no log went back since the last check."""
 
 _ANNOUNCED = (
     "status: STRING, id: STRING, ts_ms: BIGINT, data_collections: ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>,"
@@ -24,37 +30,65 @@ _ANNOUNCED = (
 )
 
 
-def check_transactions(spark: SparkSession, state: ArchiveState, ledger: Ledger, files: Sequence[ArchivedFile]) -> TransactionLedger:
+def check_transactions(
+    spark: SparkSession, state: ArchiveState, ledger: Ledger, files: Sequence[ArchivedFile], starts: Mapping[str, LogStart] = NO_STARTS
+) -> TransactionLedger:
     """Return which transactions are not archived whole, caught up with the surveys; a connector without topic for them has none.
 
     :param files: the files that are still in the archive.
+    :param starts: by ``topic.prefix``: epochs of the logs that were found since the last check; their transactions are looked for in all
+        files once more.
     """
-    known = state.transactions()
     prefixes = connectors_with_transactions(ledger)
-    there = {file.path for file in files}
-    for survey in state.surveys(known.surveyed_through + 1, ledger.surveyed_through):
-        found = {}
-        for prefix in prefixes:
-            tables = {topic: topic.removeprefix(f"{prefix}.") for topic in ledger.tables() if topic.startswith(f"{prefix}.")}
-            holding = {shape.file for shape in survey.shapes if shape.topic in tables or shape.topic == f"{prefix}.transaction"}
-            held = [file for file in survey.files if file.path in holding & there]
-            connectors = {shape.connector for shape in survey.shapes if shape.topic in tables and shape.connector}
-            session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in held))
-            lines = parse_lines(read_lines(session, state.archive, held), _ANNOUNCED, comparable_dialect(connectors)) if held else None
-            rows = _records(lines, held, prefix, tables) if lines else []
-            found[prefix] = [_transaction(row.asDict(recursive=True), survey.number) for row in rows]
-        known = known.with_survey(survey.number, found, ledger.tables())
+    anew = [prefix for prefix in starts if prefix in prefixes]
+    known = state.transactions().beginning(starts)
+    look = _Look(spark, state, ledger, frozenset(file.path for file in files))
+    done = known.surveyed_through
+    for survey in state.surveys(1 if anew else done + 1, ledger.surveyed_through):
+        asked = prefixes if survey.number > done else anew
+        found = {prefix: look.find(survey, prefix, known.start_of(prefix)) for prefix in asked}
+        known = known.with_survey(max(survey.number, done), found, ledger.tables())
     state.write_transactions(known)
     return known
 
 
-def _records(lines: DataFrame, files: Sequence[ArchivedFile], prefix: str, tables: Mapping[str, str]) -> list[Row]:
-    """Return by key what the files announce and hold: the transactions that are not whole in them, and the newest that are."""
+@dataclass(frozen=True)
+class _Look:
+    """Looks into surveyed files for transactions."""
+
+    spark: SparkSession
+    state: ArchiveState
+    ledger: Ledger
+    there: frozenset[str]
+    """Paths of the files that are still in the archive."""
+
+    def find(self, survey: Survey, prefix: str, start: LogStart) -> list[Transaction]:
+        """Return what a survey's files tell of a connector's transactions, of the epoch of its log that begins at ``start``."""
+        tables = {topic: topic.removeprefix(f"{prefix}.") for topic in self.ledger.tables() if topic.startswith(f"{prefix}.")}
+        holding = {shape.file for shape in survey.shapes if shape.topic in tables or shape.topic == f"{prefix}.transaction"}
+        held = [file for file in survey.files if file.path in holding & self.there]
+        if not held:
+            return []
+        connectors = {shape.connector for shape in survey.shapes if shape.topic in tables and shape.connector}
+        session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in held))
+        lines = parse_lines(read_lines(session, self.state.archive, held), _ANNOUNCED, comparable_dialect(connectors))
+        rows = _records(lines, held, prefix, tables, since_ms=start.since_ms)
+        return [_transaction(row.asDict(recursive=True), survey.number) for row in rows]
+
+
+def _records(lines: DataFrame, files: Sequence[ArchivedFile], prefix: str, tables: Mapping[str, str], *, since_ms: int | None) -> list[Row]:
+    """Return by key what the files announce and hold: the transactions that are not whole in them, and the newest that are.
+
+    :param since_ms: when the source committed the first of them; None: all. An END carries no position, but the source's time.
+    """
     records = lines.selectExpr(
         f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}) AS topic",
         *[member(name) for name in ("status", "id", "ts_ms", "data_collections", "transaction")],
         COMMIT,
+        COMMITTED_MS,
     )
+    if since_ms is not None:
+        records = records.filter(f"coalesce({COMMITTED_MS}, ts_ms) >= {since_ms}")
     seen = _seen(records.filter(F.col("topic").isin(list(tables))))
     announced = _announced(records.filter(F.col("topic") == f"{prefix}.transaction"), list(tables.values()))
     is_whole = F.expr("coalesce(announced_count <= coalesce(seen_count, 0), false)")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import RAW
+from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.columns import OFFSET, PARTITION, RAW
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import file_literal
 from airflow_cdc.pipeline.decode.dialects import DIALECTS, NUMBER, Dialect
+from airflow_cdc.pipeline.decode.lanes import lane
 
 COMMIT = "commit"
 """decimal(38,0): the record's commit position."""
@@ -59,6 +63,16 @@ def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> Data
         f"CAST(if({whole_table}, {commit}, NULL) AS {NUMBER}) AS {READ_COMMIT}",
         f"try_cast(source.ts_ms AS BIGINT) AS {COMMITTED_MS}",
     ).drop("op", "source")
+
+
+def with_lanes(lines: DataFrame, files: Sequence[ArchivedFile], lives: Lives) -> DataFrame:
+    """Return lines with ``PARTITION``, their lane (:mod:`airflow_cdc.model.lives`), and ``OFFSET``; NULL where nothing tells them.
+
+    :param lives: which lives of the topic the files hold.
+    """
+    partition = f"coalesce(try_cast(get_json_object({RAW}, '$.partition') AS INT), {file_literal(files, 'partition', 'INT')})"
+    offset = f"coalesce(try_cast(get_json_object({RAW}, '$.offset') AS BIGINT), {file_literal(files, 'start_offset', 'BIGINT')})"
+    return lines.selectExpr("*", f"{lane(partition, lives)} AS {PARTITION}", f"{offset} AS {OFFSET}")
 
 
 def member(name: str) -> str:

@@ -6,13 +6,10 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from airflow_cdc.model.columns import KIND, REJECT
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.epoch_begins import OF_LOG
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
-
-OF_LOG = f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')"
-"""SQL over an event: whether it has a place in the source's log."""
 
 
 def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int | None) -> list[DataFrame]:

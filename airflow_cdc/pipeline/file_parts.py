@@ -9,31 +9,44 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.columns import FILE
+from airflow_cdc.model.columns import FILE, OFFSET
+from airflow_cdc.model.epochs import ArchivedEpochs, FileEpochs
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.lives import needs_lines
-from airflow_cdc.model.microbatch import FilePart, Microbatch, SurveyedPart, pending_in
+from airflow_cdc.model.lives import Lives, needs_lines
+from airflow_cdc.model.microbatch import FilePart, HeldFile, Microbatch, SurveyedPart, pending_in
 from airflow_cdc.model.survey import Survey, shapes_by_file
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import read_lines
-from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines, with_lanes
+from airflow_cdc.pipeline.decode.lanes import in_epoch
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_lines
 
 
 def read_microbatch(spark: SparkSession, microbatch: Microbatch, *, numbered: bool = False) -> DataFrame:
     """Return the archived lines that a microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
-    numbered = numbered or needs_lines(microbatch.lives)
-    return only_parts(read_lines(spark, microbatch.archive, microbatch.files, numbered=numbered), microbatch.parts)
+    numbered = numbered or needs_lines(microbatch.lives) or needs_lines(_lives_of(microbatch.parts))
+    return only_parts(read_lines(spark, microbatch.archive, microbatch.files, numbered=numbered), microbatch.files, microbatch.parts)
 
 
-def only_parts(lines: DataFrame, parts: Mapping[str, FilePart]) -> DataFrame:
-    """Return the lines but for those of a divided file that are not in its part; lines of other files all stay.
+def read_parts(spark: SparkSession, archive: str, files: Sequence[ArchivedFile], parts: Mapping[str, FilePart]) -> DataFrame:
+    """Return the archived lines of parts of files.
 
     :param parts: by path of the file.
     """
+    return only_parts(read_lines(spark, archive, files, numbered=needs_lines(_lives_of(parts))), files, parts)
+
+
+def only_parts(lines: DataFrame, files: Sequence[ArchivedFile], parts: Mapping[str, FilePart]) -> DataFrame:
+    """Return the lines but for those of a divided file that are not in its part; lines of other files all stay.
+
+    :param files: those of the lines.
+    :param parts: by path of the file.
+    """
     columns = lines.columns
+    if any(part.epochs.begins for part in parts.values()):
+        lines = with_lanes(lines, files, _lives_of(parts))
     for connector in sorted({part.connector for part in parts.values()}):
         paths_of: dict[FilePart, list[str]] = {}
         for path, part in parts.items():
@@ -45,15 +58,20 @@ def only_parts(lines: DataFrame, parts: Mapping[str, FilePart]) -> DataFrame:
     return lines
 
 
+def _lives_of(parts: Mapping[str, FilePart]) -> Lives:
+    return {path: part.epochs.lives for path, part in parts.items() if part.epochs.lives}
+
+
 def _is_in(part: FilePart) -> str:
     """Return the SQL that is true for a line of the part, never NULL."""
+    commit, read = (in_epoch(each, part.epochs.epochs, at=OFFSET) for each in (COMMIT, READ_COMMIT))
     # Without a position a line belongs to the first part.
-    since = "true" if part.since is None else f"coalesce({COMMIT} >= {part.since}BD, false)"
+    since = "true" if part.since is None else f"coalesce({commit} >= {part.since}BD, false)"
     if part.reads_since is not None:
-        since = f"({since} OR coalesce({READ_COMMIT} >= {part.reads_since}BD, false))"
-    before = "true" if part.before is None else f"coalesce({COMMIT} < {part.before}BD, true)"
+        since = f"({since} OR coalesce({read} >= {part.reads_since}BD, false))"
+    before = "true" if part.before is None else f"coalesce({commit} < {part.before}BD, true)"
     if part.reads_before is not None:
-        before += f" AND coalesce({READ_COMMIT} < {part.reads_before}BD, true)"
+        before += f" AND coalesce({read} < {part.reads_before}BD, true)"
     return f"({since} AND {before})"
 
 
@@ -62,9 +80,11 @@ class FlowEnd:
     """How far a run applies a flow."""
 
     before: int | None = None
-    """Commit position: what stands there or behind it has to wait; None where nothing has."""
+    """Commit position, in its epoch of the log: what stands there or behind it has to wait; None where nothing has."""
     reads_before: int | None = None
     """The same of the reads of full snapshots, which otherwise never wait. Needs ``before``, at which the rest of a file begins."""
+    archived: ArchivedEpochs = field(default_factory=ArchivedEpochs)
+    """Of which epoch the records of the flow's files are."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +136,15 @@ class PartsOfFlow:
                         connector,
                         *((mark.since, self.end.before, mark.reads_since) if mark else (None, self.end.before, None)),
                         self.end.reads_before,
+                        self._epochs_of(file.path, mark),
                     )
                     found.append(_Pending(survey, file, part, mark.left if mark else sum(shape.records for shape in shapes)))
         return found
+
+    def _epochs_of(self, path: str, mark: HeldFile | None) -> FileEpochs:
+        """Return what tells the epochs of a file's records: this run may not have looked, where an earlier one did."""
+        found = self.end.archived.of_file(path)
+        return found if found.begins or mark is None else mark.epochs
 
     def _look(self, pending: Sequence[_Pending]) -> None:
         if closed := [item for item in pending if _is_empty(item.part)]:
@@ -128,7 +154,7 @@ class PartsOfFlow:
             return
         files = [item.file for item in rest]
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
-        lines = only_parts(read_lines(session, self.archive.archive, files), {item.file.path: item.part for item in rest})
+        lines = read_parts(session, self.archive.archive, files, {item.file.path: item.part for item in rest})
         surveys = {item.survey.number: item.survey for item in rest}
         told = {path: topic for survey in surveys.values() for path, topic in survey.topics_told().items()}
         shapes_of = shapes_by_file(survey_lines(lines, files, told=told), self.flow)

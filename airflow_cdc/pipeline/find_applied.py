@@ -9,14 +9,15 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.epochs import ArchivedEpochs
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.lives import LifeSpan
 from airflow_cdc.model.microbatch import FilePart, Microbatch
+from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.survey import TopicShape, shapes_by_file
-from airflow_cdc.pipeline.archive import read_lines
-from airflow_cdc.pipeline.file_parts import FlowEnd, only_parts
+from airflow_cdc.pipeline.file_parts import read_parts
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_lines
 
@@ -28,11 +29,13 @@ class CommitRange:
     connector: str | None = None
     """``source.connector``: how the positions are told; None where they are not asked for."""
     since: int | None = None
-    """The first; None: from the beginning, with what has no position and the reads of full snapshots."""
+    """The first, in its epoch of the log; None: from the beginning, with what has no position and the reads of full snapshots."""
     before: int | None = None
     """The first that is behind it; None: to the end."""
     files: frozenset[str] | None = None
     """Paths of the only files that are asked for; None: all."""
+    archived: ArchivedEpochs = field(default_factory=ArchivedEpochs)
+    """Of which epoch of the log the records of the applied files are."""
 
 
 @dataclass
@@ -56,15 +59,11 @@ def find_applied(
     """
     applied = _applied_files(state, flow, checkpoint, within)
     surveyed = _surveyed(state, flow.flow, applied)
-    parts = {
-        path: FilePart(within.connector, within.since, _lowest(within.before, end.before), None, end.reads_before)
-        for path, (_, end, _) in applied.items()
-        if within.connector and (within.since is not None or _lowest(within.before, end.before) is not None)
-    }
-    divided = [file for path, (file, _, _) in applied.items() if path in parts]
+    parts = {path: part for path, each in applied.items() if (part := _part(each, within))}
+    divided = [each.file for path, each in applied.items() if path in parts]
     inside = _look(spark, state, flow.flow, files=divided, parts=parts, told=surveyed.told)
     shapes = {path: inside.get(path, ()) if path in parts else surveyed.shapes.get(path, ()) for path in applied}
-    files = tuple(file for path, (file, _, _) in applied.items() if shapes[path])
+    files = tuple(each.file for path, each in applied.items() if shapes[path])
     if not files:
         return None
     planned, held = checkpoint.plan(state.archive)
@@ -78,16 +77,49 @@ def find_applied(
         held=held,
         parts={file.path: parts[file.path] for file in files if file.path in parts},
         is_again=True,
-        lives={file.path: spans for file in files if (spans := applied[file.path][2])},
+        lives={file.path: spans for file in files if (spans := applied[file.path].lives)},
         surveyed=checkpoint.surveyed.get(state.archive),
     )
 
 
-def _applied_files(
-    state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange
-) -> dict[str, tuple[ArchivedFile, FlowEnd, tuple[LifeSpan, ...]]]:
-    """Return by path the files that may hold events of the range, each with how far it is applied, and its lives of the topic."""
-    found: dict[str, tuple[ArchivedFile, FlowEnd, tuple[LifeSpan, ...]]] = {}
+@dataclass(frozen=True)
+class _Applied:
+    """One file, as far as it is applied."""
+
+    file: ArchivedFile
+    part: FilePart | None
+    """The last part that a microbatch owned, where none owned the whole file; it begins where an earlier one ends."""
+    lives: tuple[LifeSpan, ...]
+    """The lives of the topic that it holds."""
+
+
+def _part(applied: _Applied, within: CommitRange) -> FilePart | None:
+    """Return what is to be read of a file; None where that is the whole file."""
+    done = applied.part
+    before = _lowest(within.before, done.before if done else None)
+    if not within.connector or (within.since is None and before is None):
+        return None
+    # The one that divided the file knew where epochs begin in what it left, too.
+    epochs = done.epochs if done and done.epochs.begins else within.archived.of_file(applied.file.path)
+    # Reads have no place among the events of their epoch; those of a later one stand behind all of them.
+    next_epoch = (within.before // EPOCH + 1) * EPOCH if within.before is not None and epochs.begins else None
+    reads_before = _lowest(next_epoch, done.reads_before if done else None)
+    return FilePart(within.connector, within.since, before, None, reads_before, epochs)
+
+
+def known_epochs(flow: FlowState, checkpoint: FlowCheckpoint, archive: str) -> ArchivedEpochs:
+    """Return of which epoch of the log the records of a flow's applied files are.
+
+    :param archive: URI of the archive's root.
+    """
+    intents = [intent for number in range(1, checkpoint.number + 1) if (intent := flow.intent(number)) and intent.archive == archive]
+    lives = {path: spans for intent in intents for path, spans in intent.lives.items()}
+    return ArchivedEpochs(checkpoint.epochs, lives, frozenset(file.path for intent in intents for file in intent.files))
+
+
+def _applied_files(state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange) -> dict[str, _Applied]:
+    """Return by path the files that may hold events of the range."""
+    found: dict[str, _Applied] = {}
     for number in range(1, checkpoint.number + 1):
         intent = flow.intent(number)
         if intent is None:
@@ -99,10 +131,7 @@ def _applied_files(
             for file in intent.files:
                 if within.files is not None and file.path not in within.files:
                     continue
-                part = intent.parts.get(file.path)
-                # A later part of the file begins where an earlier one ends.
-                end = FlowEnd(part.before, part.reads_before) if part else FlowEnd()
-                found[file.path] = file, end, intent.lives.get(file.path, ())
+                found[file.path] = _Applied(file, intent.parts.get(file.path), intent.lives.get(file.path, ()))
     return found
 
 
@@ -136,7 +165,7 @@ def _look(
     if not files:
         return {}
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
-    return shapes_by_file(survey_lines(only_parts(read_lines(session, state.archive, files), parts), files, told=told), topic)
+    return shapes_by_file(survey_lines(read_parts(session, state.archive, files, parts), files, told=told), topic)
 
 
 def _lowest(*bounds: int | None) -> int | None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import AsOf
-from airflow_cdc.model.columns import ORDINAL, RAW
+from airflow_cdc.model.columns import ORDINAL, PARTITION
+from airflow_cdc.model.epochs import ArchivedEpochs
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.survey import Survey
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import file_literal, read_lines
-from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, comparable_connector, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.archived_records import ArchivedRecords
+from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, comparable_connector
 from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.session import session_for_batch
-
-_POSITION = f"coalesce({COMMIT}, {READ_COMMIT})"
 
 
 def connectors_of(surveys: Iterable[Survey], flow: str) -> set[str]:
@@ -42,20 +41,26 @@ def connector_of(connectors: Collection[str], flow: str) -> str:
     return connector
 
 
-def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str, as_of: AsOf) -> FlowEnd:
+def find_end(
+    spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str, as_of: AsOf, *, lives: Lives = MappingProxyType({})
+) -> FlowEnd:
     """Return where a flow ends as of a moment: the transaction at that position, or the last one before that time, is the last.
 
     Reads of a full snapshot go by their own position, but for the snapshot with which the archive begins: nothing is known before it,
     and under load it tells a position above that of events behind it (:mod:`airflow_cdc.pipeline.order`).
 
-    :raises ConfigurationError: where the flow's events cannot be bounded, or spell positions in another way.
+    :param lives: which lives of the topic the flow's files hold.
+    :raises ConfigurationError: where the flow's events cannot be bounded, spell positions in another way, or are of several epochs of the
+        log of which the position names none.
     """
     surveys = list(state.surveys(ledger.topics[flow], ledger.surveyed_through))
     files = [file for survey in surveys for file in survey.files_of(flow)]
     connector = connector_of(connectors_of(surveys, flow), flow)
-    last = None if as_of.time else as_of.commit(connector, flow)
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
-    rows = _scan(read_lines(session, state.archive, files), files, flow, connector, as_of.milliseconds)
+    archived = ArchivedRecords(session, state.archive, files, flow, connector, lives)
+    epochs = archived.find_epochs()
+    last = None if as_of.time else as_of.commit(connector, flow, archived.spans(epochs))
+    rows = _scan(archived.in_epochs(epochs), as_of.milliseconds)
     first_read = min((int(row["first_read"]) for row in rows if row["first_read"] is not None), default=None)
     ends = [last + 1] if last is not None else [int(row["next_commit"]) for row in rows if row["next_commit"] is not None]
     reads = [*ends, *(int(row["next_read"]) for row in rows if row["next_read"] is not None)]
@@ -63,42 +68,26 @@ def find_end(spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str
         return FlowEnd()
     highest = max((int(row["highest"]) for row in rows if row["highest"] is not None), default=-1)
     reads_before = min(reads) if first_read is None else max(min(reads), first_read + 1)
-    return FlowEnd(min(ends, default=highest + 1), reads_before)
+    return FlowEnd(min(ends, default=highest + 1), reads_before, ArchivedEpochs(epochs, lives))
 
 
-def flow_records(lines: DataFrame, files: list[ArchivedFile], flow: str, connector: str) -> DataFrame:
-    """Return the lines of a flow that tell a position, as :func:`airflow_cdc.pipeline.commit_positions.parse_lines` does.
-
-    :param lines: those of ``files``.
-    """
-    located = parse_lines(lines, "", comparable_dialect({connector}))
-    known = f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}, {sql.text(flow)})"
-    return located.filter(f"{known} = {sql.text(flow)} AND {_POSITION} IS NOT NULL")
-
-
-def _scan(lines: DataFrame, files: list[ArchivedFile], flow: str, connector: str, milliseconds: int | None) -> list[Row]:
-    """Return what :func:`find_end` asks, by Kafka partition.
+def _scan(records: DataFrame, milliseconds: int | None) -> list[Row]:
+    """Return what :func:`find_end` asks, by lane.
 
     That is: the position of the read that stands first, if one does; the highest streamed position; and of what the source committed
     after a time, the lowest position, streamed and read.
     """
-    offset = f"coalesce(try_cast(get_json_object({RAW}, '$.offset') AS BIGINT), {file_literal(files, 'start_offset', 'BIGINT')})"
-    partition = f"coalesce(try_cast(get_json_object({RAW}, '$.partition') AS INT), {file_literal(files, 'partition', 'INT')})"
-    records = flow_records(lines, files, flow, connector).selectExpr(
-        f"{partition} AS partition",
-        # Where no offset is told, the lowest position stands first.
-        f"struct({offset} AS offset, if({offset} IS NULL, {_POSITION}, NULL) AS position, {ORDINAL} AS ordinal) AS place",
-        COMMIT,
-        READ_COMMIT,
-        f"coalesce({COMMITTED_MS} > {'NULL' if milliseconds is None else milliseconds}, false) AS is_after",
-    )
+    # Where no offset is told, the lowest position stands first.
+    position = f"if({ORDINAL}.offset IS NULL, coalesce({COMMIT}, {READ_COMMIT}), NULL)"
+    is_after = F.expr(f"coalesce({COMMITTED_MS} > {'NULL' if milliseconds is None else milliseconds}, false)")
+    place = F.struct(F.col(ORDINAL)["offset"], F.expr(position), F.col(ORDINAL))
     return (
-        records.groupBy("partition")
+        records.groupBy(PARTITION)
         .agg(
-            F.min_by(READ_COMMIT, "place").alias("first_read"),
+            F.min_by(READ_COMMIT, place).alias("first_read"),
             F.max(COMMIT).alias("highest"),
-            F.min(F.when(F.col("is_after"), F.col(COMMIT))).alias("next_commit"),
-            F.min(F.when(F.col("is_after"), F.col(READ_COMMIT))).alias("next_read"),
+            F.min(F.when(is_after, F.col(COMMIT))).alias("next_commit"),
+            F.min(F.when(is_after, F.col(READ_COMMIT))).alias("next_read"),
         )
         .collect()
     )

@@ -17,12 +17,12 @@ from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, S
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import SnapshotRefusedError
 from airflow_cdc.model.flow import OnSnapshot
-from airflow_cdc.model.lives import LANES, is_earlier, life_of_lane, partition_of_lane
+from airflow_cdc.model.lives import LANES, life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
-from airflow_cdc.pipeline.decode.lanes import is_lane, of_earlier_lives
+from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
@@ -64,6 +64,8 @@ class _Reads:
 class _Beside:
     """What a microbatch holds in one lane beside the reads of a snapshot."""
 
+    highest: Position | None = None
+    """Highest streamed position."""
     streamed_before: Position | None = None
     """Highest streamed position archived before them."""
     behind: int | None = None
@@ -167,10 +169,10 @@ def _look_beside(
 ) -> dict[Position, dict[str, _Beside]]:
     """Return what the microbatch holds beside the reads of each snapshot, by lane; one job over the events."""
     streamed = events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL")
-    sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids")]
+    sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids"), F.max(POSITION).alias("highest")]
     for number, position in enumerate(positions):
         begins = {lane: reads.begin for lane, reads in found.get(position, {}).items() if reads.begin is not None}
-        is_before = " OR ".join([beside(begins, "<"), *(of_earlier_lives(lane) for lane in begins)])
+        is_before = beside(begins, "<")
         behind = f"{POSITION}.commit > {position.commit}BD"
         sums += [
             F.max(F.expr(f"CASE WHEN {is_before} THEN {POSITION} END")).alias(f"before_{number}"),
@@ -181,6 +183,7 @@ def _look_beside(
     return {
         position: {
             partition_of(row): _Beside(
+                highest=position_of(row["highest"]) if row["highest"] is not None else None,
                 streamed_before=position_of(row[f"before_{number}"]) if row[f"before_{number}"] is not None else None,
                 behind=row[f"behind_{number}"],
                 has_unplaced_behind=bool(row[f"unplaced_{number}"]),
@@ -193,9 +196,13 @@ def _look_beside(
 
 
 def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], beside: Mapping[Position, Mapping[str, _Beside]]) -> bool:
-    """Tell whether reads may stand below what their lane streamed before them, in this microbatch or an earlier one."""
+    """Tell whether reads may stand below what their partition streamed before them, in this microbatch or an earlier one."""
     known = run.checkpoint.reach
+    streamed_here = Reach(streamed_through={lane: seen.highest for lane, seen in beside.get(position, {}).items() if seen.highest})
     for lane, here in reads.items():
+        earlier = (known | streamed_here).highest_of_earlier_lives(lane)
+        if earlier and earlier.commit > position.commit:
+            return True
         if here.begin is None:
             continue
         streamed = beside.get(position, {}).get(lane, _Beside()).streamed_before
@@ -203,10 +210,6 @@ def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], b
             return True
         applied = known.streamed_through.get(lane)
         if applied and applied.commit > position.commit and here.begin > known.offset_through.get(lane, here.begin):
-            return True
-        earlier = known.of_earlier_lives(lane)
-        others = (each.streamed_before for name, each in beside.get(position, {}).items() if is_earlier(name, lane))
-        if any(each and each.commit > position.commit for each in (earlier, *others)):
             return True
     return False
 

@@ -58,7 +58,14 @@ class PlanLives:
 
         :raises LifeUnknownError: where nothing proves whether a file repeats an earlier one or begins another life.
         """
-        pending = list(self._pending(checkpoint))
+        # Of a file whose first part is applied its microbatch says what it holds.
+        divided = {item.path for item in checkpoint.plan(self.archive.archive)[1] if item.since is not None}
+        every = list(self._pending(checkpoint))
+        pending = [item for item in every if item[1].path not in divided]
+        rests = self._lives_of([file for _, file, _ in every if file.path in divided], checkpoint)
+        return {**{path: spans for path, spans in rests.items() if spans}, **self._find(checkpoint, pending)}
+
+    def _find(self, checkpoint: FlowCheckpoint, pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]]) -> Lives:
         applied = checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
         repeating = {path for survey, _, _ in pending for path in repeating_files(survey, self.flow.topic)}
         # A file that was written anew under its name has nothing left to be compared with.

@@ -20,6 +20,7 @@ from airflow_cdc.model.files import FileSystem, absolute_uri, read_json, replace
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER, flow_folder
 from airflow_cdc.pipeline.apply_archive import apply_archive
@@ -177,5 +178,5 @@ def _copy_surveys(archive: str, lake: str, into: str) -> ArchiveState:
     return new
 
 
-def _end_as_of(spark: SparkSession, as_of: AsOf) -> Callable[[ArchiveState, Ledger, str], FlowEnd]:
-    return lambda state, ledger, flow: find_end(spark, state, ledger, flow, as_of)
+def _end_as_of(spark: SparkSession, as_of: AsOf) -> Callable[[ArchiveState, Ledger, str, Lives], FlowEnd]:
+    return lambda state, ledger, flow, lives: find_end(spark, state, ledger, flow, as_of, lives=lives)

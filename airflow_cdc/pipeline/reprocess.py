@@ -24,7 +24,7 @@ from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.explain_failure import explain_failure
-from airflow_cdc.pipeline.find_applied import find_applied
+from airflow_cdc.pipeline.find_applied import find_applied, known_epochs
 from airflow_cdc.pipeline.find_range import find_range
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
@@ -152,7 +152,8 @@ def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowS
     """Return what there is to do in the range; writes nothing."""
     checkpoint = flow.checkpoint()
     StateCheck(order.spark, run.lake, settings, flow).before(checkpoint, repairs=True)
-    within = find_range(order.spark, state, order.flow, order.first, order.last)
+    applied = known_epochs(flow, checkpoint, state.archive)
+    within = find_range(order.spark, state, order.flow, order.first, order.last, applied=applied)
     microbatch = find_applied(order.spark, state, flow, checkpoint, replace(within, files=order.files)) if within else None
     if microbatch is None:
         return _Found(BatchReport(order.flow, checkpoint.number + 1, files=0, bytes=0))

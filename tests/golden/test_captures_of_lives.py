@@ -7,17 +7,21 @@ import json
 import random
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.compare_tables import compare_lakes
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
 from tests.conftest import Apply
+from tests.events import write_records
 from tests.golden.test_captures import CAPTURES
 
 TABLES = {
@@ -151,3 +155,81 @@ def test_versions_of_a_capture_of_lives_end_with_the_database_s_final_rows(
         assert current.rows == read_rows(spark, str(tmp_path / "final"), topic).rows
         versions = spark.read.format("delta").load(str(tmp_path / "lake" / topic))
         assert overlapping_versions(versions, current.keys).count() == 0
+
+
+MOMENTS = {
+    "pg_restored": [
+        # The driver's steps: in the first life, its end, while nothing listened, and in the second life.
+        ("117540000@1", (0, 117540000)),
+        ("0/7027CE0@1", (0, 117603552)),
+        ("2026-11-23T12:29:53.210Z", (0, 117603552)),
+        ("22355584@2", (1, 22355584)),
+        ("22400000@2", (1, 22400000)),
+    ],
+    "maria_reset": [
+        ("binlog.000005:100000@1", (0, (5 << 64) + 100000)),
+        ("binlog.000006:150992@1", (0, (6 << 64) + 150992)),
+        ("binlog.000001:100000@2", (1, (1 << 64) + 100000)),
+    ],
+}
+QUICK = ("0/7027CE0@1", "binlog.000006:150992@1")
+"""The ends of the first epochs: the databases before the restore and the reset."""
+
+
+def commit_of(source: dict[str, Any]) -> int:
+    """Return where an event stands, read from the connector's reference and not by our decoder."""
+    if source["connector"] == "postgresql":
+        last, own = json.loads(source["sequence"])
+        return int(last or own)
+    return (int(source["file"].rpartition(".")[2]) << 64) + int(source["pos"])
+
+
+def rows_at(records: list[dict[str, Any]], moment: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return the rows of a topic after the transaction at (epoch, commit), as reads: its records one by one, in the archive's order."""
+    rows: dict[str, dict[str, Any]] = {}
+    epoch, has_streamed = 0, False
+    for record in records:
+        event = (record["value"] or {}).get("payload")
+        if event is None:
+            continue
+        if event["op"] == "r" and has_streamed:
+            # A log that went back: the connector reads everything anew.
+            epoch, has_streamed = epoch + 1, False
+            if (epoch, commit_of(event["source"])) <= moment:
+                rows.clear()
+        has_streamed = has_streamed or event["op"] != "r"
+        if (epoch, commit_of(event["source"])) > moment:
+            continue
+        key = json.dumps(record["key"]["payload"], sort_keys=True)
+        if event["op"] == "d":
+            del rows[key]
+        else:
+            read = {**event, "op": "r", "before": None, "source": {**event["source"], "snapshot": "true"}}
+            rows[key] = {**record, "value": {**record["value"], "payload": read}}
+    return [{**row, "offset": offset} for offset, row in enumerate(rows.values())]
+
+
+@pytest.mark.parametrize(
+    ("capture", "moment", "place"),
+    [
+        pytest.param(capture, moment, place, marks=[] if moment in QUICK else pytest.mark.deep)
+        for capture, moments in MOMENTS.items()
+        for moment, place in moments
+    ],
+)
+def test_a_capture_rebuilt_as_of_a_moment_of_either_epoch_gives_the_rows_of_its_events_till_then(
+    capture: str, moment: str, place: tuple[int, int], apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    topics = [topic for table in TABLES[capture] for topic, _ in lives_of(capture, table)]
+    rows = {topic: rows_at(lives[0], place) for table in TABLES[capture] for topic, lives in lives_of(capture, table)}
+    for topic, records in rows.items():
+        write_records(tmp_path / f"rows/{topic}.jsonl", records)
+    apply(tmp_path / "rows", tmp_path / "expected")
+
+    order = Rebuild(spark, str(CAPTURES / capture / "archive/schema"), str(tmp_path / "lake"), tuple(topics), into=str(tmp_path / "new"))
+    report = rebuild(replace(order, as_of=parse_as_of(moment)))
+
+    assert report.ok, report.flows
+    found = compare_lakes(spark, str(tmp_path / "new"), str(tmp_path / "expected"), TABLES[capture]).tables
+    assert [(table, table.equal) for table in found] == [(table, True) for table in found]
+    assert len(found) == len(topics)

@@ -35,25 +35,19 @@ def lane(partition: str, lives: Lives) -> str:
     return f"({partition} + {LANES} * CASE {' '.join(cases)} ELSE 0 END)" if cases else partition
 
 
-def in_epoch(commit: str, epochs: Epochs) -> str:
+def in_epoch(commit: str, epochs: Epochs, *, at: str = f"{ORDINAL}.offset") -> str:
     """Return the SQL of a commit as it is written down in its epoch (:mod:`airflow_cdc.model.epochs`).
 
     :param commit: SQL of the commit as the source has it.
+    :param at: SQL of the record's offset.
     """
     cases = [
-        f"WHEN {is_lane(name)} AND {ORDINAL}.offset >= {offset} THEN {epoch * EPOCH}BD"
+        f"WHEN {is_lane(name)} AND {at} >= {offset} THEN {epoch * EPOCH}BD"
         for name, places in sorted(epochs.begins.items())
         for offset, epoch in sorted(places, reverse=True)
         if epoch
     ]
     return f"({commit} + CASE {' '.join(cases)} ELSE 0BD END)" if cases else commit
-
-
-def of_earlier_lives(name: str) -> str:
-    """Return the SQL that is true for a record of an earlier life of a lane's partition; never NULL."""
-    if name == UNKNOWN_PARTITION:
-        return "false"
-    return f"coalesce(pmod({PARTITION}, {LANES}) = {int(name) % LANES} AND {PARTITION} < {int(name)}, false)"
 
 
 def is_lane(name: str) -> str:

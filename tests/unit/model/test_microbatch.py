@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_cdc.model.epochs import ArchivedEpochs, Epochs, FileEpochs
+from airflow_cdc.model.lives import LifeSpan
 from airflow_cdc.model.microbatch import (
     FilePart,
     HeldFile,
@@ -311,3 +313,16 @@ def test_other_archives_and_what_was_read_again_are_read_by_themselves() -> None
         ("file:///other", ["a"], False),
         (ARCHIVE, ["a"], True),
     ]
+
+
+def test_parts_and_what_is_left_of_them_keep_of_which_epoch_their_records_are() -> None:
+    epochs = ArchivedEpochs(Epochs({"0": ((12, 1),), "65536": ((0, 1), (7, 2))}), {"a": (LifeSpan(0, 9, 1, 0, 5),)}).of_file("a")
+    part = FilePart("postgresql", None, FAR, None, FAR - 1, epochs)
+    held = HeldFile(1, "a", FAR, 4, FAR - 1, epochs)
+    assert epochs.epochs.begins == {"0": ((12, 1),), "65536": ((0, 1), (7, 2))}
+    for item in (part, FilePart("postgresql", FAR)):
+        assert FilePart.from_json(json.loads(json.dumps(item.to_json()))) == item
+    for each in (held, HeldFile(1, "a", FAR, 4, None, epochs), HeldFile(1, "a", FAR, 4), HeldFile(1, "a")):
+        assert HeldFile.from_json(json.loads(json.dumps(each.to_json()))) == each
+    # Where the log never went back nothing is kept.
+    assert ArchivedEpochs(lives={"a": (LifeSpan(0, 9, 1, 0, 5),)}).of_file("a") == FileEpochs()

@@ -14,7 +14,7 @@ import pytest
 from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.transactions import Place, Transaction, TransactionLedger
+from airflow_cdc.model.transactions import LogStart, OpenTransactions, Place, Transaction, TransactionLedger
 from airflow_cdc.model.whole_cut import WholeCut, find_whole_cuts
 from tests.unit.model.scene import Scene
 
@@ -118,3 +118,18 @@ def test_what_a_sensor_cannot_read_or_compare_is_an_error(scene: Scene, monkeypa
     (scene.archive / "shop.a.parquet").write_bytes(b"PAR1")
     with pytest.raises(ConfigurationError, match=r"shop\.a\.parquet.*without Spark.*Next step"):
         asked(scene)
+
+
+def test_a_namesake_of_an_earlier_epoch_of_the_log_tells_nothing(scene: Scene) -> None:
+    """The server was restored: transaction 1 comes again, at a lower position, as another one."""
+    # A run has found that the log went back at 100, and has merged nothing of it.
+    known = OpenTransactions(start=LogStart(1, 1_800_000_000_100))
+    scene.state.write_transactions(TransactionLedger(0, {"shop": known}))
+    source = {"source": {"ts_ms": 1_800_000_000_100}}
+    write(scene, "shop.transaction.jsonl", end(1, 50, a=1), {**end(1, 20, a=2), "ts_ms": 1_800_000_000_100})
+    write(scene, "shop.a.jsonl", {**event(1, 50, 1), "source": {"ts_ms": 1_800_000_000_050}}, {**event(1, 20, 1), **source})
+    assert shop(scene) == (False, None, ["1"])
+    write(scene, "shop.a-2.jsonl", {"topic": "shop.a", "value": json.dumps({**event(1, 20, 2), **source})})
+    assert shop(scene) == (True, "1", [])
+    with pytest.raises(ConfigurationError, match="cannot be compared with its ENDs"):
+        shop(scene, "20@2")

@@ -15,7 +15,7 @@ from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import sqlserver_lsn
-from airflow_cdc.pipeline import apply_archive
+from airflow_cdc.pipeline import end_together
 from airflow_cdc.pipeline.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.events import Record, lsn, postgresql, record, sqlserver, tombstone, write_records
@@ -316,7 +316,7 @@ def test_where_the_transactions_cannot_be_looked_at_nothing_is_merged(
     def fails(*_: object) -> None:
         raise PySparkException("no space left")
 
-    monkeypatch.setattr(apply_archive, "check_transactions", fails)
+    monkeypatch.setattr(end_together, "check_transactions", fails)
     shop = Shop(tmp_path)
     shop.write("1.jsonl", *shop.transaction(1, orders=[1], items=[10]).values())
     with pytest.raises(SparkFailedError, match="no space left"):
