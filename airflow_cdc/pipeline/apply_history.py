@@ -16,7 +16,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import COMMITTED_AT, IS_CURRENT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, RAW, SNAPSHOT, TABLE
+from airflow_cdc.model.columns import COMMITTED_AT, IS_CURRENT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.flow import OnSnapshot
@@ -277,18 +277,31 @@ def stage_events(
     :param keeps_truncates: whether there is a place for a truncate, which has no columns.
     """
     surveyed = count_surveyed(decoder.shapes)
-    truncates = find_truncates(decoder.events(run.lines()) if surveyed.truncates else events, surveyed, tables, {})
+    whole = decoder.events(run.lines()) if surveyed.truncates else events
+    truncates = find_truncates(whole, surveyed, tables, {})
     if not keeps_truncates:
         truncates = replace(truncates, ignored=truncates.good)
-    good = good_events(events, truncates=truncates.ignored < truncates.good)
+    applies = truncates.ignored < truncates.good
+    good = good_events(events, truncates=applies)
     identity = decoder.columns.keys if keys is None else keys
-    if surveyed.truncates and RAW in good.columns:
+    if applies and not decoder.without_key:
+        good = _with_tables_of_truncates(good, whole)
         # One statement truncates several tables at one position.
-        good = good.withColumn(TABLE, F.when(F.col(OP) == Operation.TRUNCATE.value, F.expr(TABLE_OF_EVENT)))
         identity = (*identity, TABLE)
     flagged = run.write_down(flag_events(good, identity, reads_among_changes=surveyed.is_mixed), "events")
     staged = count_staged(flagged, cancelled="false", shielded="false")
     return Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates, events)
+
+
+def _with_tables_of_truncates(good: DataFrame, whole: DataFrame) -> DataFrame:
+    """Return good events with :data:`~airflow_cdc.model.columns.TABLE`, the table that a truncate names; NULL of any other.
+
+    :param whole: all events, with the raw text.
+    """
+    is_truncate = F.col(OP) == Operation.TRUNCATE.value
+    named = good_events(whole, truncates=True).filter(is_truncate).withColumn(TABLE, F.expr(TABLE_OF_EVENT))
+    rows = good.filter(~is_truncate).withColumn(TABLE, F.lit(None).cast("string"))
+    return rows.unionByName(named, allowMissingColumns=True).select(*[sql.name(name) for name in rows.columns])
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:

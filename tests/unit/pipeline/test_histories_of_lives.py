@@ -32,7 +32,7 @@ def history(story: Story) -> list[dict[str, Any]]:
 
 def versions(story: Story) -> list[tuple[str, int | None]]:
     """Return each version's name, and the position at which it ended."""
-    return [(row["name"], row["__cdc_end_position"] and int(row["__cdc_end_position"]["change"])) for row in history(story)]
+    return [(row["name"], row["__cdc_end_position"] and int(row["__cdc_end_position"]["commit"])) for row in history(story)]
 
 
 def named(event: Record, table: str) -> Record:
@@ -186,13 +186,12 @@ def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_p
 @pytest.mark.parametrize("scd", [1, 2])
 def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
-    first = snapshot({1: "a", 2: "b", 3: "c"}, at=10, first=0)
-    story.apply(*first, change("u", 3, "d", at=20, offset=3), **settings)
+    story.apply(*snapshot({1: "a", 2: "b", 3: "c", 4: "d"}, at=10, first=0), change("d", 4, "d", at=20, offset=4), **settings)
     # An offset is missing between the reads.
-    story.apply(read(1, "A", at=30, offset=4), read(3, "C", at=30, offset=6, marker="last"), **settings)
+    story.apply(read(1, "A", at=30, offset=5), read(3, "C", at=30, offset=7, marker="last"), **settings)
     assert story.rows == {1: "A", 2: "b", 3: "C"}
 
-    batch = story.apply({**change("u", 3, "d", at=20, offset=5)}, **settings)
+    batch = story.apply(*[change("d", 4, "d", at=20, offset=offset) for offset in (6, 8)], **settings)
 
     assert batch.replaced_by is not None
     assert story.rows == {1: "A", 3: "C"}
