@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,13 @@ from pyspark.sql import SparkSession
 from airflow_cdc import runtime
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.merge import read_target
+from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.session import start_session
 
 # At the interpreter's end py4j tells each closed connection to a stream that pytest has closed before.
@@ -49,9 +54,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 Apply = Callable[..., ApplyReport]
 
 
+def check_versions(spark: SparkSession, lake: str, flows: Iterable[CdcFlow]) -> None:
+    """Versions of a key overlap in no table that a test makes."""
+    for flow in flows:
+        target = read_target(spark, spark_uri(flow.table_path(lake))) if flow.mode is TableMode.VERSIONS else None
+        if target and target.mode is TableMode.VERSIONS:
+            wrong = overlapping_versions(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys)
+            assert wrong.limit(5).collect() == [], flow.name
+
+
 @pytest.fixture(scope="session")
 def apply(spark: SparkSession) -> Apply:
-    """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set."""
+    """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set, and no versions may overlap."""
 
     def run(
         archive: Path | str,
@@ -67,6 +81,7 @@ def apply(spark: SparkSession) -> Apply:
             assert report.ok, [flow.error for flow in report.flows if flow.error]
         for flow in report.flows:
             assert flow.events.accounted() == flow.events.read, flow
+        check_versions(spark, str(lake), (flows or {}).values())
         return report
 
     return run

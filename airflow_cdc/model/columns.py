@@ -78,6 +78,7 @@ BEGAN = "__cdc_began"
 TOLD = "__cdc_told"
 LEFT_OUT = "__cdc_left_out"
 CUT = "__cdc_cut"
+TABLE = "__cdc_table"
 ADDED = "__cdc_added"
 TAKEN = "__cdc_taken"
 

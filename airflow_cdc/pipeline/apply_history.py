@@ -11,33 +11,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
+from airflow_cdc.model.columns import COMMITTED_AT, IS_CURRENT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.flow import OnSnapshot
+from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
-from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.count_events import TABLE_OF_EVENT, Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
-from airflow_cdc.pipeline.known_snapshots import find_known_snapshots
+from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed_versions
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
-from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
+from airflow_cdc.pipeline.merge_versions import current_versions, cut_touched_keys, merge_versions
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
-from airflow_cdc.pipeline.record.event_log import append_to_log, logged_rows, mark_of
+from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, logged_rows, mark_of
 from airflow_cdc.pipeline.resolve_documents import refuse_patches
 
 
@@ -51,18 +55,21 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
-    told = stage_events(run, decoder, decoder.events(run.lines()), keeps_truncates=target is not None or bool(decoder.columns.types))
-    if may_have_fallen(run, decoder, told.staged) and (epochs := find_epochs(run, decoder)):
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    keeps_truncates = target is not None or bool(decoder.columns.types)
+    told = stage_events(run, decoder, decoder.events(run.lines()), tables, keeps_truncates=keeps_truncates)
+    snapshots, epochs = watch_snapshots(run, decoder, told, tables)
+    if epochs:
         return _append(replace(run, found_epochs=epochs), target)
     rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
-    fresh, stale = told.events, 0
+    fresh, stale = tables.named_in_rows(told.events), 0
     if target and late:
-        fresh = run.write_down(without_known(fresh, run.rows_of(target), target.keys), "fresh")
+        fresh = run.write_down(without_known(fresh, run.rows_of(target), target.keys, table=tables.column), "fresh")
         stale = told.staged.events - told.staged.redelivered - fresh.count()
     target, changed = fit_table(run, decoder, target)
     plan = "append: known events left out" if late else "append"
-    report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
+    report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan, snapshot=snapshots.newest)
     if target is None or not report.events.merged:
         return replace(report, merge_plan="nothing to append")
     fresh = with_document_columns(fresh, run.flow.document_columns)
@@ -85,14 +92,8 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     events = decoder.events(run.lines(), with_images=True)
     refuse_patches(run.flow.name, decoder, events)
-    told = stage_events(run, decoder, events, keeps_truncates=True)
-    rejects, told = told.quarantine(run, decoder)
-    snapshots = _find_snapshots(run, decoder, told)
-    if epochs := _new_epochs(run, decoder, told, snapshots):
-        return _cut(replace(run, found_epochs=epochs), target)
-    if snapshots.fell:
-        snapshots = _find_snapshots(run, decoder, told, are_copies=True)
-    cuts = snapshots.replacing
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    told = stage_events(run, decoder, events, tables, keeps_truncates=True)
     log = known_events(
         run,
         target,
@@ -100,30 +101,43 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         lost="holds versions, and the events that they were cut from are gone",
         next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
     )
+    known = None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
+    snapshots, epochs = _settle_snapshots(run, decoder, told, tables, known=_events_of_living(run, target, known))
+    if epochs:
+        return _cut(replace(run, found_epochs=epochs), target)
+    rejects, told = told.quarantine(run, decoder)
     late = may_be_late(run, target, told.staged)
     fresh, stale = told.events, 0
-    if late and log is not None:
-        known = log.filter(F.col(MICROBATCH) != run.microbatch.number)
-        fresh = run.write_down(without_known(fresh, known, decoder.columns.keys), "fresh")
+    if late and known is not None:
+        fresh = run.write_down(without_known(fresh, known, decoder.columns.keys, table=TABLE), "fresh")
         stale = told.staged.events - told.staged.redelivered - fresh.count()
     target, changed = fit_table(run, decoder, target)
     plan = "versions of touched keys: late events" if late else "versions of touched keys"
     report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
     report = replace(report, snapshot=snapshots.newest, pending_snapshots=snapshots.pending, replaced_by=snapshots.replacing)
-    if not report.events.merged:
+    # A copy may be what proves a snapshot.
+    if not (report.events.merged or snapshots.replacing):
         return replace(report, merge_plan="nothing to merge")
     # The log's columns are the table's: an event's own type may be narrower.
-    target = replace(target, columns=columns_of(run.spark, target.uri)) if target else None
-    rows = logged_rows(fresh, decoder, target.columns if target else {}, run.microbatch.number)
-    if cuts:
-        mark = mark_of(cuts, fresh.filter(f"{OP} = 'r'"), run.microbatch.number)
-        rows = rows.unionByName(mark, allowMissingColumns=True)
+    types = columns_of(run.spark, target.uri) if target else {}
+    rows = _log(run, logged_rows(fresh, decoder, types, run.microbatch.number), known, snapshots.replacing)
+    if target is None:
+        return replace(report, merge_plan="nothing to merge")
+    target = replace(target, columns=types)
+    everything = bool(snapshots.replacing) or told.truncates.good > told.truncates.ignored
+    return _merge_versions(run, target, rows, report, tables, ended=snapshots.ended, everything=everything)
+
+
+def _log(run: MicrobatchRun, rows: DataFrame, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
+    """Append a microbatch's rows to the log, and the marks of a snapshot that it proves; return them as they are there."""
+    if proven:
+        told = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
+        reads = reduce(DataFrame.unionByName, told).filter(is_read_of(proven))
+        rows = rows.unionByName(mark_of(proven, reads, run.microbatch.number), allowMissingColumns=True)
     rows = run.write_down(rows, "logged")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
     run.after_effect("log")
-    if target is None:
-        return replace(report, merge_plan="nothing to merge")
-    return _merge_versions(run, target, rows, report, everything=bool(cuts) or told.truncates.good > told.truncates.ignored)
+    return rows
 
 
 def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:
@@ -138,31 +152,64 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     return log
 
 
-def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+def _merge_versions(
+    run: MicrobatchRun,
+    target: TargetTable,
+    rows: DataFrame,
+    report: BatchReport,
+    tables: PhysicalTables,
+    *,
+    ended: Snapshot | None,
+    everything: bool,
+) -> BatchReport:
     log = run.spark.read.format("delta").load(run.state(events_uri))
-    changes = cut_touched_keys(run, target, log, rows, everything=everything)
+    changes = cut_touched_keys(run, target, log, rows, tables=tables, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)
+    if ended:
+        report = with_unconfirmed_versions(report, ended, current_versions(run, target, changes.rows), log, tables=tables)
     with run.merging(target, report):
         merge_versions(run, target, changes.rows)
     run.after_effect("merge")
     return report_of_commit(run) or report
 
 
-def _find_snapshots(run: MicrobatchRun, decoder: Decoder, told: Told, *, are_copies: bool = False) -> Snapshots:
-    """Return the full snapshots; what they need of row changes each read tells by itself."""
+def watch_snapshots(run: MicrobatchRun, decoder: Decoder, told: Told, tables: PhysicalTables) -> tuple[Snapshots, Epochs | None]:
+    """Return what :func:`_settle_snapshots` does where no snapshot removes a row by being proven: in a change log, and in a table without a
+    key, which is counted from a snapshot on by all known events.
+
+    :raises SnapshotRefusedError: when the flow's policy is to stop.
+    """
+    policy = run.flow.on_snapshot
+    flow = replace(run.flow, on_snapshot=policy if policy is OnSnapshot.STOP else OnSnapshot.KEEP)
+    return _settle_snapshots(replace(run, flow=flow), decoder, told, tables)
+
+
+def _settle_snapshots(
+    run: MicrobatchRun, decoder: Decoder, told: Told, tables: PhysicalTables, *, known: DataFrame | None = None
+) -> tuple[Snapshots, Epochs | None]:
+    """Return the full snapshots; and the epochs with one that begins in the microbatch, None where the source's log did not go back.
+
+    :param known: what reads may lose against.
+    """
     reads = told.events.filter(f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'")
     keys = [sql.name(key) for key in decoder.columns.keys if key in told.events.columns]
+    # What they need of row changes each read tells by itself.
     newest = F.struct(F.struct(*read_columns()).alias("newest"), F.col(POSITION).alias("oldest")).alias(READS)
-    each = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest)
-    tables = PhysicalTables(run.flow, (), run.tables)
-    latest = each if told.surveyed.rows else None
-    return find_known_snapshots(run, decoder, told.all_events, told.surveyed, tables, latest=latest, target=None, are_copies=are_copies)
+    latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if told.surveyed.rows else None
+    asked = partial(find_known_snapshots, run, decoder, told.all_events, told.surveyed, tables, latest=latest, known=known)
+    snapshots = asked()
+    if (snapshots.fell or may_have_fallen(run, decoder, told.staged)) and (epochs := find_epochs(run, decoder)):
+        return snapshots, epochs
+    return asked(are_copies=True) if snapshots.fell else snapshots, None
 
 
-def _new_epochs(run: MicrobatchRun, decoder: Decoder, told: Told, snapshots: Snapshots) -> Epochs | None:
-    """Return the epochs with one that begins in the microbatch; None where the source's log did not go back."""
-    fell = snapshots.fell or may_have_fallen(run, decoder, told.staged)
-    return find_epochs(run, decoder) if fell else None
+def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: DataFrame | None) -> DataFrame | None:
+    """Return the known events of the keys that live."""
+    if target is None or known is None:
+        return None
+    events = known.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
+    current = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").filter(IS_CURRENT)
+    return events.alias("e").join(current.alias("c"), F.expr(sql.same_key("e", "c", target.keys)), "left_semi")
 
 
 @dataclass(frozen=True)
@@ -215,25 +262,46 @@ class Told:
 
 
 def stage_events(
-    run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, keeps_truncates: bool, keys: Sequence[str] | None = None
+    run: MicrobatchRun,
+    decoder: Decoder,
+    events: DataFrame,
+    tables: PhysicalTables,
+    *,
+    keeps_truncates: bool,
+    keys: Sequence[str] | None = None,
 ) -> Told:
     """Write down a microbatch's good events and count them.
 
+    :param tables: the source's tables that the topic holds.
     :param keys: columns that tell an event with its position from any other; None: the table's keys.
     :param keeps_truncates: whether there is a place for a truncate, which has no columns.
     """
     surveyed = count_surveyed(decoder.shapes)
-    # A history's events are of one table: which of several a truncate, or a snapshot, is about it could not say of each key.
-    tables = PhysicalTables(run.flow, (), run.tables)
-    truncates = find_truncates(decoder.events(run.lines()) if surveyed.truncates else events, surveyed, tables, {})
+    whole = decoder.events(run.lines()) if surveyed.truncates else events
+    truncates = find_truncates(whole, surveyed, tables, {})
     if not keeps_truncates:
         truncates = replace(truncates, ignored=truncates.good)
-    good = good_events(events, truncates=truncates.ignored < truncates.good)
-    flagged = run.write_down(
-        flag_events(good, decoder.columns.keys if keys is None else keys, reads_among_changes=surveyed.is_mixed), "events"
-    )
+    applies = truncates.ignored < truncates.good
+    good = good_events(events, truncates=applies)
+    identity = decoder.columns.keys if keys is None else keys
+    if applies and not decoder.without_key:
+        good = _with_tables_of_truncates(good, whole)
+        # One statement truncates several tables at one position.
+        identity = (*identity, TABLE)
+    flagged = run.write_down(flag_events(good, identity, reads_among_changes=surveyed.is_mixed), "events")
     staged = count_staged(flagged, cancelled="false", shielded="false")
     return Told(flagged.filter(f"{REDELIVERED} = 0"), surveyed, staged, truncates, events)
+
+
+def _with_tables_of_truncates(good: DataFrame, whole: DataFrame) -> DataFrame:
+    """Return good events with :data:`~airflow_cdc.model.columns.TABLE`, the table that a truncate names; NULL of any other.
+
+    :param whole: all events, with the raw text.
+    """
+    is_truncate = F.col(OP) == Operation.TRUNCATE.value
+    named = good_events(whole, truncates=True).filter(is_truncate).withColumn(TABLE, F.expr(TABLE_OF_EVENT))
+    rows = good.filter(~is_truncate).withColumn(TABLE, F.lit(None).cast("string"))
+    return rows.unionByName(named, allowMissingColumns=True).select(*[sql.name(name) for name in rows.columns])
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:

@@ -144,7 +144,8 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     truncates = find_truncates(events, surveyed, tables, run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
     changes = latest.changes if latest else None
-    asked = partial(find_known_snapshots, run, decoder, events, surveyed, tables, latest=changes, target=target)
+    rows = run.rows_of(target) if target else None
+    asked = partial(find_known_snapshots, run, decoder, events, surveyed, tables, latest=changes, known=rows)
     snapshots = asked()
     are_copies = snapshots.fell
     if snapshots.fell:

@@ -18,19 +18,20 @@ from airflow_cdc.model.columns import CONTENT, MICROBATCH
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_history import known_events, stage_events
+from airflow_cdc.pipeline.apply_history import known_events, stage_events, watch_snapshots
 from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
-from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
-from airflow_cdc.pipeline.known_snapshots import may_be_base
+from airflow_cdc.pipeline.known_snapshots import may_be_base, with_unconfirmed_rows
 from airflow_cdc.pipeline.merge import TargetTable, columns_of
 from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
-from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies
+from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, count_unconfirmed
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
 
@@ -54,8 +55,11 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
-    told = stage_events(run, decoder, events, keeps_truncates=True, keys=(IDENTITY,))
-    if may_have_fallen(run, decoder, told.staged) and (epochs := find_epochs(run, decoder)):
+    # Equal rows are counted together: which table one is of nothing would say.
+    tables = PhysicalTables(run.flow, (), run.tables)
+    told = stage_events(run, decoder, events, tables, keeps_truncates=True, keys=(IDENTITY,))
+    snapshots, epochs = watch_snapshots(run, decoder, told, tables)
+    if epochs:
         return _apply(replace(run, found_epochs=epochs), target)
     rejects, told = told.quarantine(run, decoder)
     log = known_events(
@@ -74,7 +78,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     # Rows of nothing but NULLs make no table: they may be logged already.
     is_empty = target is None or not target.size
     target, changed = fit_table(run, decoder, target)
-    report = told.report(run, rejects, stale=stale, changed=changed)
+    report = replace(told.report(run, rejects, stale=stale, changed=changed), snapshot=snapshots.newest)
     rows = logged_rows(fresh, decoder, types, run.microbatch.number)
     if late:
         rows = run.write_down(rows, "logged")
@@ -85,7 +89,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     target = replace(target, columns=columns_of(run.spark, target.uri))
-    return _merge(run, target, rows, report, everything=is_empty, may_replace=may_be_base(run, decoder))
+    return _merge(run, target, rows, report, everything=is_empty, ended=snapshots.ended, may_replace=may_be_base(run, decoder))
 
 
 def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
@@ -99,11 +103,25 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
 
 
 def _merge(
-    run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool, may_replace: Callable[[bool], bool]
+    run: MicrobatchRun,
+    target: TargetTable,
+    rows: DataFrame,
+    report: BatchReport,
+    *,
+    everything: bool,
+    ended: Snapshot | None,
+    may_replace: Callable[[bool], bool],
 ) -> BatchReport:
-    """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
+    """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count.
+
+    :param ended: the snapshot whose last read is in the microbatch, unless it is the flow's first.
+    """
     log = run.spark.read.format("delta").load(run.state(events_uri))
-    base_before, base = find_bases(log, run.microbatch.number, max(run.checkpoint.truncated_through.values(), default=None), may_replace)
+    floor = max(run.checkpoint.truncated_through.values(), default=None)
+    base_before, base = find_bases(log, run.microbatch.number, floor, may_replace)
+    if ended:
+        _, newest = find_bases(log, run.microbatch.number, floor, lambda _is_initial: True)
+        report = with_unconfirmed_rows(report, ended, count_unconfirmed(log, base, newest)) if newest != base else report
     everything = everything or base != base_before
     touched = None if everything else contents_of(rows)
     counted = run.write_down(count_copies(log, base, touched), "counted")

@@ -23,10 +23,10 @@ from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
 
-_TABLE = f"""concat_ws('.', {in_line("source.name")},
+TABLE_OF_EVENT = f"""concat_ws('.', {in_line("source.name")},
     if({in_line("source.connector")} IN ('postgresql', 'oracle', 'db2'), NULL, {in_line("source.db")}),
     {in_line("source.schema")}, {in_line("source.table")})"""
-"""SQL of the table that a truncate names, as :attr:`airflow_cdc.model.survey.TopicShape.table` has it."""
+"""SQL of the table that an event names, as :attr:`airflow_cdc.model.survey.TopicShape.table` has it."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
     if not surveyed.truncates:
         return Truncates()
     good = events.filter((F.col(KIND) == Operation.TRUNCATE.value) & F.col(REJECT).isNull())
-    place = (PARTITION, OFFSET, f"unix_micros({COMMITTED_AT}) AS micros", f"{_TABLE} AS table")
+    place = (PARTITION, OFFSET, f"unix_micros({COMMITTED_AT}) AS micros", f"{TABLE_OF_EVENT} AS table")
     found = good.selectExpr(f"{POSITION}.*", *place).collect()
     positions = sorted(position_of(row) for row in found)
     if positions and flow.on_truncate is OnTruncate.FAIL:
@@ -119,7 +119,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
             f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
-            next_step="Set table_column in the flows file to the column that has the table's name, or on_truncate to 'ignore'; run again.",
+            next_step=f"Set {tables.way_to_tell} in the flows file, or on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}
     micros: dict[str, int] = {}

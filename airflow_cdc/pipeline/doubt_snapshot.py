@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -10,7 +11,6 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT
 from airflow_cdc.model.position import Position
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.order import is_known_newer
 from airflow_cdc.pipeline.position_literal import position_literal
 
@@ -22,9 +22,11 @@ class Doubts:
     events: DataFrame
     latest: DataFrame
     """Row changes."""
-    rows: DataFrame | None
-    """The target's rows; None where there are none."""
-    target: TargetTable | None
+    known: DataFrame | None
+    """What reads may lose against: the target's rows, or, where it keeps versions, the known events of those that live; None where there
+    are none."""
+    keys: Sequence[str]
+    """Key columns of the target."""
 
     def of(self, position: Position, *, has_other_lanes: bool) -> str | None:
         """Return why a snapshot with reads here proves nothing; None where nothing speaks against it. Costs two small jobs.
@@ -39,12 +41,12 @@ class Doubts:
         return None
 
     def _loses_reads(self, position: Position) -> bool:
-        if self.rows is None or self.target is None:
+        if self.known is None:
             return False
-        keys = self.target.keys
+        keys = self.keys
         mine = self.latest.filter(F.expr(f"{OP} = 'r' AND {POSITION} = {position_literal(position)}"))
         named = [F.col(sql.name(key)) for key in keys]
         columns = (POSITION, OP, PARTITION, OFFSET)
-        reads, rows = mine.select(*named, *columns).alias("s"), self.rows.select(*named, *columns).alias("k")
+        reads, rows = mine.select(*named, *columns).alias("s"), self.known.select(*named, *columns).alias("k")
         met = reads.join(rows, F.expr(f"{sql.same_key('s', 'k', keys)} AND NOT s.{PARTITION} <=> k.{PARTITION}"))
         return bool(met.filter(is_known_newer("k", "s")).head(1))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import OP, RAW
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.flow import OnSnapshot
-from airflow_cdc.model.operation import KEEP, Operation
+from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
@@ -38,12 +38,13 @@ def find_known_snapshots(
     tables: PhysicalTables,
     *,
     latest: DataFrame | None,
-    target: TargetTable | None,
+    known: DataFrame | None,
     are_copies: bool = False,
 ) -> Snapshots:
     """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.find_snapshot.find_snapshots`).
 
     :param latest: row changes; None where the microbatch has none.
+    :param known: what reads may lose against (:class:`~airflow_cdc.pipeline.doubt_snapshot.Doubts`).
     :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
     """
     if latest is None:
@@ -55,7 +56,7 @@ def find_known_snapshots(
             surveyed,
             latest,
             events,
-            Doubts(events, latest, run.rows_of(target) if target else None, target),
+            Doubts(events, latest, known, tables.keys),
             tables,
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
@@ -109,5 +110,25 @@ def with_unconfirmed(
     keys = [sql.name(key) for key in target.keys]
     left = run.rows_of(target).filter(before).join(row_changes.select(*keys), list(target.keys), "left_anti")
     here = row_changes.filter(f"{before} AND {OP} NOT IN ('d', '{KEEP}')")
-    unconfirmed = left.count() + here.count()
-    return replace(report, rows_unconfirmed=unconfirmed, snapshot=replace(snapshot, unconfirmed=unconfirmed))
+    return with_unconfirmed_rows(report, snapshot, left.count() + here.count())
+
+
+def with_unconfirmed_versions(
+    report: BatchReport, snapshot: Snapshot, current: DataFrame, log: DataFrame, *, tables: PhysicalTables
+) -> BatchReport:
+    """Return the same of a table that keeps versions.
+
+    :param current: the versions that are current once the microbatch is merged.
+    :param log: all known events: a read that found a row as it was begins no version.
+    """
+    counted = replace(snapshot, cut=snapshot.position)
+    events = log.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
+    confirmed = events.filter(f"NOT ({stands_before(counted)})").alias("e")
+    of_tables = tables.rows_of(snapshot.tables) if tables.are_distinct else "true"
+    left = current.filter(of_tables).alias("v").join(confirmed, F.expr(sql.same_key("v", "e", tables.keys)), "left_anti")
+    return with_unconfirmed_rows(report, snapshot, left.count())
+
+
+def with_unconfirmed_rows(report: BatchReport, snapshot: Snapshot, rows: int) -> BatchReport:
+    """Return the report with how many rows a snapshot that came to its end did not find, and that stay."""
+    return replace(report, rows_unconfirmed=rows, snapshot=replace(snapshot, unconfirmed=rows))

@@ -24,6 +24,7 @@ from airflow_cdc.model.columns import (
     PARTITION,
     POSITION,
     PREVIOUS_KEY,
+    TABLE,
     TRANSACTION,
     VALID_FROM,
     VALID_TO,
@@ -35,6 +36,7 @@ from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import ORDER, order_events
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
 from airflow_cdc.pipeline.reconcile.trace_versions import (
@@ -65,11 +67,14 @@ class VersionChanges:
     """Versions among them with a NULL in place of a value that nothing tells."""
 
 
-def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fresh: DataFrame, *, everything: bool) -> VersionChanges:
+def cut_touched_keys(
+    run: MicrobatchRun, target: TargetTable, log: DataFrame, fresh: DataFrame, *, tables: PhysicalTables, everything: bool
+) -> VersionChanges:
     """Return how the versions in the target differ from those that all known events tell.
 
     :param log: all known events, those of the microbatch among them.
     :param fresh: the microbatch's rows of the log.
+    :param tables: the source's tables whose rows the target holds.
     :param everything: whether all keys are touched, as by a truncate.
     """
     of_document = run.flow.document_columns
@@ -83,7 +88,7 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, fr
     if not everything:
         touched = run.write_down(rows.select(*keys).distinct(), "touched")
         touched = keys_reached(touched, moves, keys, run.write_down) if moved else touched
-    folded = fold_keys(_events_of(log, touched, keys, others), keys, others)
+    folded = fold_keys(_events_of(log, touched, keys, others, tables), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
         deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
@@ -117,6 +122,15 @@ def merge_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) 
     )
 
 
+def current_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) -> DataFrame:
+    """Return the versions that are current once the changes are merged, with the source's columns."""
+    same = f"{sql.same_key('h', 'v', target.keys)} AND h.{POSITION} = v.{POSITION}"
+    held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
+    columns = [*map(sql.name, target.columns), IS_CURRENT]
+    told = changes.filter(f"{_ACTION} <> 'd'").select(*columns)
+    return held.select(*columns).unionByName(told).filter(IS_CURRENT).drop(IS_CURRENT)
+
+
 def complete_log(log: DataFrame, target: TargetTable) -> DataFrame:
     """Return the log with all of the target's columns: one that no event told yet is not in it."""
     held = {name.lower() for name in log.columns}
@@ -127,7 +141,7 @@ def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Da
     return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
 
 
-def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], others: Sequence[str], tables: PhysicalTables) -> DataFrame:
     """Return the events of the touched keys (None: of all), in order, each with the marks that concern its key."""
     marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
@@ -142,30 +156,47 @@ def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], o
     everything = ordered.withColumns(images)
     if marks.isEmpty():
         return everything
-    return everything.unionByName(_marks_of(marks, ordered, keys), allowMissingColumns=True)
+    return everything.unionByName(_marks_of(marks, ordered, keys, tables), allowMissingColumns=True)
 
 
-def _marks_of(marks: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return each mark for each key that it concerns: one with events before it, and that a snapshot did not find.
+def _marks_of(marks: DataFrame, rows: DataFrame, keys: Sequence[str], tables: PhysicalTables) -> DataFrame:
+    """Return each mark for each key that it concerns: one with events before it, the last of them about a row of the mark's table, and
+    that a snapshot did not find.
 
     A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above (archives, fact 4).
     """
-    mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT)]).alias("mark")
+    mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT, TABLE, MICROBATCH)]).alias("mark")
     behind = f"r.{OFFSET} > try_element_at(m.mark.{CUT}.last_offsets, coalesce(r.{PARTITION}, {NO_PARTITION}))"
     met = rows.alias("r").crossJoin(F.broadcast(marks.select(mark)).alias("m"))
-    by_key = met.groupBy(*[F.col(f"r.{key}") for key in keys], F.col(f"m.mark.{POSITION}"), F.col(f"m.mark.{OP}")).agg(
+    by_mark = [F.col(f"m.mark.{name}") for name in (POSITION, OP, TABLE)]
+    by_key = met.groupBy(*[F.col(f"r.{key}") for key in keys], *by_mark).agg(
         F.first("m.mark").alias("mark"),
         F.min(f"r.{POSITION}").alias("first"),
         F.min(F.expr(f"CASE WHEN {behind} THEN r.{POSITION} END")).alias("behind"),
         F.max(F.expr(f"r.{OP} = 'r' AND r.{POSITION} = m.mark.{CUT}.snapshot")).alias("found"),
+        _is_of_its_table(tables, behind).alias("of_table"),
     )
     place = F.struct(
         F.expr(f"least(mark.{POSITION}, behind)").alias("position"),
         F.lit(0).alias("read"),
         F.lit(None).cast(rows.schema[ORDINAL].dataType).alias("ordinal"),
     )
-    concerned = by_key.filter(f"NOT coalesce(found, false) AND first < mark.{POSITION}")
+    concerned = by_key.filter(f"NOT coalesce(found, false) AND first < mark.{POSITION} AND coalesce(of_table, false)")
     return concerned.select(*keys, f"mark.{POSITION}", f"mark.{OP}", f"mark.{TRANSACTION}", f"mark.{COMMITTED_AT}", place.alias(ORDER))
+
+
+def _is_of_its_table(tables: PhysicalTables, behind: str) -> Column:
+    """Return the aggregate that is true where the last row of a key before a mark is of the table that the mark names.
+
+    :param behind: SQL that is true for what the archive holds behind the mark.
+    """
+    if not tables.are_several:
+        return F.first(F.lit(True))  # noqa: FBT003
+    # A key may go from one table to another, and the image of a delete holds fillers.
+    marked = tables.marked("r.", "m.mark.")
+    is_before = f"coalesce(r.{ORDER}.position < m.mark.{POSITION}, true) AND NOT coalesce({behind}, false)"
+    tells = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"
+    return F.max_by(F.expr(marked), F.expr(tells))
 
 
 def _difference(told: DataFrame, held: DataFrame, target: TargetTable, keys: Sequence[str], others: Sequence[str]) -> DataFrame:

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import MICROBATCH, TABLE
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.operation import Operation
@@ -24,7 +28,7 @@ class PhysicalTables:
 
     flow: CdcFlow
     keys: Sequence[str]
-    """Key columns of the target; none where it keeps a history, whose keys are not judged one by one."""
+    """Key columns of the target; none where equal rows are all that it counts."""
     names: frozenset[str]
     """As :attr:`airflow_cdc.model.survey.TopicShape.table` has them; empty where the events do not say."""
 
@@ -36,7 +40,20 @@ class PhysicalTables:
     @property
     def are_distinct(self) -> bool:
         """Whether each row says which table it is of."""
-        return IDENTIFIER in self.keys or (bool(self.keys) and self.flow.table_column is not None)
+        return self.column is not None
+
+    @property
+    def column(self) -> str | None:
+        """The column that says which table a row is of; None where none does."""
+        if IDENTIFIER in self.keys:
+            return IDENTIFIER
+        return self.flow.table_column if self.keys else None
+
+    @property
+    def way_to_tell(self) -> str:
+        """What to set in the flows file, for an error, where nothing says which table a row is of."""
+        column = "table_column to the column that has the table's name"
+        return column if self.keys else f"keys, which a table without them lacks, and {column}"
 
     def rows_of(self, tables: Collection[str], alias: str = "") -> str:
         """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table,
@@ -48,12 +65,35 @@ class PhysicalTables:
             return "true"
         if not self.are_distinct:
             return "false"
-        if IDENTIFIER in self.keys:
-            column, values = IDENTIFIER, sorted(tables)
-        else:
-            column, values = str(self.flow.table_column), sorted({table.rsplit(".", 1)[-1] for table in tables})
-        listed = ", ".join(map(sql.text, values)) or "NULL"
-        return f"coalesce({alias}{sql.name(column)} IN ({listed}), false)"
+        listed = ", ".join(self._value(sql.text(table)) for table in sorted(tables)) or "NULL"
+        return f"coalesce({alias}{sql.name(str(self.column))} IN ({listed}), false)"
+
+    def marked(self, event: str, mark: str) -> str:
+        """Return the SQL that is true for an event of that of several tables which a mark in the event log names; NULL where the event does
+        not say.
+
+        :param event: alias of the event, with a dot behind it.
+        :param mark: alias of the mark, the same.
+        """
+        if self.column is None:
+            # A mark is made where the rows known so far are of one table; of later ones nothing says whether they are.
+            return f"{event}{MICROBATCH} <= {mark}{MICROBATCH}"
+        return f"{event}{sql.name(self.column)} = {self._value(f'{mark}{TABLE}')}"
+
+    def named_in_rows(self, events: DataFrame) -> DataFrame:
+        """Return a history's events with the table of each truncate where rows have theirs (:attr:`column`).
+
+        :param events: with :data:`~airflow_cdc.model.columns.TABLE`, if any of them is a truncate.
+        """
+        if self.column is None or TABLE not in events.columns:
+            return events
+        named = F.expr(self._value(TABLE))
+        told = F.coalesce(F.col(sql.name(self.column)), named) if self.column in events.columns else named
+        return events.withColumn(self.column, told)
+
+    def _value(self, table: str) -> str:
+        """Return the SQL of what :attr:`column` holds for a table (SQL)."""
+        return table if self.column == IDENTIFIER else f"substring_index({table}, '.', -1)"
 
 
 def tables_of(microbatch: Microbatch, kinds: Iterable[str] = ()) -> frozenset[str]:

@@ -27,6 +27,7 @@ _LEVEL = "__cdc_level"
 _RESTART_MILLISECONDS = 2_000
 """No connector that crashed sends again before; it sends the rows of one record of the log in less."""
 _SENT = "__cdc_sent"
+_FOUND = "__cdc_found"
 # Of deliveries that lie apart in time, the fullest; what was sent twice word for word is one.
 _ROWS_AT_ONE_POSITION = f"""aggregate(
     array_sort({_SENT}),
@@ -74,6 +75,19 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     summed = counted.withColumn(_LEVEL, level).groupBy(CONTENT).agg(F.sum(COPIES).alias(COPIES), F.min(_LEVEL).alias(_LEVEL))
     missing = F.greatest(-F.col(_LEVEL), F.lit(0))
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
+
+
+def count_unconfirmed(log: DataFrame, base: Base, snapshot: Base) -> int:
+    """Return how many rows would go if they were counted from a snapshot on.
+
+    :param log: all known events.
+    :param base: from where on they are counted.
+    :param snapshot: the same, were it that snapshot.
+    """
+    found = count_copies(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
+    held = count_copies(log, base, None).join(found, CONTENT, "left")
+    rows = held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0)))).collect()[0][0]
+    return int(rows or 0)
 
 
 def _read_copies(told: DataFrame, base: Base) -> DataFrame:

@@ -56,15 +56,18 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: 
     )
 
 
-def without_known(events: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
+def without_known(events: DataFrame, known: DataFrame, keys: Sequence[str], *, table: str | None = None) -> DataFrame:
     """Return the events that a change log does not hold yet, by key and position.
 
     :param known: the log's rows: the keys and position. Where they have an ordinal, a read that was archived before its known copy is new:
         the archive's order places it elsewhere.
+    :param table: the column that says which table a truncate is of: one statement truncates several at one position.
     """
     # A truncate has no key; NULL keys equal each other.
     ours = [key for key in keys if key in events.columns and key in known.columns]
     same = " AND ".join([f"s.{POSITION} = k.{POSITION}", *(f"s.{sql.name(key)} <=> k.{sql.name(key)}" for key in ours)])
+    if table in events.columns and table in known.columns:
+        same += f" AND (s.{OP} <> '{_TRUNCATE}' OR s.{sql.name(str(table))} <=> k.{sql.name(str(table))})"
     if ORDINAL in known.columns:
         same += f" AND (s.{OP} <> 'r' OR k.{ORDINAL} <= s.{ORDINAL})"
     return events.alias("s").join(known.alias("k"), F.expr(same), "left_anti")

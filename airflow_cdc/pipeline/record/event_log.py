@@ -25,6 +25,7 @@ from airflow_cdc.model.columns import (
     POSITION,
     RAW,
     RAW_KEY,
+    TABLE,
     TOLD,
     TRANSACTION,
     UNAVAILABLE,
@@ -73,6 +74,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
         AFTER: _image(decoder, AFTER),
         MICROBATCH: F.lit(microbatch).cast("bigint"),
         CUT: F.lit(None).cast(CUT_TYPE),
+        TABLE: F.col(TABLE) if TABLE in events.columns else F.lit(None).cast("string"),
     }
     if decoder.columns.types:
         ours[OLD_KEY] = _old_key(decoder, types)
@@ -97,9 +99,10 @@ def _old_key(decoder: Decoder, types: Mapping[str, str]) -> Column:
 
 
 def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
-    """Return the mark that a complete snapshot leaves: rows that were there before it, and that it did not read, are gone.
+    """Return the marks that a proven snapshot leaves, one for each table that it read: rows that were there before it, and that it did
+    not read, are gone.
 
-    :param reads: the microbatch's reads: its newest commit time is the latest at which these rows can have gone.
+    :param reads: its reads: their newest commit time is the latest at which these rows can have gone.
     """
     last = {NO_PARTITION if name == UNKNOWN_PARTITION else int(name): offset for name, offset in (snapshot.last_offsets or {}).items()}
     offsets = ", ".join(f"{partition}, {offset}L" for partition, offset in last.items())
@@ -112,7 +115,13 @@ def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
         COMMITTED_AT,
         f"CAST({microbatch} AS BIGINT) AS {MICROBATCH}",
         f"CAST({marked} AS {CUT_TYPE}) AS {CUT}",
+        f"explode({sql.texts(snapshot.tables) if snapshot.tables else 'array(CAST(NULL AS STRING))'}) AS {TABLE}",
     )
+
+
+def is_read_of(snapshot: Snapshot) -> str:
+    """Return the SQL that is true for the reads of a snapshot."""
+    return f"({OP} = 'r' AND {POSITION} = {position_literal(snapshot.position)})"
 
 
 def append_to_log(spark: SparkSession, uri: str, rows: DataFrame, *, application: str, microbatch: int) -> None:
