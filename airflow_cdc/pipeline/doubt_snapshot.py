@@ -28,19 +28,20 @@ class Doubts:
     keys: Sequence[str]
     """Key columns of the target."""
 
-    def of(self, position: Position, *, has_other_lanes: bool) -> str | None:
+    def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
         """Return why a snapshot with reads here proves nothing; None where nothing speaks against it. Costs two small jobs.
 
+        :param stays: SQL over a row ``k`` that a read lost against: whether the snapshot leaves it alone.
         :param has_other_lanes: whether a key may have been in another lane before.
         """
         # A rejected read need not tell its position: whatever read was rejected beside those of the snapshot may be one of them.
         if self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1):
             return "a read beside those of the snapshot was rejected"
-        if has_other_lanes and self._loses_reads(position):
+        if has_other_lanes and self._loses_reads(position, stays):
             return "a read of the snapshot lost against a row that another partition of the topic brought"
         return None
 
-    def _loses_reads(self, position: Position) -> bool:
+    def _loses_reads(self, position: Position, stays: str) -> bool:
         if self.known is None:
             return False
         keys = self.keys
@@ -49,4 +50,4 @@ class Doubts:
         columns = (POSITION, OP, PARTITION, OFFSET)
         reads, rows = mine.select(*named, *columns).alias("s"), self.known.select(*named, *columns).alias("k")
         met = reads.join(rows, F.expr(f"{sql.same_key('s', 'k', keys)} AND NOT s.{PARTITION} <=> k.{PARTITION}"))
-        return bool(met.filter(is_known_newer("k", "s")).head(1))
+        return bool(met.filter(is_known_newer("k", "s") & ~F.expr(stays)).head(1))

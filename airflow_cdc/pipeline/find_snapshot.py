@@ -127,15 +127,18 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
         snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
         # Whatever the flow's policy is today: the reads are asked now or never.
         if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
-            snapshot = replace(snapshot, doubt=_doubt(asked, position))
+            snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
         snapshots.append(snapshot)
     return _settled(asked, snapshots, found, known)
 
 
-def _doubt(asked: SnapshotsAsked, position: Position) -> str | None:
+def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
     if asked.tables.are_several and not asked.tables.are_distinct:
         return "several tables share the topic, and nothing says which of them a row is of (table_column)"
-    return asked.doubts.of(position, has_other_lanes=len(asked.lanes) > 1)
+    # A row in a lane whose reads are not known yet may turn out to stand before them.
+    begins = {lane: begin for lane, begin in snapshot.begins.items() if lane in snapshot.last_offsets}
+    stays = f"{beside(begins, '>=', 'k.')} OR {_is_earlier_life(f'k.{PARTITION}', snapshot.life)}"
+    return asked.doubts.of(snapshot.position, stays=stays, has_other_lanes=len(asked.lanes) > 1)
 
 
 def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
@@ -334,9 +337,12 @@ def _may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
     return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and snapshot.is_initial)
 
 
-def beside(offsets: Mapping[str, int], comparison: str) -> str:
-    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its lane's; false in a lane that has none."""
-    terms = [f"({is_lane(lane)} AND {OFFSET} {comparison} {int(offset)})" for lane, offset in offsets.items()]
+def beside(offsets: Mapping[str, int], comparison: str, alias: str = "") -> str:
+    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its lane's; false in a lane that has none.
+
+    :param alias: of the event, with a dot behind it.
+    """
+    terms = [f"({alias}{is_lane(lane)} AND {alias}{OFFSET} {comparison} {int(offset)})" for lane, offset in offsets.items()]
     return f"coalesce({' OR '.join(terms)}, false)" if terms else "false"
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.crashes import apply_through_crashes
 from tests.lives import Life, LivesHistory, lives_histories
 from tests.oracle import Statement
 from tests.properties.test_order_independence import land
@@ -55,6 +56,32 @@ EVENTFUL = LivesHistory(
 
 def test_a_source_with_many_lives_is_followed(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check_lives(EVENTFUL, apply, spark, tmp_path / "example")
+
+
+REBUILT = LivesHistory(
+    dialect="postgresql",
+    partitions=1,
+    keys=(1, 2, 3, 4),
+    lives=(
+        Life((((put(1, 10), Statement("move", 2, 5)),),), "restored", (Statement("delete", 3), put(6, 11)), 0),
+        Life((((put(6, 12), Statement("delete", 1)),),), "topic", (Statement("delete", 4), put(1, 13)), 2),
+    ),
+)
+
+
+def test_a_crash_after_every_single_effect_between_lives_loses_and_doubles_nothing(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    database, files = REBUILT.play(TOPIC)
+    land(files, tmp_path / "archive")
+
+    report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "lake", ONE_FILE_A_BATCH[TOPIC])
+
+    assert report.ok
+    assert crashed >= {"survey", "intent", "stage", "delete_markers", "target", "merge", "commit"}
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [database.rows[key] for key in sorted(database.rows)]
+    merges = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'lake' / TOPIC}`").filter("operation = 'MERGE'").count()
+    assert merges == len(files) == 3
 
 
 @pytest.mark.deep

@@ -14,15 +14,12 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
+from tests.crashes import apply_through_crashes
 from tests.events import Record, write_records
 from tests.oracle import History, SourceDatabase, Statement, histories
 
 TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
-
-
-class CrashError(BaseException):
-    """The process ended here."""
 
 
 def land(files: list[list[Record]], archive: Path, order: list[int] | None = None) -> None:
@@ -103,34 +100,11 @@ def test_a_crash_after_every_single_effect_loses_and_doubles_nothing(apply: Appl
     broken: Record = {**database.events[0], "value": {"op": "?"}, "offset": 999}
     files = [[*file, {**broken, "offset": 900 + number}] for number, file in enumerate(HAZARDS.files(database.events))]
     land(files, tmp_path / "archive")
-    crashed: set[tuple[str, int]] = set()
-    seen: dict[str, int] = {}
 
-    def crash_once(effect: str) -> None:
-        seen[effect] = seen.get(effect, 0) + 1
-        batch = len(list((tmp_path / "lake/_cdc/flows" / TOPIC / "commits").glob("*.json")))
-        if (effect, batch) not in crashed:
-            crashed.add((effect, batch))
-            raise CrashError(effect)
-
-    for _ in range(60):
-        try:
-            report = apply(tmp_path / "archive", tmp_path / "lake", flows=ONE_FILE_A_BATCH, after_effect=crash_once)
-            break
-        except CrashError:
-            continue
+    report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "lake", ONE_FILE_A_BATCH[TOPIC])
 
     assert report.ok
-    assert {effect for effect, _ in crashed} >= {
-        "survey",
-        "intent",
-        "stage",
-        "quarantine",
-        "delete_markers",
-        "target",
-        "merge",
-        "commit",
-    }
+    assert crashed >= {"survey", "intent", "stage", "quarantine", "delete_markers", "target", "merge", "commit"}
     assert table_of(spark, tmp_path / "lake") == rows_of(database)
     # Each reject once, though its append was repeated after the crash.
     rejected = read_quarantine(spark, str(tmp_path / "lake"))
