@@ -27,11 +27,13 @@ class LivingArchive(Archive):
     """What befell them, one thing after each round: one of those in :meth:`_after_round`."""
     eras: list[list[int]] = field(default_factory=list)
     """By era, the one behind a restore or a new topic: places of its records."""
+    shuffled_eras: set[int] = field(default_factory=set)
+    """Those that are known in whatever order their files come: a log that went back stops a flow that sees changes before a snapshot."""
 
     def __post_init__(self) -> None:
         self._left = list(self.happenings)
         self._restores = 0
-        self.eras.append([])
+        self._begin_era(is_known=True)
         self.is_shared = "truncated" in self.happenings
         super().__post_init__()
         assert not self._left, "more happens than there are rounds"
@@ -66,12 +68,16 @@ class LivingArchive(Archive):
         # No position of one epoch is a position of another.
         self._log = self._last_commit = 100 + self._restores
         self._transaction = 700
+        self._begin_era(is_known=False)
+
+    def _begin_era(self, *, is_known: bool) -> None:
+        self.shuffled_eras |= {len(self.eras)} if is_known else set()
         self.eras.append([])
 
     def _topic_made_anew(self) -> None:
         """Offsets begin at 0; what can take a snapshot takes one."""
         self._offsets.clear()
-        self.eras.append([])
+        self._begin_era(is_known=True)
         if self.dialect.says_again:
             self._unseen()
             self._read(self._all_rows(), is_initial=True)
@@ -154,9 +160,12 @@ class LivingArchive(Archive):
         return {**row, "t": _table(row)} if self.is_shared else row
 
     def files(self, count: int, *, shuffled: bool = False, again: bool = False) -> list[list[Record]]:
-        """Cut each era of the archive into files; the order of eras is kept, all that is in one may be shuffled."""
-        eras = ([self.records[place] for place in era] for era in self.eras)
-        return [file for era in eras for file in self._cut(era, count, shuffled=shuffled, again=again)]
+        """Cut each era of the archive into files; the order of eras is kept, and of files in those that are not to be shuffled."""
+        found = []
+        for number, era in enumerate(self.eras):
+            records = [self.records[place] for place in era]
+            found += self._cut(records, count, shuffled=shuffled and number in self.shuffled_eras, again=again)
+        return found
 
 
 def _table(image: Row) -> str:
