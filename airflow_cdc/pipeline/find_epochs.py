@@ -46,7 +46,7 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
 
 
 def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
-    """Tell whether events may stand below what an earlier life of the topic streamed: a source was restored when its topic was made anew."""
+    """Tell whether events may stand below an earlier life of the topic: a source was restored when its topic was made anew."""
     places = ((first, known.highest_of_earlier_lives(lane)) for lane, first in here.streamed_from.items())
     return any(highest is not None and first.commit < highest.commit for first, highest in places)
 
