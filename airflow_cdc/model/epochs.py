@@ -9,7 +9,7 @@ back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.lives import LifeSpan, Lives
@@ -22,6 +22,10 @@ class Epochs:
     begins: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """By lane: (first offset, number of the epoch from there on), ascending. Before the first of them a lane is in epoch 0."""
 
+    since_ms: Mapping[int, int] = field(default_factory=dict)
+    """By epoch: when the connector processed its first event, in milliseconds since 1970 by its own clock; epochs without such times are
+    left out."""
+
     @property
     def newest(self) -> int:
         """Number of the newest epoch; 0 is the first."""
@@ -31,33 +35,62 @@ class Epochs:
         """Return the newest epoch of a lane."""
         return max((epoch for _, epoch in self.begins.get(lane, ())), default=0)
 
-    def beginning(self, lanes: Mapping[str, int]) -> Epochs:
-        """Return the epochs with a new one that begins at an offset of each lane.
+    def at(self, sent_ms: int | None) -> int:
+        """Return the epoch in which the connector processed an event; the newest where nothing says when."""
+        if sent_ms is None:
+            return self.newest
+        return max((epoch for epoch in range(1, self.newest + 1) if self.since_ms.get(epoch, sent_ms) <= sent_ms), default=0)
 
-        A lane that lags behind the newest epoch joins it: the log that went back under it is the one that went back under the others.
+    def beginning(self, lanes: Mapping[str, int], sent_ms: Mapping[str, int | None] | None = None) -> Epochs:
+        """Return the epochs with lanes in which the log went back, at an offset of each.
+
+        A lane that lags behind the newest epoch joins one that had begun by then: the log that went back under it is the one that went back
+        under the others. The others enter a new one together.
+
+        :param sent_ms: when the connector processed the event at that offset, where it says so.
         """
-        behind = all(self.of(lane) < self.newest for lane in lanes)
-        epoch = self.newest if behind else self.newest + 1
-        return self._with({lane: (offset, epoch) for lane, offset in lanes.items()})
+        sent = {lane: (sent_ms or {}).get(lane) for lane in lanes}
+        since, last = dict(self.since_ms), self.newest
+        ahead = [lane for lane in lanes if self.of(lane) == last]
+        if ahead:
+            last += 1
+            since.update({last: min(times)} if (times := [time for lane in ahead if (time := sent[lane]) is not None]) else {})
+        places = {}
+        for lane, offset in lanes.items():
+            time, next_one = sent[lane], self.of(lane) + 1
+            begun = [epoch for epoch in range(next_one, last + 1) if time is None or since.get(epoch, time) <= time]
+            epoch = max(begun, default=next_one)
+            places[lane] = (offset, epoch)
+            if time is not None:
+                since[epoch] = min(time, since.get(epoch, time))
+        return replace(self._with(places), since_ms=since)
+
+    def joined(self, places: Mapping[str, tuple[int, int]]) -> Epochs:
+        """Return the epochs with lanes that enter one without a fall: (first offset, number) by lane."""
+        return self._with(places)
 
     def with_new_lanes(self, lanes: Iterable[str]) -> Epochs:
         """Return the epochs with lanes that were never seen before: they begin in the newest one."""
-        return self._with(dict.fromkeys(lanes, (0, self.newest))) if self.newest else self
+        return self._with({lane: (0, self.newest) for lane in lanes if lane not in self.begins}) if self.newest else self
 
     def _with(self, places: Mapping[str, tuple[int, int]]) -> Epochs:
         begins = dict(self.begins)
         for lane, place in places.items():
             begins[lane] = tuple(sorted({*begins.get(lane, ()), place}))
-        return Epochs(begins)
+        return replace(self, begins=begins)
 
     def to_json(self) -> dict[str, Any]:
         """Return the epochs as plain JSON values."""
-        return {lane: [list(place) for place in places] for lane, places in self.begins.items()}
+        begins = {lane: [list(place) for place in places] for lane, places in self.begins.items()}
+        return {"begins": begins, "since_ms": {str(epoch): time for epoch, time in self.since_ms.items()}} if begins else {}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Epochs:
         """Read what :meth:`to_json` wrote."""
-        return cls({lane: tuple((offset, epoch) for offset, epoch in places) for lane, places in document.items()})
+        if not document:
+            return cls()
+        begins = {lane: tuple((offset, epoch) for offset, epoch in places) for lane, places in document["begins"].items()}
+        return cls(begins, {int(epoch): time for epoch, time in document["since_ms"].items()})
 
 
 FIRST_EPOCH = Epochs()

@@ -5,7 +5,8 @@ Events have the columns that :meth:`airflow_cdc.pipeline.decode.decode_events.De
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
@@ -62,30 +63,50 @@ def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
 def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]) -> Epochs:
     """Return the epochs with the one that begins at the first event of each lane that stands behind a higher position."""
     begins = {lane: int(first[ORDINAL]["offset"]) for lane, first in firsts.items()}
-    reads = {position_of(first[POSITION]).commit for first in firsts.values() if first[IS_READ]}
-    if reads:
-        begins = {**_begins_of(events, reads), **begins}
-    return epochs.beginning({**_joining(events, begins), **begins})
+    sent_ms = {lane: first[SENT] for lane, first in firsts.items()}
+    found = epochs.beginning(begins, sent_ms)
+    reads = {position_of(first[POSITION]).commit: found.of(lane) for lane, first in firsts.items() if first[IS_READ]}
+    read_too = _begins_of(events, reads) if reads else {}
+    others = {lane: place for lane, place in read_too.items() if lane not in begins and found.of(lane) < place[1]}
+    return found.joined({**_joining(events, found, {*begins, *others}), **others})
 
 
-def _begins_of(events: DataFrame, commits: set[int]) -> dict[str, int]:
-    """Return by lane the first offset of reads at some commits: one snapshot reads all lanes at one position."""
-    wanted = ", ".join(f"{commit}BD" for commit in sorted(commits))
-    reads = events.filter(f"{REJECT} IS NULL AND {KIND} = 'r' AND {POSITION}.commit IN ({wanted})")
-    rows = reads.groupBy(PARTITION).agg(F.min(F.col(ORDINAL)["offset"]).alias("begin")).collect()
-    return {partition_of(row): int(row["begin"]) for row in rows if row["begin"] is not None}
+def with_new_lanes(events: DataFrame, epochs: Epochs, lanes: Collection[str]) -> Epochs:
+    """Return the epochs with lanes that were never seen before: each begins in the one in which its first event was processed."""
+    if not (lanes and epochs.since_ms):
+        return epochs
+    listed = " OR ".join(is_lane(lane) for lane in sorted(lanes))
+    rows = events.filter(f"{OF_LOG} AND ({listed})").select(PARTITION, sent()).groupBy(PARTITION).agg(F.min(SENT).alias("first")).collect()
+    begins = {lane: places for lane, places in epochs.begins.items() if lane not in lanes}
+    places = {partition_of(row): (0, epochs.at(row["first"])) for row in rows}
+    return replace(epochs, begins=begins).joined(places)
 
 
-def _joining(events: DataFrame, begins: Mapping[str, int]) -> dict[str, int]:
-    """Return by lane the first offset that the connector processed after it met the log that went back.
+def _begins_of(events: DataFrame, epochs: Mapping[int, int]) -> dict[str, tuple[int, int]]:
+    """Return by lane the first offset of reads at some commits, and their epoch: one snapshot reads all lanes at one position.
 
-    Positions of another lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
-    envelope's ``ts_ms`` is its own clock, not the source's.
+    :param epochs: by commit.
     """
-    timed = events.filter(OF_LOG).select(PARTITION, F.col(ORDINAL)["offset"].alias("offset"), sent())
-    here = " OR ".join(f"({is_lane(lane)} AND offset >= {offset})" for lane, offset in sorted(begins.items()))
-    met = timed.filter(here).agg(F.min(SENT)).collect()[0][0]
-    if met is None:
+    wanted = ", ".join(f"{commit}BD" for commit in sorted(epochs))
+    reads = events.filter(f"{REJECT} IS NULL AND {KIND} = 'r' AND {POSITION}.commit IN ({wanted})")
+    first = F.min_by(F.struct(F.col(ORDINAL)["offset"].alias("offset"), F.col(POSITION)["commit"].alias("commit")), ORDINAL)
+    rows = [(partition_of(row), row["first"]) for row in reads.groupBy(PARTITION).agg(first.alias("first")).collect()]
+    return {lane: (int(row["offset"]), epochs[int(row["commit"])]) for lane, row in rows if row["offset"] is not None}
+
+
+def _joining(events: DataFrame, epochs: Epochs, others: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return by lane the first offset that the connector processed after it met the log that went back, and the epoch.
+
+    Positions of a lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
+    envelope's ``ts_ms`` is its own clock, not the source's.
+
+    :param others: lanes whose place is known.
+    """
+    since = epochs.since_ms.get(epochs.newest)
+    if since is None:
         return {}
-    rows = timed.filter(F.col(SENT) > met).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
-    return {lane: int(row["begin"]) for row in rows if (lane := partition_of(row)) not in begins and row["begin"] is not None}
+    timed = events.filter(OF_LOG).select(PARTITION, F.col(ORDINAL)["offset"].alias("offset"), sent())
+    rows = timed.filter(F.col(SENT) > since).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
+    places = {partition_of(row): int(row["begin"]) for row in rows if row["begin"] is not None}
+    lagging = {lane for lane in places if lane not in others and epochs.of(lane) < epochs.newest}
+    return {lane: (places[lane], epochs.newest) for lane in lagging}

@@ -24,7 +24,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.lanes import is_lane
-from airflow_cdc.pipeline.epoch_begins import HIGHEST, IS_READ, fallen_events, first_by_lane, with_next_epoch
+from airflow_cdc.pipeline.epoch_begins import HIGHEST, IS_READ, fallen_events, first_by_lane, with_new_lanes, with_next_epoch
 from airflow_cdc.pipeline.events_between import events_between
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.misplaced_files import without_misplaced
@@ -42,11 +42,12 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
         for lane, first in staged.reach.streamed_from.items()
         if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION or run.microbatch.rests)
     )
-    return behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
+    has_new_lanes = bool(run.found_epochs is None and run.new_lanes and run.epochs.newest)
+    return has_new_lanes or behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
 
 
 def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
-    """Tell whether events may stand below what an earlier life of the topic streamed: the source was restored when it was made anew."""
+    """Tell whether events may stand below an earlier life of the topic: a source was restored when its topic was made anew."""
     places = ((first, known.highest_of_earlier_lives(lane)) for lane, first in here.streamed_from.items())
     return any(highest is not None and first.commit < highest.commit for first, highest in places)
 
@@ -61,6 +62,8 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     if decoder.dialect.clock_positions or run.microbatch.is_again:
         return None
     events = decoder.events(run.lines())
+    if run.found_epochs is None and (placed := with_new_lanes(events, run.epochs, run.new_lanes)) != run.epochs:
+        return placed
     keys = [sql.name(key) for key in decoder.columns.keys]
     known = _known_commit(run, run.checkpoint.reach, _offsets_through(run))
     fallen = run.write_down(fallen_events(events, keys, known), "fallen")

@@ -79,8 +79,12 @@ class MicrobatchRun:
         """Where epochs of the source's log begin; a lane that was never seen begins in the newest."""
         if self.found_epochs is not None:
             return self.found_epochs
-        known = self.checkpoint.epochs
-        return known.with_new_lanes({str(item.partition) for item in self.microbatch.offsets} - self.checkpoint.reach.partitions)
+        return self.checkpoint.epochs.with_new_lanes(self.new_lanes)
+
+    @property
+    def new_lanes(self) -> frozenset[str]:
+        """Lanes that no earlier microbatch held."""
+        return self.lanes - self.checkpoint.reach.partitions
 
     @property
     def tables(self) -> frozenset[str]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, in_lanes
@@ -126,3 +128,19 @@ def test_a_snapshot_is_proven_where_every_partition_goes_on_behind_it(passed: se
     )
     assert snapshot.is_proven(frozenset(lanes)) is proven
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
+
+
+def test_a_lane_that_lags_joins_the_epoch_that_had_begun_when_its_log_went_back() -> None:
+    first = Epochs().beginning({"0": 10}, {"0": 1000})
+    second = first.beginning({"0": 20}, {"0": 2000})
+    assert second.since_ms == {1: 1000, 2: 2000}
+    assert second.beginning({"1": 7}, {"1": 1500}).begins["1"] == ((7, 1),)
+    assert second.beginning({"1": 7}, {"1": 2500}).begins["1"] == ((7, 2),)
+    # The first event of an epoch may be archived after later ones of it.
+    early = second.beginning({"1": 7}, {"1": 900})
+    assert (early.begins["1"], early.since_ms) == (((7, 1),), {1: 900, 2: 2000})
+    # Beside lanes that enter another epoch the lagging one enters its own.
+    both = first.beginning({"0": 20, "1": 7}, {"0": 2000, "1": 1500})
+    assert (both.begins["0"], both.begins["1"]) == (((10, 1), (20, 2)), ((7, 1),))
+    assert [second.at(time) for time in (500, 1000, 1999, 2000, None)] == [0, 1, 1, 2, 2]
+    assert Epochs.from_json(json.loads(json.dumps(both.to_json()))) == both
