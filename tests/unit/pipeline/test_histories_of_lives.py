@@ -18,6 +18,8 @@ from tests.unit.pipeline.test_lives_and_epochs import FIRST, SECOND, TOPIC, Stor
 
 VERSIONS = {"stored_as_scd_type": 2}
 LOG = {"write_disposition": WriteDisposition.APPEND}
+SCD1 = pytest.param(1, marks=pytest.mark.deep)
+"""Current tables, which say what is right."""
 TABLE = "__dbz__physicalTableIdentifier"
 
 
@@ -56,6 +58,7 @@ def test_a_truncate_of_one_of_several_tables_ends_the_versions_of_that_one(story
     assert sorted(versions(story)) == [("again", None), ("late t_1", 20), ("late t_2", None), ("t_1", 20), ("t_2", None)]
 
 
+@pytest.mark.deep
 def test_a_key_that_went_to_another_table_is_not_ended_by_the_truncate_of_the_first(story: Story) -> None:
     settings = {**VERSIONS, "table_column": "shard"}
     created = [named(change("c", key, "a", at=10 + key, offset=key), "t_1") for key in (1, 2, 3)]
@@ -68,6 +71,7 @@ def test_a_key_that_went_to_another_table_is_not_ended_by_the_truncate_of_the_fi
     assert versions(story) == [("a", 20), ("a", 15), ("b", None), ("a", 16)]
 
 
+@pytest.mark.deep
 def test_one_statement_that_truncates_two_tables_ends_the_versions_of_both(story: Story) -> None:
     other = of_table(change("c", 1, "t_3", at=12, offset=2), "t_3")
     story.apply(*two_tables(), other, **VERSIONS)
@@ -92,6 +96,7 @@ def test_truncates_of_several_tables_stand_in_the_change_log_with_their_tables_o
     assert len(history(story)) == 5
 
 
+@pytest.mark.deep
 def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
     settings = {**LOG, "table_column": "shard"}
     story.apply(*[named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)], **settings)
@@ -113,6 +118,7 @@ def test_a_truncate_stops_a_history_in_which_nothing_says_which_table_a_row_is_o
     assert len(history(story)) == 2
 
 
+@pytest.mark.deep
 def test_a_table_that_comes_later_gives_no_row_back_that_a_truncate_took(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0), change("c", 2, "b", at=11, offset=1), **VERSIONS)
     story.apply(truncate(at=20, offset=2), **VERSIONS)
@@ -135,8 +141,10 @@ def test_a_snapshot_of_one_of_several_tables_ends_the_versions_of_that_one(story
     assert sorted(versions(story)) == [("new", None), ("t_1 1", None), ("t_1 2", 50), ("t_2 1", None), ("t_2 2", None)]
 
 
-@pytest.mark.parametrize("scd", [1, 2])
-@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE, OnSnapshot.KEEP])
+@pytest.mark.parametrize("scd", [SCD1, 2])
+@pytest.mark.parametrize(
+    "policy", [OnSnapshot.AUTO, *(pytest.param(each, marks=pytest.mark.deep) for each in (OnSnapshot.REPLACE, OnSnapshot.KEEP))]
+)
 def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(story: Story, policy: OnSnapshot, scd: int) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), stored_as_scd_type=scd)
     # One of the rows that it found is as it was: no version begins.
@@ -167,7 +175,7 @@ def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, s
         assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("scd", [SCD1, 2])
 def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_proof(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(change("c", 1, "a", at=10, offset=0), change("c", 2, "b", at=11, offset=1), **settings)
@@ -183,7 +191,7 @@ def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_p
     assert "lost" in str(batch.snapshot.doubt)
 
 
-@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("scd", [SCD1, 2])
 def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a", 2: "b", 3: "c", 4: "d"}, at=10, first=0), change("d", 4, "d", at=20, offset=4), **settings)
@@ -235,7 +243,7 @@ def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story)
     assert names(story) == ["A", "C"]
 
 
-@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE])
+@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, pytest.param(OnSnapshot.REPLACE, marks=pytest.mark.deep)])
 def test_rows_without_a_key_that_a_blocking_snapshot_did_not_find_are_counted(story: Story, policy: OnSnapshot) -> None:
     equal = [read(1, "a", at=10, offset=place, marker="true") for place in range(3)]
     story.apply(*keyless(*equal, read(2, "b", at=10, offset=3, marker="last")))
