@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
 from tests.conftest import Apply
 from tests.events import Record, lsn, sqlserver, write_records
-from tests.unit.pipeline.test_lives_and_epochs import change, snapshot
+from tests.life_story import change, snapshot
 
 TOPIC = "pg.public.customers"
 DAY = 86_400_000

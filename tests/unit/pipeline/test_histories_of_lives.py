@@ -14,7 +14,7 @@ from airflow_cdc.model.snapshot_state import snapshot_state
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record
-from tests.unit.pipeline.test_lives_and_epochs import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate
+from tests.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate
 
 VERSIONS = {"stored_as_scd_type": 2}
 LOG = {"write_disposition": WriteDisposition.APPEND}
