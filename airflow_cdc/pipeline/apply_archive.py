@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.errors import PySparkException
 
@@ -42,10 +42,7 @@ from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import refuse_shared_tables
 from airflow_cdc.model.set_aside import UNREADABLE
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
-from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
-from airflow_cdc.pipeline.apply_multiset import apply_rows
+from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
@@ -61,18 +58,12 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_lives import PlanLives
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
+from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes, survey_new_files
-
-_APPLY = {
-    TableMode.CURRENT: apply_rows,
-    TableMode.FLAGGED: apply_microbatch,
-    TableMode.CHANGE_LOG: apply_to_change_log,
-    TableMode.VERSIONS: apply_to_versions,
-}
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -212,7 +203,8 @@ class _FlowRun:
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
         self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
-        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error)
+        changes = tuple(self._check.changes)
+        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
 
     def _unexpected(self, problem: Exception) -> CdcError:
         kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
@@ -226,10 +218,8 @@ class _FlowRun:
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
-            if open_intent and not open_intent.files:
-                pending = checkpoint.pending_snapshots
-                nothing = BatchReport(self.flow.name, open_intent.number, 0, 0, pending_snapshots=pending, merge_plan="withdrawn")
-                self.state.write_commit(nothing, self.table)
+            if open_intent and open_intent.does_nothing:
+                self.state.write_commit(checkpoint.withdrawn(), self.table)
                 continue
             if open_intent:
                 self._check.before(checkpoint, repairs=open_intent.is_again)
@@ -264,7 +254,8 @@ class _FlowRun:
 
     @cached_property
     def _check(self) -> StateCheck:
-        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
+        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.changes.of))
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -350,7 +341,7 @@ class _FlowRun:
             seen_through=self._check.seen_through,
         )
         try:
-            report = _APPLY[self.flow.mode](attempt)
+            report = apply_by_mode(attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
         except CountMismatchError as problem:

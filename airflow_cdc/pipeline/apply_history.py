@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
+from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
@@ -34,6 +35,7 @@ from airflow_cdc.pipeline.merge_versions import cut_touched_keys, merge_versions
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
@@ -110,13 +112,13 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     plan = "versions of touched keys: late events" if late else "versions of touched keys"
     report = replace(told.report(run, rejects, stale=stale, changed=changed), merge_plan=plan)
     report = replace(report, snapshot=snapshots.newest, pending_snapshots=snapshots.pending, replaced_by=snapshots.replacing)
-    if not report.events.merged:
+    if not report.events.merged and not cuts:
         return replace(report, merge_plan="nothing to merge")
     # The log's columns are the table's: an event's own type may be narrower.
     target = replace(target, columns=columns_of(run.spark, target.uri)) if target else None
     rows = logged_rows(fresh, decoder, target.columns if target else {}, run.microbatch.number)
     if cuts:
-        mark = mark_of(cuts, fresh.filter(f"{OP} = 'r'"), run.microbatch.number)
+        mark = mark_of(cuts, _reads_of(cuts, fresh, log), run.microbatch.number)
         rows = rows.unionByName(mark, allowMissingColumns=True)
     rows = run.write_down(rows, "logged")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
@@ -124,6 +126,13 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     return _merge_versions(run, target, rows, report, everything=bool(cuts) or told.truncates.good > told.truncates.ignored)
+
+
+def _reads_of(snapshot: Snapshot, fresh: DataFrame, log: DataFrame | None) -> DataFrame:
+    """Return the reads of a snapshot; those that earlier microbatches brought are in the log."""
+    ours = f"{OP} = 'r' AND {POSITION} = {position_literal(snapshot.position)}"
+    reads = fresh.filter(ours).select(COMMITTED_AT)
+    return reads if log is None else reads.unionByName(log.filter(ours).select(COMMITTED_AT))
 
 
 def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:

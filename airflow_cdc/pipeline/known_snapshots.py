@@ -20,7 +20,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Surveyed
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
-from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots, stands_before
+from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, decide_snapshot, find_snapshots, stands_before
 from airflow_cdc.pipeline.find_voids import not_found
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
@@ -46,6 +46,8 @@ def find_known_snapshots(
     :param latest: row changes; None where the microbatch has none.
     :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
     """
+    if run.microbatch.decides:
+        return decide_snapshot(run, run.microbatch.decides)
     if latest is None:
         return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
