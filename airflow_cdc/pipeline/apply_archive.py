@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from pyspark.errors import PySparkException
-
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
@@ -28,7 +26,7 @@ from airflow_cdc.model.errors import (
     SparkFailedError,
     StorageFailedError,
     UnexpectedError,
-    first_line,
+    UnreadableFileError,
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
@@ -61,6 +59,7 @@ from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes, survey_new_files
@@ -105,9 +104,9 @@ def _find_cuts(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look,
     try:
         known = check_transactions(run.spark, state, ledger, look.there)
         return find_cuts(run.spark, state, ledger, known, flows, there={file.path for file in look.there})
-    except PySparkException as problem:
+    except SPARK_ERRORS as problem:
         raise SparkFailedError(
-            f"Archive {run.archive}: where its tables may end together could not be found: {first_line(problem)}",
+            f"Archive {run.archive}: where its tables may end together could not be found: {told_line(problem)}",
             next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
         ) from problem
 
@@ -128,10 +127,10 @@ def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun
 def _check_transactions(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, report: ApplyReport) -> ApplyReport:
     try:
         known = check_transactions(run.spark, state, ledger, look.there)
-    except PySparkException as problem:
+    except SPARK_ERRORS as problem:
         # What was merged before must be told all the same.
         failed = SparkFailedError(
-            f"The check of transactions failed: {first_line(problem)}", next_step="See the job's log; the flows were applied."
+            f"The check of transactions failed: {told_line(problem)}", next_step="See the job's log; the flows were applied."
         )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))
@@ -196,7 +195,7 @@ class _FlowRun:
     def _columns(self) -> dict[str, str]:
         try:
             return columns_of(self.run.spark, spark_uri(self.table))
-        except PySparkException:
+        except SPARK_ERRORS:
             # They are told for lineage alone: what was merged must not look as if it had failed.
             return {}
 
@@ -229,8 +228,8 @@ class _FlowRun:
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
-            except PySparkException as problem:
-                raise explain_failure(self.state, checkpoint.number + 1, problem) from problem
+            except SPARK_ERRORS as problem:
+                raise self._explained(checkpoint.number + 1, problem) from problem
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
@@ -268,8 +267,8 @@ class _FlowRun:
         """By path: the lives of the topic in the files that were pending when the run began."""
         try:
             return PlanLives(self.run.spark, self.archive, self.ledger, self.state, self.flow).find(self.state.checkpoint())
-        except PySparkException as problem:
-            raise explain_failure(self.state, self.state.checkpoint().number + 1, problem) from problem
+        except SPARK_ERRORS as problem:
+            raise self._explained(self.state.checkpoint().number + 1, problem) from problem
 
     @cached_property
     def behind_cut(self) -> dict[str, int]:
@@ -350,9 +349,12 @@ class _FlowRun:
             raise
         except Exception as problem:
             # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
-            if isinstance(problem, PySparkException) or self.state.report(microbatch.number):
-                raise explain_failure(self.state, microbatch.number, problem) from problem
-            raise
+            if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
+                raise
+            cause = self._explained(microbatch.number, problem)
+            if isinstance(cause, UnreadableFileError):
+                cause = explain_mismatch(self.archive, self.state, microbatch, cause)
+            raise cause from problem
         finally:
             release_session(session)
         offsets = report_offsets(
@@ -367,6 +369,9 @@ class _FlowRun:
         self.run.after_effect("commit")
         self._clear_staging()
         return report
+
+    def _explained(self, number: int, problem: Exception) -> CdcError:
+        return explain_failure(self.state, number, problem, archive=self.archive.archive)
 
     def _clear_staging(self) -> None:
         folder = file_system(staging_uri(self.run.lake, self.flow.name))[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply_decision import apply_decision
 from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
 from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_multiset import apply_rows
@@ -22,4 +23,6 @@ def apply_by_mode(run: MicrobatchRun) -> BatchReport:
 
     :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
     """
+    if run.microbatch.decides:
+        return apply_decision(run, run.microbatch.decides)
     return _APPLY[run.flow.mode](run)

@@ -118,17 +118,17 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     target = replace(target, columns=columns_of(run.spark, target.uri)) if target else None
     rows = logged_rows(fresh, decoder, target.columns if target else {}, run.microbatch.number)
     if cuts:
-        mark = mark_of(cuts, _reads_of(cuts, fresh, log), run.microbatch.number)
+        mark = mark_of(cuts, reads_of(cuts, fresh, log), run.microbatch.number)
         rows = rows.unionByName(mark, allowMissingColumns=True)
     rows = run.write_down(rows, "logged")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
     run.after_effect("log")
     if target is None:
         return replace(report, merge_plan="nothing to merge")
-    return _merge_versions(run, target, rows, report, everything=bool(cuts) or told.truncates.good > told.truncates.ignored)
+    return merge_logged(run, target, rows, report, everything=bool(cuts) or told.truncates.good > told.truncates.ignored)
 
 
-def _reads_of(snapshot: Snapshot, fresh: DataFrame, log: DataFrame | None) -> DataFrame:
+def reads_of(snapshot: Snapshot, fresh: DataFrame, log: DataFrame | None) -> DataFrame:
     """Return the reads of a snapshot; those that earlier microbatches brought are in the log."""
     ours = f"{OP} = 'r' AND {POSITION} = {position_literal(snapshot.position)}"
     reads = fresh.filter(ours).select(COMMITTED_AT)
@@ -147,7 +147,11 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     return log
 
 
-def _merge_versions(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+def merge_logged(run: MicrobatchRun, target: TargetTable, rows: DataFrame, report: BatchReport, *, everything: bool) -> BatchReport:
+    """Cut the versions of the keys that a microbatch's rows of the log touch anew, and merge what differs.
+
+    :param everything: whether all keys are touched, as by a truncate.
+    """
     log = run.spark.read.format("delta").load(run.state(events_uri))
     changes = cut_touched_keys(run, target, log, rows, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)

@@ -46,8 +46,6 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
             frames.append(_number(lines) if numbered else lines.withColumn(LINE, F.lit(None).cast("bigint")))
         if paired:
             frames.append(_read_with_keys(source, paired))
-    if not frames:
-        return spark.createDataFrame([], LINES_SCHEMA)
     lines = reduce(DataFrame.unionByName, frames)
     # Spark would count the characters of every line to know its length.
     return lines.filter(f"trim({RAW}) <> ''").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -20,11 +19,12 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Surveyed
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
-from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, decide_snapshot, find_snapshots, stands_before
+from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots, stands_before
 from airflow_cdc.pipeline.find_voids import not_found
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 
 _LOOK_BACK = 8
 """Earlier microbatches among which an event with a GTID is looked for."""
@@ -46,8 +46,6 @@ def find_known_snapshots(
     :param latest: row changes; None where the microbatch has none.
     :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
     """
-    if run.microbatch.decides:
-        return decide_snapshot(run, run.microbatch.decides)
     if latest is None:
         return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
@@ -92,7 +90,7 @@ def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
                 try:
                     if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):
                         return True
-                except PySparkException:
+                except SPARK_ERRORS:
                     continue
         return False
 

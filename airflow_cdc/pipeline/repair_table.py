@@ -17,7 +17,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.errors import CdcError, ConcurrentRunError, TableChangedError, first_line
+from airflow_cdc.model.errors import CdcError, ConcurrentRunError, TableChangedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import REPAIRED, UPKEEP, ForeignChanges
 from airflow_cdc.model.lake import FlowState
@@ -36,7 +36,7 @@ from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, KEYS_PROPERTY,
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.schema_changes import ChangesOf
 from airflow_cdc.pipeline.session import noted, session_for_batch
-from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.storage import file_system
 
 _PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY)
@@ -89,7 +89,7 @@ class _Repair(RepairedFlow):
                 self.run.spark.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
         except SPARK_ERRORS as problem:
             # VACUUM took its files, or the log's clean-up its commit.
-            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {first_line(problem)}")
+            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
             return False
         return True
 
@@ -147,7 +147,7 @@ class _Repair(RepairedFlow):
         except CdcError as problem:
             raise self._explained(intent, problem) from problem
         except SPARK_ERRORS as problem:
-            raise self._explained(intent, explain_failure(self._again, intent.number, problem)) from problem
+            raise self._explained(intent, explain_failure(self._again, intent.number, problem, archive=intent.archive)) from problem
         finally:
             release_session(session)
 
