@@ -84,13 +84,17 @@ class _Repair(RepairedFlow):
         before = self.found.standing[0].version - 1
         if before < self.found.merged or any(version > before for version in self.found.vouched):
             return False
+        # A commit's metadata are a setting of its session.
+        session = session_for_batch(self.run.spark, batch_bytes=0)
         try:
-            with self._committing(self.run.spark):
-                self.run.spark.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
+            with self._committing(session):
+                session.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
         except SPARK_ERRORS as problem:
             # VACUUM took its files, or the log's clean-up its commit.
             self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
             return False
+        finally:
+            release_session(session)
         return True
 
     def rebuild(self) -> None:
