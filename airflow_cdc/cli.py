@@ -28,6 +28,7 @@ from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_serve import serve
+from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
     differing_columns,
     print_errors,
@@ -50,6 +51,7 @@ app = typer.Typer(
 app.add_typer(quarantine, name="quarantine")
 
 app.command()(files)
+app.command("confirm-snapshot")(confirm_snapshot)
 app.command()(maintain)
 app.command()(verify)
 app.command()(serve)

@@ -61,6 +61,21 @@ class FlowCheckpoint:
         """Return how far an archive's surveys are applied, and the files before that which wait."""
         return self.planned.get(archive, PlanPosition()), self.held.get(archive, ())
 
+    @property
+    def undecided_snapshots(self) -> tuple[Snapshot, ...]:
+        """Full snapshots about whose missing rows somebody may decide, the oldest first."""
+        shield, known = self.replaced_by, sorted(self.known_snapshots.items())
+        return tuple(each for position, each in known if each.is_undecided and not (shield and shield.position >= position))
+
+    @property
+    def known_snapshots(self) -> dict[Position, Snapshot]:
+        """By position: the newest full snapshot, and the older ones that are not proven to be whole yet."""
+        return {each.position: each for each in (*self.pending_snapshots, *([self.snapshot] if self.snapshot else []))}
+
+    def withdrawn(self) -> BatchReport:
+        """Return the report of the next microbatch where its intent was taken back: it owns nothing."""
+        return BatchReport(self.flow, self.number + 1, 0, 0, pending_snapshots=self.pending_snapshots, merge_plan="withdrawn")
+
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
         """Return the checkpoint after one more committed microbatch."""
         applied = dict(self.applied_through)

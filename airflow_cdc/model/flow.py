@@ -81,6 +81,8 @@ class OnForeignChange(str, Enum):
     """Stop the flow and leave the decision to a person."""
     WARN = "warn"
     """Go on, and say so in the report."""
+    REPAIR = "repair"
+    """Undo it, and say so in the report: bring back the table's version before it, or rebuild the table from the archive."""
 
 
 class OnSnapshot(str, Enum):

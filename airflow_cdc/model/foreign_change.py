@@ -9,9 +9,9 @@ from typing import Any
 
 INTENDED = "airflow_cdc: intended"
 """In a commit's user metadata: whoever made it vouches for it, and no flow stops at it."""
-APPLICATION, UPKEEP, INTENT, SEEN_THROUGH = "application", "upkeep", "intent", "seen_through"
-"""What the metadata of our own commits carries: who merges, who only keeps the table, which files, and through which version of the table
-it was looked for foreign changes before."""
+APPLICATION, UPKEEP, INTENT, SEEN_THROUGH, REPAIRED = "application", "upkeep", "intent", "seen_through", "repaired"
+"""What the metadata of our own commits carries: who merges, who only keeps the table, which files, through which version of the table
+it was looked for foreign changes before; and of a repair the version of the flow's last commit that the table holds again."""
 
 _HARMLESS = frozenset(
     {
@@ -50,10 +50,14 @@ class ForeignChange:
     """When, in UTC; None where the commit does not say."""
     by: str | None = None
     """The user, or else the engine, as the commit names it."""
+    undone: str | None = None
+    """What repaired the table behind it; None where the flow went on with the change."""
 
     def __str__(self) -> str:
-        when = f" at {self.at}" if self.at else ""
-        return f"version {self.version}: {self.operation}{when}" + (f" by {self.by}" if self.by else "")
+        told = f"version {self.version}: {self.operation}"
+        told += f" at {self.at}" if self.at else ""
+        told += f" by {self.by}" if self.by else ""
+        return told + (f"; {self.undone}" if self.undone else "")
 
 
 @dataclass(frozen=True)
@@ -103,31 +107,61 @@ class TableCommit:
         version = self.parameters.get("version") if self.operation == _RESTORE else None
         return int(version) if version not in (None, "", "null") else None
 
-    def as_change(self) -> ForeignChange:
+    def repaired(self, flow: str) -> int | None:
+        """Return, of a flow's repair of its table, the version of its last commit that the table holds again; None of other commits."""
+        version = self.metadata.get(REPAIRED) if self.is_of(flow) else None
+        return int(version) if version is not None else None
+
+    def as_change(self, undone: str | None = None) -> ForeignChange:
         """Return it as reports name it."""
         at = (_EPOCH + timedelta(milliseconds=self.at_millis)).isoformat(timespec="seconds") if self.at_millis is not None else None
         operation = f"RESTORE to version {self.restored}" if self.restored is not None else self.operation
-        return ForeignChange(self.version, operation, at, self.by)
+        return ForeignChange(self.version, operation, at, self.by, undone)
 
 
-def foreign_changes(commits: Iterable[TableCommit], flow: str, *, known: int) -> tuple[TableCommit, ...]:
-    """Return the commits that changed a flow's table, are none of the flow's, and are still in effect.
+@dataclass(frozen=True)
+class ForeignChanges:
+    """What others did to a flow's table since its last merge."""
+
+    standing: tuple[TableCommit, ...] = ()
+    """Commits that are still in effect, ascending."""
+    undone: tuple[ForeignChange, ...] = ()
+    """Changes that a repair of the flow has undone since."""
+    merged: int = 0
+    """Version of the flow's last commit."""
+    through: int = 0
+    """Highest number of a microbatch among the commits."""
+    vouched: tuple[int, ...] = ()
+    """Versions of the changes that somebody vouched for; the archive knows nothing of them."""
+
+
+def foreign_changes(commits: Iterable[TableCommit], flow: str, *, known: int) -> ForeignChanges:
+    """Return the commits that changed a flow's table and are none of the flow's.
 
     A RESTORE takes back what came behind the version that it restores. It is itself no change where that version holds all that the flow
-    has merged. Who vouches for an overwrite of all rows has seen to what was there before.
+    has merged; so it is with the flow's own repairs, for another run may have merged beside one. Who vouches for an overwrite of all rows
+    has seen to what was there before.
 
     :param commits: ascending by version.
     :param known: version of the last merge that the flow's state knows.
     """
     found: list[TableCommit] = []
-    merged = known
+    undone: list[ForeignChange] = []
+    vouched: list[int] = []
+    merged, through = known, 0
     for commit in commits:
-        if commit.is_of(flow):
-            merged = max(merged, commit.version)
+        repaired = commit.repaired(flow)
+        if repaired is not None and repaired >= merged:
+            how = commit.operation if commit.restored is None else f"RESTORE to version {commit.restored}"
+            undone += [change.as_change(f"repaired by version {commit.version} ({how})") for change in found]
+            found = []
+        elif repaired is None and commit.is_of(flow):
+            merged, through = max(merged, commit.version), max(through, commit.microbatch or 0)
         elif commit.restored is not None and commit.restored >= merged:
             found = [change for change in found if change.version <= commit.restored]
-        elif commit.is_intended:
+        elif commit.is_intended and commit.changes_rows:
             found = [] if commit.replaces_all else found
-        elif commit.changes_rows:
+            vouched = [] if commit.replaces_all else [*vouched, commit.version]
+        elif commit.changes_rows and not commit.is_intended:
             found.append(commit)
-    return tuple(found)
+    return ForeignChanges(tuple(found), tuple(undone), merged, through, tuple(vouched))

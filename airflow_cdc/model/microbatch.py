@@ -12,6 +12,7 @@ from airflow_cdc.model.completeness import FileOffsets, file_offsets, in_lanes
 from airflow_cdc.model.epochs import FileEpochs
 from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.lives import LifeSpan, lives_from_json, lives_to_json
+from airflow_cdc.model.snapshot import SnapshotDecision
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
 
@@ -138,6 +139,13 @@ class Microbatch:
     """Digest of the last survey that ``planned_through`` reaches into; None where it reaches into none."""
     lives: Mapping[str, tuple[LifeSpan, ...]] = field(default_factory=dict)
     """By path: which lives of the topic a file holds (:mod:`airflow_cdc.model.lives`), where it holds another than the first."""
+    decides: SnapshotDecision | None = None
+    """What a person decided about a snapshot; such a microbatch owns no file."""
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether it was taken back."""
+        return not self.files and self.decides is None
 
     @property
     def size(self) -> int:
@@ -164,6 +172,7 @@ class Microbatch:
             self.is_again,
             [file.path for file in self.files],
             [[path, self.parts[path].to_json()] for path in sorted(self.parts)],
+            *([self.decides.to_json()] if self.decides else ()),
         ]
         return short_hash(json.dumps(owned))
 
@@ -181,6 +190,7 @@ class Microbatch:
             "is_again": self.is_again,
             "surveyed": self.surveyed,
             "lives": lives_to_json(self.lives),
+            "decides": self.decides and self.decides.to_json(),
             **shapes_to_json(self.shapes),
         }
 
@@ -200,6 +210,7 @@ class Microbatch:
             document.get("is_again", False),
             document.get("surveyed"),
             lives_from_json(document.get("lives", {})),
+            SnapshotDecision.from_json(document["decides"]) if document.get("decides") else None,
         )
 
 

@@ -59,7 +59,7 @@ class FlowOutcome:
     document_columns: tuple[str, ...] = ()
     """Those of them that are taken out of the document."""
     foreign_changes: tuple[ForeignChange, ...] = ()
-    """Commits by which somebody else changed rows of the table, where the flow says ``on_foreign_change: warn``."""
+    """Commits by which somebody else changed rows of the table, where the flow went on with them or repaired the table."""
 
     @property
     def changed(self) -> bool:

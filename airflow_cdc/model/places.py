@@ -36,3 +36,8 @@ def staging_uri(lake: str, flow: str) -> str:
 def events_uri(lake: str, flow: str) -> str:
     """Return the URI of a flow's own change log, which flows that keep every version have."""
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/events"
+
+
+def repair_uri(lake: str, flow: str) -> str:
+    """Return the URI of the root of the lake in which a flow's table is rebuilt while it is repaired."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/repairs/{flow_folder(flow)}"

@@ -6,12 +6,39 @@ It says so only where it is *proven*: its last read came, and in every lane of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.lives import LANES, life_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
+
+
+class SnapshotChoice(str, Enum):
+    """What a person decided about the rows that a snapshot did not find."""
+
+    REPLACE = "replace"
+    """Remove them, once it is proven to be whole."""
+    KEEP = "keep"
+    """Keep them, whatever the flow's policy is."""
+
+
+@dataclass(frozen=True)
+class SnapshotDecision:
+    """A choice for one snapshot of a flow."""
+
+    position: Position
+    choice: SnapshotChoice
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as plain JSON values."""
+        return {"position": self.position.to_json(), "choice": self.choice.value}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SnapshotDecision:
+        """Read what :meth:`to_json` wrote."""
+        return cls(Position.from_json(document["position"]), SnapshotChoice(document["choice"]))
 
 
 @dataclass(frozen=True)
@@ -40,6 +67,15 @@ class Snapshot:
     """Rows that it did not find and that were kept, when its last read was merged; None before."""
     tables: tuple[str, ...] = ()
     """Names of the source's tables that it read, where several share the topic; empty: the only one."""
+    reads: int = 0
+    """Reads of it that were applied; of a key with several in one microbatch one counts."""
+    decision: SnapshotChoice | None = None
+    """What a person decided about it; it goes over the flow's policy."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it may have missed rows, has removed none, and nobody has decided about it."""
+        return not self.is_first and self.cut is None and self.decision is None
 
     @property
     def life(self) -> int:
@@ -51,8 +87,22 @@ class Snapshot:
 
         :param lanes: all lanes that the flow has seen; of a partition that only an earlier life had, one of this life is waited for.
         """
+        return self.is_complete and self.doubt is None and not self.lacks(lanes)
+
+    def lacks(self, lanes: frozenset[str]) -> frozenset[str]:
+        """Return the lanes of its life in which the archive is not known to go on behind it without a gap.
+
+        :param lanes: as of :meth:`is_proven`.
+        """
         partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in lanes}
-        return self.is_complete and self.doubt is None and partitions <= self.passed
+        return frozenset(partitions - self.passed)
+
+    def decided(self, choice: SnapshotChoice, passed: frozenset[str]) -> Snapshot:
+        """Return the snapshot with what a person decided about it.
+
+        :param passed: lanes that are known to go on behind it by now.
+        """
+        return replace(self, decision=choice, passed=self.passed | passed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as plain JSON values."""
@@ -64,6 +114,7 @@ class Snapshot:
             "begins": dict(self.begins),
             "passed": sorted(self.passed),
             "tables": list(self.tables),
+            "decision": self.decision and self.decision.value,
         }
 
     @classmethod
@@ -77,5 +128,6 @@ class Snapshot:
                 "cut": Position.from_json(cut) if cut else None,
                 "passed": frozenset(document["passed"]),
                 "tables": tuple(document["tables"]),
+                "decision": SnapshotChoice(document["decision"]) if document.get("decision") else None,
             }
         )

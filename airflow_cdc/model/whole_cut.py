@@ -11,12 +11,13 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import AwaitedTransaction, whole_through
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.errors import ConfigurationError, UnreadableFileError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.position import EPOCH, commit_position
+from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile
 from airflow_cdc.model.survey import RecordKind
 from airflow_cdc.model.transaction_records import MOST_BYTES, TransactionRecord, read_transaction_records
 from airflow_cdc.model.transactions import MOST_NAMED, LogStart, OpenTransactions, ends_transactions, prefix_of
@@ -53,6 +54,8 @@ class _Known:
     new: tuple[ArchivedFile, ...]
     lake_fs: FileSystem
     lake_root: str
+    aside: tuple[SetAsideFile, ...] = ()
+    """Files that no run could read, and that lie there as they did."""
 
 
 def find_whole_cuts(
@@ -72,11 +75,15 @@ def find_whole_cuts(
     :param connectors: the prefixes asked for; none: every connector whose transaction topic is archived.
     :param past: the moment that must be reached; None: more than the lake's tables show.
     :raises ConfigurationError: when a file cannot be read without Spark, or a position does not compare with the connector's ENDs.
+    :raises UnreadableFileError: when a file that no run could read may hold what is waited for.
     """
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
-    known = _Known(archive_fs, archive_root, state, ledger, poke(archive_fs, archive_root, state, ledger), lake_fs, lake_root)
-    prefixes = {*connectors_with_transactions(ledger), *(prefix_of(file.topic) for file in known.new if ends_transactions(file.topic))}
+    new = poke(archive_fs, archive_root, state, ledger)
+    aside = _set_aside(archive_fs, archive_root, state, {file.path for file in new})
+    known = _Known(archive_fs, archive_root, state, ledger, new, lake_fs, lake_root, aside)
+    ending = [topic for topic in (*(file.topic for file in new), *(file.topic for file in aside)) if ends_transactions(topic)]
+    prefixes = {*connectors_with_transactions(ledger), *map(prefix_of, ending)}
     asked = connectors or sorted(prefixes)
     return {prefix: _whole_cut(known, prefix, past) if prefix in prefixes else WholeCut(is_past=False) for prefix in asked}
 
@@ -98,6 +105,11 @@ def highest_position(flows: Iterable[tuple[FlowCheckpoint, int]], start: LogStar
     return max(reached, default=None)
 
 
+def _set_aside(fs: FileSystem, root: str, state: ArchiveState, new: set[str]) -> tuple[SetAsideFile, ...]:
+    aside = (file for file in state.set_aside() if file.reason == UNREADABLE and file.path not in new)
+    return tuple(file for file in aside if fs.exists(f"{root.rstrip('/')}/{file.path}"))
+
+
 def connectors_with_transactions(ledger: Ledger) -> list[str]:
     """Return the prefixes of the connectors whose transaction topic is archived."""
     topics = (topic for topic in ledger.control_topics() if RecordKind.TRANSACTION.value in ledger.kinds[topic])
@@ -105,6 +117,22 @@ def connectors_with_transactions(ledger: Ledger) -> list[str]:
 
 
 def _whole_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
+    cut = _seen_cut(known, prefix, past)
+    others = {prefix_of(topic) for topic in known.ledger.topics} - {prefix}
+    aside = [file for file in known.aside if prefix_of(file.topic) not in others]
+    # What is lacking, or the END that nobody has seen, may be in them; no look reads them, however long it waits.
+    if not cut.is_past and aside and (cut.waits_for or any(ends_transactions(file.topic) for file in aside)):
+        raise UnreadableFileError(
+            f"Connector {prefix}: {len(aside)} archived files cannot be read and are set aside, such as {aside[0]}; what they hold of its"
+            " transactions is lacking.",
+            next_step="Replace each by a whole copy under the same name, or move it out of the archive; then let the merge run."
+            " `airflow-cdc files --lake …` lists them.",
+            files=[file.path for file in aside],
+        )
+    return cut
+
+
+def _seen_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
     transactions = known.state.transactions()
     before = transactions.connectors.get(prefix, OpenTransactions())
     files = [*_surveyed_since(known, prefix, transactions.surveyed_through), *_new_of(known, prefix)]
@@ -115,7 +143,7 @@ def _whole_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
     files += _last_surveyed(known, f"{prefix}.transaction") if past and past.time else ()
     told = read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1)
     records = [record for record in told if before.start.holds(record.time_ms)]
-    tables = _tables(known.ledger, records, prefix)
+    tables = _tables(known, records, prefix)
     found = [record.transaction for record in records if record.topic in {*tables, f"{prefix}.transaction"}]
     after = before.with_records(found, prefix=prefix, topics=tables)
     applied = _applied_through(known, tables, before.start)
@@ -168,9 +196,11 @@ def _last_surveyed(known: _Known, topic: str) -> tuple[ArchivedFile, ...]:
     return tuple(file for survey in known.state.surveys(latest, latest) for file in survey.files_of(topic)[-1:])
 
 
-def _tables(ledger: Ledger, records: Iterable[TransactionRecord], prefix: str) -> list[str]:
+def _tables(known: _Known, records: Iterable[TransactionRecord], prefix: str) -> list[str]:
     found = {record.topic for record in records if record.transaction.seen}
-    return sorted(topic for topic in {*ledger.tables(), *found} if topic.startswith(f"{prefix}."))
+    # A table of which no file could be read is archived all the same.
+    unread = {file.topic for file in known.aside if not ends_transactions(file.topic)}
+    return sorted(topic for topic in {*known.ledger.tables(), *found, *unread} if topic.startswith(f"{prefix}."))
 
 
 def _applied_through(known: _Known, tables: Iterable[str], start: LogStart) -> int | None:

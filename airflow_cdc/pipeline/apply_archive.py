@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-
-from pyspark.errors import PySparkException
+from functools import cached_property, partial
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import (
@@ -28,7 +26,7 @@ from airflow_cdc.model.errors import (
     SparkFailedError,
     StorageFailedError,
     UnexpectedError,
-    first_line,
+    UnreadableFileError,
 )
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
@@ -42,10 +40,7 @@ from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import refuse_shared_tables
 from airflow_cdc.model.set_aside import UNREADABLE
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
-from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
-from airflow_cdc.pipeline.apply_multiset import apply_rows
+from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
@@ -62,18 +57,13 @@ from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_lives import PlanLives
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
+from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes, survey_new_files
-
-_APPLY = {
-    TableMode.CURRENT: apply_rows,
-    TableMode.FLAGGED: apply_microbatch,
-    TableMode.CHANGE_LOG: apply_to_change_log,
-    TableMode.VERSIONS: apply_to_versions,
-}
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -130,10 +120,10 @@ def _check_transactions(
     try:
         logs = find_fallen_logs(run, state, ledger, look, states)
         known = check_transactions(run.spark, state, ledger, look.there, logs.starts)
-    except PySparkException as problem:
+    except SPARK_ERRORS as problem:
         # What was merged before must be told all the same.
         failed = SparkFailedError(
-            f"The check of transactions failed: {first_line(problem)}", next_step="See the job's log; the flows were applied."
+            f"The check of transactions failed: {told_line(problem)}", next_step="See the job's log; the flows were applied."
         )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))
@@ -203,14 +193,15 @@ class _FlowRun:
     def _columns(self) -> dict[str, str]:
         try:
             return columns_of(self.run.spark, spark_uri(self.table))
-        except PySparkException:
+        except SPARK_ERRORS:
             # They are told for lineage alone: what was merged must not look as if it had failed.
             return {}
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
         self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
-        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error)
+        changes = tuple(self._check.changes)
+        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
 
     def _unexpected(self, problem: Exception) -> CdcError:
         kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
@@ -224,10 +215,8 @@ class _FlowRun:
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
-            if open_intent and not open_intent.files:
-                pending = checkpoint.pending_snapshots
-                nothing = BatchReport(self.flow.name, open_intent.number, 0, 0, pending_snapshots=pending, merge_plan="withdrawn")
-                self.state.write_commit(nothing, self.table)
+            if open_intent and open_intent.does_nothing:
+                self.state.write_commit(checkpoint.withdrawn(), self.table)
                 continue
             if open_intent:
                 self._check.before(checkpoint, repairs=open_intent.is_again)
@@ -237,8 +226,8 @@ class _FlowRun:
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
-            except PySparkException as problem:
-                raise explain_failure(self.state, checkpoint.number + 1, problem) from problem
+            except SPARK_ERRORS as problem:
+                raise self._explained(checkpoint.number + 1, problem) from problem
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
@@ -262,7 +251,8 @@ class _FlowRun:
 
     @cached_property
     def _check(self) -> StateCheck:
-        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
+        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.changes.of))
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -278,8 +268,8 @@ class _FlowRun:
         """By path: the lives of the topic in the files that were pending when the run began."""
         try:
             return PlanLives(self.run.spark, self.archive, self.ledger, self.state, self.flow).find(self.state.checkpoint())
-        except PySparkException as problem:
-            raise explain_failure(self.state, self.state.checkpoint().number + 1, problem) from problem
+        except SPARK_ERRORS as problem:
+            raise self._explained(self.state.checkpoint().number + 1, problem) from problem
 
     @cached_property
     def behind_cut(self) -> dict[str, int]:
@@ -351,7 +341,7 @@ class _FlowRun:
             seen_through=self._check.seen_through,
         )
         try:
-            report = _APPLY[self.flow.mode](attempt)
+            report = apply_by_mode(attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
         except CountMismatchError as problem:
@@ -360,9 +350,12 @@ class _FlowRun:
             raise
         except Exception as problem:
             # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
-            if isinstance(problem, PySparkException) or self.state.report(microbatch.number):
-                raise explain_failure(self.state, microbatch.number, problem) from problem
-            raise
+            if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
+                raise
+            cause = self._explained(microbatch.number, problem)
+            if isinstance(cause, UnreadableFileError):
+                cause = explain_mismatch(self.archive, self.state, microbatch, cause)
+            raise cause from problem
         finally:
             release_session(session)
         offsets = report_offsets(
@@ -377,6 +370,9 @@ class _FlowRun:
         self.run.after_effect("commit")
         self._clear_staging()
         return report
+
+    def _explained(self, number: int, problem: Exception) -> CdcError:
+        return explain_failure(self.state, number, problem, archive=self.archive.archive)
 
     def _clear_staging(self) -> None:
         folder = file_system(staging_uri(self.run.lake, self.flow.name))[1]

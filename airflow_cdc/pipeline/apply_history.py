@@ -120,15 +120,15 @@ def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         return replace(report, merge_plan="nothing to merge")
     # The log's columns are the table's: an event's own type may be narrower.
     types = columns_of(run.spark, target.uri) if target else {}
-    rows = _log(run, logged_rows(fresh, decoder, types, run.microbatch.number), known, snapshots.replacing)
+    rows = log_rows(run, logged_rows(fresh, decoder, types, run.microbatch.number), known, snapshots.replacing)
     if target is None:
         return replace(report, merge_plan="nothing to merge")
     target = replace(target, columns=types)
     everything = bool(snapshots.replacing) or told.truncates.good > told.truncates.ignored
-    return _merge_versions(run, target, rows, report, tables, ended=snapshots.ended, everything=everything)
+    return merge_logged(run, target, rows, report, tables, ended=snapshots.ended, everything=everything)
 
 
-def _log(run: MicrobatchRun, rows: DataFrame, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
+def log_rows(run: MicrobatchRun, rows: DataFrame, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
     """Append a microbatch's rows to the log, and the marks of a snapshot that it proves; return them as they are there."""
     if proven:
         told = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
@@ -152,7 +152,7 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     return log
 
 
-def _merge_versions(
+def merge_logged(
     run: MicrobatchRun,
     target: TargetTable,
     rows: DataFrame,
@@ -162,6 +162,11 @@ def _merge_versions(
     ended: Snapshot | None,
     everything: bool,
 ) -> BatchReport:
+    """Cut the versions of the keys that a microbatch's rows of the log touch anew, and merge what differs.
+
+    :param ended: a snapshot that came to its end and removes nothing: the versions that it did not find are counted.
+    :param everything: whether all keys are touched, as by a truncate.
+    """
     log = run.spark.read.format("delta").load(run.state(events_uri))
     changes = cut_touched_keys(run, target, log, rows, tables=tables, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)

@@ -193,15 +193,20 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         return replace(report, merge_plan="nothing to merge")
     if row_changes is None:
         # Nothing but a truncate: the merge needs a source all the same.
-        none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
-        columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
-        row_changes = run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
+        row_changes = no_row_changes(run)
     live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
     if snapshots.ended and target:
         report = with_unconfirmed(run, report, snapshots.ended, target, live, tables=tables)
     others = [name for name in decoder.columns.types if name not in target.keys]
     voided = flag_voided(row_changes.filter(voids.here), voids.rows[-1], others) if voids.rows and target.flags_deletes else None
     return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
+
+
+def no_row_changes(run: MicrobatchRun) -> DataFrame:
+    """Return row changes of the target's columns, none."""
+    none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
+    return run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The table's log is read without Spark, and from the flow's last merge on: mostly
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NoReturn
@@ -18,14 +18,15 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import StateLostError, TableChangedError
 from airflow_cdc.model.flow import CdcFlow, OnForeignChange
-from airflow_cdc.model.foreign_change import INTENT, SEEN_THROUGH, ForeignChange, TableCommit, foreign_changes
+from airflow_cdc.model.foreign_change import INTENT, SEEN_THROUGH, ForeignChange, ForeignChanges, TableCommit, foreign_changes
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.find_commit import history_of
 from airflow_cdc.pipeline.merge import describe_table
-from airflow_cdc.pipeline.read_commits import commit_of, has_log, read_commit
+from airflow_cdc.pipeline.read_commits import has_log, read_commit
 
 _WAY_OUT = (
     "Restore the newer state of the flow (its whole folder below _cdc/flows); or rebuild the flow: remove its table and that folder, both,"
@@ -45,10 +46,12 @@ class StateCheck:
     """URI of the lake's root."""
     flow: CdcFlow
     state: FlowState
+    repair: Callable[[FlowCheckpoint, ForeignChanges], None] | None = None
+    """Undoes what others changed, where the flow's policy is to repair."""
     seen_through: int | None = None
     """Version of the table up to which the last check looked."""
     changes: list[ForeignChange] = field(default_factory=list)
-    """What somebody else changed, where the flow goes on all the same."""
+    """What somebody else changed, where the flow goes on all the same, and what was repaired."""
 
     def before(self, checkpoint: FlowCheckpoint, *, repairs: bool = False) -> None:
         """Check before a microbatch is planned or taken up again.
@@ -61,16 +64,27 @@ class StateCheck:
         if known is None:
             self._refuse_rows(checkpoint)
             return
+        found = self._look(checkpoint, known)
+        if found.standing and self.repair and not repairs and self.flow.on_foreign_change is OnForeignChange.REPAIR:
+            self.repair(checkpoint, found)
+            found = self._look(checkpoint, known)
+        self._tell(found.undone)
+        if found.standing and not repairs:
+            self._decide(found.standing, checkpoint, known)
+        elif not {commit.operation for commit in found.standing} <= _REPAIRED:
+            # What reading again cannot tell is still to be decided behind it.
+            self.seen_through = found.standing[0].version - 1
+
+    def _look(self, checkpoint: FlowCheckpoint, known: int) -> ForeignChanges:
+        """Return what others changed since the last merge."""
         commits = self._commits_since(checkpoint, known)
         for commit in commits:
             self._refuse_unknown(commit, checkpoint)
         self.seen_through = max([known, *(commit.version for commit in commits)])
-        found = foreign_changes(commits, self.flow.name, known=known)
-        if found and not repairs:
-            self._decide(found, checkpoint, known)
-        elif not {commit.operation for commit in found} <= _REPAIRED:
-            # What reading again cannot tell is still to be decided behind it.
-            self.seen_through = found[0].version - 1
+        return foreign_changes(commits, self.flow.name, known=known)
+
+    def _tell(self, changes: Sequence[ForeignChange]) -> None:
+        self.changes += [change for change in changes if change not in self.changes]
 
     def surveys_of(self, archive: str, ledger: Ledger, checkpoint: FlowCheckpoint) -> None:
         """Check that an archive's surveys are those by which the flow has planned: by others its new files would count as planned.
@@ -113,7 +127,7 @@ class StateCheck:
         if not is_there and not self._is_at(checkpoint):
             # Named another place where no table is: refused in its own words before anything is merged.
             return []
-        history = {commit.version: commit for commit in _history(self.spark, self.table)} if is_there else {}
+        history = {commit.version: commit for commit in history_of(self.spark, self.table)} if is_there else {}
         if known > max(history, default=-1):
             seen = f"its newest version is {max(history)}" if history else "no table is there"
             raise TableChangedError(
@@ -136,7 +150,7 @@ class StateCheck:
         detail = describe_table(self.spark, self.table)
         if detail is None:
             return
-        history = list(_history(self.spark, self.table))
+        history = list(history_of(self.spark, self.table))
         ours = [commit for commit in history if commit.microbatch is not None and commit.is_of(self.flow.name)]
         for commit in ours:
             self._refuse_unknown(commit, checkpoint)
@@ -169,15 +183,15 @@ class StateCheck:
         if merged is not None and merged > checkpoint.number and self.state.intent(int(merged)) is None:
             self._lost(f"holds microbatch {merged}", checkpoint)
 
-    def _decide(self, found: Iterable[TableCommit], checkpoint: FlowCheckpoint, known: int) -> None:
+    def _decide(self, found: Sequence[TableCommit], checkpoint: FlowCheckpoint, known: int) -> None:
         changes = [commit.as_change() for commit in found]
         if self.flow.on_foreign_change is OnForeignChange.WARN:
-            self.changes += [change for change in changes if change not in self.changes]
+            self._tell(changes)
             return
         undo = f"Undo it (RESTORE TABLE {sql.delta(self.table)} TO VERSION AS OF {max(known, changes[0].version - 1)})"
         raise TableChangedError(
             f"{self._place} was changed by others since microbatch {checkpoint.number} (version {known}):"
-            f" {'; '.join(map(str, changes))}. The flow's policy is to stop.",
+            f" {'; '.join(map(str, changes))}. The flow's policy is to {self.flow.on_foreign_change.value}.",
             next_step=f"{undo if changes[0].version > known else 'Rebuild the flow'}; or give rows back with `airflow-cdc reprocess`; or"
             " keep the change: set on_foreign_change to 'warn' until the flow has merged again.",
         )
@@ -212,17 +226,3 @@ def _behind(uri: str, version: int) -> Iterator[TableCommit]:
     while commit := read_commit(uri, version + 1):
         yield commit
         version += 1
-
-
-def _history(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
-    """Yield the commits that the table's history tells, ascending."""
-    told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
-        "version",
-        "operation",
-        "operationParameters",
-        "userMetadata",
-        "unix_millis(timestamp) AS at_millis",
-        "coalesce(userName, userId, engineInfo) AS by",
-    )
-    rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
-    yield from (commit_of(int(row["version"]), row) for row in rows)

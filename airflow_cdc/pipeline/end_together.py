@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.errors import PySparkException
-
 from airflow_cdc.model.cut import Cut
 from airflow_cdc.model.epochs import ArchivedEpochs
-from airflow_cdc.model.errors import SparkFailedError, first_line
+from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
@@ -22,6 +20,7 @@ from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.find_cuts import connector_prefix, find_cuts
 from airflow_cdc.pipeline.find_fallen_logs import FallenLogs, FindFallenLogs
 from airflow_cdc.pipeline.look import Look
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ def find_together(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Lo
         logs = find_fallen_logs(run, state, ledger, look, flows)
         known = check_transactions(run.spark, state, ledger, look.there, logs.starts)
         return Together(find_cuts(run.spark, state, ledger, flows, there=there, known=known, logs=logs), logs, known)
-    except PySparkException as problem:
+    except SPARK_ERRORS as problem:
         raise SparkFailedError(
-            f"Archive {run.archive}: where its tables may end together could not be found: {first_line(problem)}",
+            f"Archive {run.archive}: where its tables may end together could not be found: {told_line(problem)}",
             next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
         ) from problem
 

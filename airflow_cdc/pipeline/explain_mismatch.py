@@ -1,9 +1,9 @@
-"""Explain why the records of a microbatch are not those that were surveyed: mostly a file changed in between."""
+"""Explain why the files of a microbatch are not as they were surveyed: mostly one changed in between."""
 
 from __future__ import annotations
 
 from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.errors import ArchivedFileChangedError, CdcError, CountMismatchError
+from airflow_cdc.model.errors import ArchivedFileChangedError, CdcError
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.pipeline.storage import file_system
@@ -11,7 +11,7 @@ from airflow_cdc.pipeline.storage import file_system
 _NAMED_FILES = 5
 
 
-def explain_mismatch(archive: ArchiveState, flow: FlowState, microbatch: Microbatch, problem: CountMismatchError) -> CdcError:
+def explain_mismatch(archive: ArchiveState, flow: FlowState, microbatch: Microbatch, problem: CdcError) -> CdcError:
     """Return the error that names the files that changed, and have the next run survey them anew; the problem itself where none did.
 
     Costs a listing of the archive. Nothing of the microbatch was merged, so its files go to later ones. A crash between the two effects:

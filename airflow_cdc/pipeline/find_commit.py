@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.foreign_change import TableCommit
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.read_commits import commits_behind, metadata_of
+from airflow_cdc.pipeline.read_commits import commit_of, commits_behind, metadata_of
 
 _LAST_VERSIONS = 20
 
@@ -56,6 +57,20 @@ def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | Non
     history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
     told = (metadata_of(row["userMetadata"]) for row in history.collect())
     return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
+
+
+def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
+    """Yield the commits that a table's history tells, ascending."""
+    told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
+        "version",
+        "operation",
+        "operationParameters",
+        "userMetadata",
+        "unix_millis(timestamp) AS at_millis",
+        "coalesce(userName, userId, engineInfo) AS by",
+    )
+    rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
+    yield from (commit_of(int(row["version"]), row) for row in rows)
 
 
 def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT, TRANSACTION
 from airflow_cdc.model.completeness import ArchivedOffsets
-from airflow_cdc.model.errors import SnapshotRefusedError
+from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
 from airflow_cdc.model.flow import OnSnapshot
 from airflow_cdc.model.lives import LANES, life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
-from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
 from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
 from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
@@ -54,6 +54,7 @@ class _Reads:
     begin: int | None
     end: int | None
     """Their lowest and highest offset."""
+    count: int
     ends_marked: bool
     """Whether the one with the highest offset is marked as its table's last."""
     has_last: bool
@@ -110,8 +111,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
     checkpoint = asked.run.checkpoint
-    newest = checkpoint.snapshot
-    known = {each.position: each for each in (*checkpoint.pending_snapshots, *([newest] if newest else []))}
+    newest, known = checkpoint.snapshot, checkpoint.known_snapshots
     waiting = [each for each in known.values() if _may_replace(each, asked.run.flow.on_snapshot)]
     found = _find_reads(asked) if asked.surveyed.reads else {}
     if not found and not waiting:
@@ -129,7 +129,23 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
         if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
             snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
         snapshots.append(snapshot)
-    return _settled(asked, snapshots, found, known)
+    return _settled(asked.run, snapshots, found, known)
+
+
+def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots:
+    """Return the full snapshots that are known once somebody decided about one of them.
+
+    :raises ConfigurationError: when the flow knows no such snapshot.
+    """
+    known = run.checkpoint.known_snapshots
+    if decision.position not in known:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: the flow knows no snapshot at position {decision.position}.",
+            next_step="`airflow-cdc confirm-snapshot` without a choice lists those that it knows.",
+        )
+    snapshot, offsets = known[decision.position], run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    passed = frozenset(lane for lane in run.lanes if _is_passed(snapshot, lane, offsets))
+    return _settled(run, [snapshot.decided(decision.choice, passed)], {}, known)
 
 
 def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
@@ -151,7 +167,9 @@ def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
         found = _by_lane(whole.select(PARTITION, F.struct(*read_columns()).alias("read")).select(PARTITION, "read.*"))
     by_position: dict[Position, dict[str, _Reads]] = {}
     for row in found:
-        reads = _Reads(row["begin"], row["end"], bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"]))
+        reads = _Reads(
+            row["begin"], row["end"], int(row["reads"]), bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"])
+        )
         by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
     return by_position
 
@@ -160,6 +178,7 @@ def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
     sums = [
         F.min("offset").alias("begin"),
         F.max("offset").alias("end"),
+        F.count(F.lit(1)).alias("reads"),
         F.max_by("last", F.struct(F.coalesce("offset", F.lit(0)), "last")).alias("ends_marked"),
         F.max("last").alias("has_last"),
         F.max("initial").alias("is_initial"),
@@ -248,6 +267,7 @@ def _updated(
         last_offsets=ends,
         begins=begins,
         tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
+        reads=known.reads + (0 if asked.run.microbatch.is_again else sum(each.count for each in reads.values())),
     )
     # The marker ends the table, and so the topic's part of the snapshot where no other partition or table is.
     partitions = {lane if lane == UNKNOWN_PARTITION else str(partition_of_lane(int(lane))) for lane in asked.lanes}
@@ -301,9 +321,9 @@ def _is_whole(lane: str, offsets: ArchivedOffsets) -> bool:
 
 
 def _settled(
-    asked: SnapshotsAsked, snapshots: list[Snapshot], found: Mapping[Position, object], known: Mapping[Position, Snapshot]
+    run: MicrobatchRun, snapshots: list[Snapshot], found: Mapping[Position, object], known: Mapping[Position, Snapshot]
 ) -> Snapshots:
-    run, policy, shield = asked.run, asked.run.flow.on_snapshot, asked.run.checkpoint.replaced_by
+    policy, shield = run.flow.on_snapshot, run.checkpoint.replaced_by
     later = [each for each in snapshots if not each.is_first and each.position in found and each.position not in known]
     if policy is OnSnapshot.STOP and later:
         raise SnapshotRefusedError(
@@ -312,7 +332,7 @@ def _settled(
             next_step="Set on_snapshot to auto, replace or keep in the flows file and run again.",
         )
     everything = {**known, **{each.position: each for each in snapshots}}
-    proven = [each for each in snapshots if _may_replace(each, policy) and each.is_proven(asked.lanes)]
+    proven = [each for each in snapshots if _may_replace(each, policy) and each.is_proven(run.lanes)]
     winner = max(proven, key=lambda each: each.position, default=None)
     if winner and shield and shield.position >= winner.position:
         winner = None
@@ -334,6 +354,8 @@ def _may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
     """Tell whether a snapshot may remove rows, once it is proven to be whole."""
     if snapshot.is_first or snapshot.cut is not None or snapshot.doubt is not None:
         return False
+    if snapshot.decision:
+        return snapshot.decision is SnapshotChoice.REPLACE
     return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and snapshot.is_initial)
 
 
@@ -357,6 +379,7 @@ def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
     if snapshot is None or snapshot.cut is None:
         return "false"
     lane, offset = f"{alias}{PARTITION}", f"{alias}{OFFSET}"
+    # Of a lane without reads the first event behind the snapshot may have been looked for long after it came: rows stand between.
     is_lower = f"{alias}{POSITION} < {position_literal(snapshot.cut)}"
     cases = [
         f"WHEN {lane} <=> {'NULL' if name == UNKNOWN_PARTITION else int(name)} THEN {offset} < {begin}"

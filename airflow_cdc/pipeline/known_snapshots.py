@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,6 +24,7 @@ from airflow_cdc.pipeline.find_voids import not_found
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 
 _LOOK_BACK = 8
 """Earlier microbatches among which an event with a GTID is looked for."""
@@ -91,7 +91,7 @@ def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
                 try:
                     if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):
                         return True
-                except PySparkException:
+                except SPARK_ERRORS:
                     continue
         return False
 

@@ -6,7 +6,6 @@ import glob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.as_of import AsOf
@@ -31,6 +30,7 @@ from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
 
 
@@ -109,8 +109,8 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         return Reprocessed(BatchReport(order.flow, number, files=0, bytes=0), taken_up)
     try:
         found = _look(order, run, state, flow, settings)
-    except PySparkException as problem:
-        raise explain_failure(flow, number, problem) from problem
+    except SPARK_ERRORS as problem:
+        raise explain_failure(flow, number, problem, archive=run.archive) from problem
     if found.microbatch is None or order.dry_run:
         return Reprocessed(found.report, taken_up)
     if not flow.write_intent(found.microbatch):

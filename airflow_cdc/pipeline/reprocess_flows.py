@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.as_of import AsOf, check_range
-from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
+from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState
@@ -18,6 +17,7 @@ from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport, check
 from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
 from airflow_cdc.pipeline.select_flows import select_flows
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.storage import file_system
 
 _SIDE_BY_SIDE = 2
@@ -94,9 +94,9 @@ def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
 
 
 def _unexpected(name: str, problem: Exception) -> CdcError:
-    if isinstance(problem, PySparkException):
+    if isinstance(problem, SPARK_ERRORS):
         kind: type[CdcError] = SparkFailedError
     else:
         kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-    told = f"Flow {name} could not be read again: {type(problem).__name__}: {first_line(problem)}"
+    told = f"Flow {name} could not be read again: {type(problem).__name__}: {told_line(problem)}"
     return kind(told, next_step="See the job's log; nothing is lost, a retry does what is left.")

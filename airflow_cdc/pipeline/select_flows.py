@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import matches_any
-from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
+from airflow_cdc.pipeline.storage import file_system
 
 
 def select_flows(state: ArchiveState, lake: str, globs: Iterable[str]) -> list[str]:
@@ -23,6 +24,18 @@ def select_flows(state: ArchiveState, lake: str, globs: Iterable[str]) -> list[s
             next_step="Correct the names or the connections; what was never applied cannot be repaired.",
         )
     return [name for name in known if matches_any(name, wanted)]
+
+
+def known_flow(lake: str, flow: str) -> FlowState:
+    """Return the state of a flow that a lake knows, of whatever archive.
+
+    :param lake: URI of the lake's root.
+    :raises ConfigurationError: for a name that is no flow's.
+    """
+    fs, root = file_system(lake)
+    if flow not in (known := flows_in(fs, root)):
+        raise ConfigurationError(f"Lake {lake} knows no flow {flow}; its flows are {known}.", next_step="Correct the flow's name.")
+    return FlowState(fs, root, flow)
 
 
 def check_known(state: ArchiveState, lake: str, flow: str) -> None:

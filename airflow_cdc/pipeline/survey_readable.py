@@ -5,7 +5,6 @@ Where nothing is wrong this is one survey. A failed one names its file; the othe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,21 +14,15 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import ArchivedFile, FileFormat
-from airflow_cdc.model.errors import SparkFailedError, first_line
+from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile, set_aside
 from airflow_cdc.model.survey import RecordKind, TopicShape
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.spark_errors import failed_file, place_of
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey import survey_files
 
-_FAILED_ON = re.compile(r"\[FAILED_READ_FILE\.(?P<kind>\w+)\] Encountered error while reading file (?P<file>\S+?)\.?\s")
-_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[\w$]+: .+)$", re.MULTILINE)
-_NOT_THE_FILES_FAULT = re.compile(
-    r"java\.net\.(?!URISyntax)|Timeout|UnknownHost|NoHttpResponse|SSLException|SdkClient|AccessDenied|AccessControl|InterruptedIO"
-    r"|ClosedByInterrupt|OutOfMemory|No space left|BlockMissing|FileNotFound"
-)
-"""Causes that go away by themselves, or by other rights."""
 _BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
 """The first bytes of a compressed file, by the ending of its name."""
 _READERS = 16
@@ -75,25 +68,18 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
 
 def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> dict[str, str]:
     """Return by path the files that made Spark fail, with the reason; none where it failed for another reason."""
-    text = str(problem)
-    failed = _FAILED_ON.search(text)
+    failed = failed_file(problem)
     if failed is None:
         return {}
-    causes = [found["cause"] for found in _CAUSE.finditer(text)]
-    cause = causes[-1] if causes else first_line(problem)
-    if failed["kind"] == "FILE_NOT_EXIST" or _NOT_THE_FILES_FAULT.search("\n".join([*re.findall("^Caused by: .*$", text, re.MULTILINE)])):
+    if not failed.is_at_fault:
         raise SparkFailedError(
-            f"Archive {archive}: {failed['file']} could not be read: {cause}.", next_step="Nothing is lost; run again."
+            f"Archive {archive}: {failed.uri} could not be read: {failed.cause}.", next_step="Nothing is lost; run again."
         ) from problem
     root = spark_uri(archive).rstrip("/")
-    named = {_place(failed["file"]), _place(unquote(failed["file"]))}
-    bad = {file.path: cause for file in files if any(_place(f"{root}/{part}") in named for part in _parts(file))}
+    named = {place_of(failed.uri), place_of(unquote(failed.uri))}
+    bad = {file.path: failed.cause for file in files if any(place_of(f"{root}/{part}") in named for part in _parts(file))}
     # Where a whole folder is misnamed, one failed survey a file would take hours.
     return {**bad, **_misnamed(archive, files)} if bad else {}
-
-
-def _place(uri: str) -> str:
-    return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
 
 
 def _parts(file: ArchivedFile) -> Iterator[str]:

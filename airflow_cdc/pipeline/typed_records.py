@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from airflow_cdc.model.archive import FileFormat
 from airflow_cdc.model.columns import RAW
@@ -31,7 +31,7 @@ def read_typed(spark: SparkSession, archive: str, form: FileFormat, uris: dict[s
     """
     frames = [
         frame.selectExpr(*columns, f"struct(*) AS {_RECORD}").selectExpr(
-            *(column.rpartition(" AS ")[2] for column in columns), f"{_line(frame.schema, avro)} AS {RAW}"
+            *(column.rpartition(" AS ")[2] for column in columns), f"{_line_as_it_is(frame.schema, avro)} AS {RAW}"
         )
         for frame, avro in _by_schema(spark, archive, form, uris)
     ]
@@ -53,6 +53,32 @@ def _by_schema(spark: SparkSession, archive: str, form: FileFormat, uris: dict[s
             yield spark.read.format("avro").option("avroSchema", json.dumps(without_logical_types(avro))).load(members), avro
         else:
             yield spark.read.schema(StructType.fromJson(json.loads(schema))).parquet(*members), avro
+
+
+def _line_as_it_is(record: StructType, avro: AvroNode | None) -> str:
+    """Return the SQL of a record's line, which is no UTF-8 where a text of the record is none.
+
+    Spelling a text as JSON replaces such bytes by U+FFFD; put back, they are known for what they are, as those of an archived JSON line.
+    """
+    is_bad = f"contains(line, '\ufffd') AND NOT {_is_utf8(record, _RECORD)}"
+    return sql.let("line", _line(record, avro), f"if({is_bad}, replace(line, '\ufffd', CAST(X'FF' AS STRING)), line)")
+
+
+def _is_utf8(kind: DataType, value: str, depth: int = 0) -> str:
+    """Return the SQL that is true where all texts in a value are UTF-8; never NULL."""
+    element = f"element_{depth}"
+    if isinstance(kind, StringType):
+        return f"coalesce(is_valid_utf8({value}), true)"
+    if isinstance(kind, StructType):
+        members = (_is_utf8(field.dataType, f"{value}.{sql.name(field.name)}", depth) for field in kind.fields)
+        return f"({' AND '.join(told for told in members if told != 'true') or 'true'})"
+    if isinstance(kind, ArrayType):
+        inside = _is_utf8(kind.elementType, element, depth + 1)
+        return inside if inside == "true" else f"coalesce(forall({value}, {element} -> {inside}), true)"
+    if isinstance(kind, MapType):
+        sides = ((kind.keyType, f"map_keys({value})"), (kind.valueType, f"map_values({value})"))
+        return f"({' AND '.join(_is_utf8(ArrayType(side), values, depth) for side, values in sides)})"
+    return "true"
 
 
 def _line(record: StructType, avro: AvroNode | None) -> str:

@@ -47,7 +47,7 @@ def restore(version: int, to: int | str | None) -> TableCommit:
     ],
 )
 def test_changes_by_others_count_until_they_are_taken_back(commits: list[TableCommit], found: list[int]) -> None:
-    assert [change.version for change in foreign_changes(commits, "a:b", known=10)] == found
+    assert [change.version for change in foreign_changes(commits, "a:b", known=10).standing] == found
 
 
 def test_a_change_is_named_by_version_operation_time_and_user() -> None:

@@ -121,6 +121,8 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
             "doubt": None,
             "unconfirmed": None,
             "tables": [],
+            "reads": 0,
+            "decision": None,
         },
         "pending_snapshots": [],
         "replaced_by": None,

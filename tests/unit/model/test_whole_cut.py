@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc.model.archive import list_archive
 from airflow_cdc.model.as_of import parse_as_of
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.errors import ConfigurationError, UnreadableFileError
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.set_aside import UNREADABLE, set_aside
 from airflow_cdc.model.transactions import LogStart, OpenTransactions, Place, Transaction, TransactionLedger
 from airflow_cdc.model.whole_cut import WholeCut, find_whole_cuts
 from tests.unit.model.scene import Scene
@@ -27,6 +30,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def write(scene: Scene, name: str, *values: Any) -> None:
+    (scene.archive / name).parent.mkdir(exist_ok=True)
     (scene.archive / name).write_text("".join(json.dumps(value) + "\n" for value in values))
 
 
@@ -133,3 +137,44 @@ def test_a_namesake_of_an_earlier_epoch_of_the_log_tells_nothing(scene: Scene) -
     assert shop(scene) == (True, "1", [])
     with pytest.raises(ConfigurationError, match="cannot be compared with its ENDs"):
         shop(scene, "20@2")
+
+
+def put_aside(scene: Scene, path: str) -> None:
+    """Set a file aside as a run does that cannot read it."""
+    (file,) = (each for each in list_archive(scene.fs, scene.root).files if each.path == path)
+    aside = set_aside(scene.fs, scene.root, file, reason=UNREADABLE, detail="cut off", since="2026-01-01T00:00:00+00:00")
+    scene.state.write_set_aside([aside])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of a table with other files", "the only one of its table"])
+def test_a_file_that_no_run_can_read_is_named_and_neither_waited_for_nor_passed_over(scene: Scene, *, known: bool) -> None:
+    first, bad = (f"shop.b+0+{offset:010d}.json" for offset in (0, 1))
+    write(scene, "shop.transaction.jsonl", end(1, 10, a=1, b=1))
+    write(scene, "shop.a.jsonl", event(1, 10, 1))
+    write(scene, bad)
+    if known:
+        write(scene, first, event(0, 5, 1))
+    put_aside(scene, bad)
+    with pytest.raises(UnreadableFileError, match=rf"Connector shop: 1 archived files cannot be read.* {re.escape(bad)} \(cut off\)"):
+        asked(scene)
+    # Moved away, it is lacking like any other file; with its table, nobody expects it.
+    (scene.archive / bad).unlink()
+    assert shop(scene) == ((False, None, ["1"]) if known else (True, "1", []))
+
+
+def test_a_transaction_topic_of_which_a_file_cannot_be_read_is_no_reason_to_wait(scene: Scene) -> None:
+    write(scene, "shop.transaction.jsonl.gz")
+    write(scene, "shop.a.jsonl", event(1, 10, 1))
+    put_aside(scene, "shop.transaction.jsonl.gz")
+    with pytest.raises(UnreadableFileError, match=r"shop\.transaction\.jsonl\.gz"):
+        asked(scene)
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_a_cut_that_is_far_enough(scene: Scene) -> None:
+    write(scene, "shop.transaction.jsonl", end(1, 10, a=1), end(2, 20, a=1))
+    write(scene, "shop.a.jsonl", event(1, 10, 1))
+    write(scene, "nobody knows.jsonl")
+    put_aside(scene, "nobody knows.jsonl")
+    assert shop(scene, "10") == (True, "1", ["2"])
+    with pytest.raises(UnreadableFileError, match="nobody knows"):
+        shop(scene, "20")

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records, write_sink_file
@@ -80,3 +82,27 @@ def test_what_is_no_whole_array_is_rejected_and_takes_no_line_with_it(apply: App
     assert {row["id"] for row in table(spark, lake)} == {2, 3}
     raw = {record["raw"] for record in read_quarantine(spark, str(lake))}
     assert raw == {"[broken", f"[{first}, {second}", f"[{first}] [{second}]"}
+
+
+@pytest.mark.parametrize("form", ["avro", "parquet"])
+def test_a_text_that_is_no_utf_8_is_set_aside_in_typed_files_too(
+    form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    """Spelled as JSON it became U+FFFD, and was merged: a value that the source never had."""
+    texts = ["'good'", "CAST(X'4AC328' AS STRING)", "'\ufffd'"]
+    after = [
+        f"named_struct('id', {number}, 'name', {name}, 'tags', array(map('tag', {tag})))"
+        for number, (name, tag) in enumerate([*((text, "'x'") for text in texts), ("'in a tag'", texts[1])], 1)
+    ]
+    source = "named_struct('connector', 'sqlserver', 'commit_lsn', '{0}', 'change_lsn', '{0}', 'event_serial_no', 1L)"
+    place = "00000027:00000001:000{}"
+    events = [f"SELECT {row} AS after, {source.format(place.format(number))} AS source, 'c' AS op" for number, row in enumerate(after, 1)]
+    frame = spark.sql(" UNION ALL ".join(events)).coalesce(1)
+    frame.write.format(form).save(str(archive.parent / "written"))
+    (archive / f"{TOPIC}+0+0000000000.{form}").write_bytes(next((archive.parent / "written").glob(f"*.{form}")).read_bytes())
+
+    (flow,) = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, keys=("id",))}).flows
+
+    assert (flow.events.read, flow.events.merged, flow.batches[0].rejects) == (4, 2, {"invalid_utf8": 2})
+    assert [(row["id"], row["name"]) for row in read_rows(spark, str(lake), TOPIC).rows] == [(1, "good"), (3, "\ufffd")]
+    assert any('"name":"J\ufffd(' in record["raw"] for record in read_quarantine(spark, str(lake)))

@@ -8,6 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from airflow_cdc.model.flow import CdcFlow, OnGap
 from airflow_cdc.model.lag import Lag, find_lag
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.pending import pending_files
@@ -77,3 +78,33 @@ def test_a_run_leaves_what_the_sensors_ask(apply: Apply, tmp_path: Path, monkeyp
     # A next look reads no survey at all, of however many files.
     monkeypatch.setattr(ArchiveState, "_read", lambda self, number: pytest.fail(f"survey {number} is read") if number < 4 else None)
     assert not pending_files(**where)
+
+
+def test_a_topic_that_was_created_again_makes_no_sensor_wait_or_pass_for_offsets_of_its_earlier_life(apply: Apply, tmp_path: Path) -> None:
+    archive, lake = tmp_path / "archive", tmp_path / "lake"
+    flows = {ORDERS: CdcFlow(ORDERS, on_gap=OnGap.WAIT)}
+
+    def lands(name: str, *offsets: int, life: int) -> None:
+        """Write creates of rows of their own; the second life's stand behind the first's in the source's log."""
+        created = [{**event("c", 100 * life + offset, 100 * life + offset), "offset": offset} for offset in offsets]
+        write_records(archive / f"{name}.jsonl", created)
+
+    def waits() -> tuple[int, int]:
+        """Return the files that call for a run, as the sensor of files counts them, and those that the lag counts."""
+        return pending_files(**places(archive, lake)).count, find_lag(**places(archive, lake), tables=(), now=COMMITTED + 999.0)[0].files
+
+    lands("1", *range(6), life=1)
+    apply(archive, lake, flows=flows)
+    assert waits() == (0, 0)
+    # The second life begins at offset 0 again, and has what the first one lacks behind it: nothing of either is missing.
+    lands("2", 0, 1, life=2)
+    assert waits() == (1, 1)
+    (flow,) = apply(archive, lake, flows=flows).flows
+    assert (flow.events.merged, flow.waiting_files, waits()) == (2, 0, (0, 0))
+    # Offset 2 is missing in the second life, though the first has it: the file waits, and goes on calling for a run.
+    lands("4", 3, 4, life=2)
+    (flow,) = apply(archive, lake, flows=flows).flows
+    assert (flow.status.value, flow.waiting_files, waits()) == ("waiting", 1, (1, 1))
+    lands("3", 2, life=2)
+    (flow,) = apply(archive, lake, flows=flows).flows
+    assert (flow.events.merged, flow.waiting_files, waits()) == (3, 0, (0, 0))

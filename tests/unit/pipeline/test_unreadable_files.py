@@ -216,3 +216,35 @@ def test_an_archive_of_which_nothing_can_be_read_is_known_by_its_set_aside_files
     assert statuses(report) == {"orders": "failed"}
     fs, root = file_system(str(lake))
     assert [file.path for state in archives_in(fs, root) for file in state.set_aside()] == ["orders.jsonl.gz"]
+
+
+@pytest.mark.parametrize("looks_changed", [True, False], ids=["another size", "same size and time"])
+def test_a_file_that_rots_after_its_survey_is_named_and_goes_on_once_it_is_replaced(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path, *, looks_changed: bool
+) -> None:
+    """A job that failed comes in py4j's own error: the flow ended with UnexpectedError, which names no file."""
+    archive_one(archive, 1, ORDERS)
+    path = archive / f"{CARTS}+0+1.json.gz"
+    path.write_bytes(gzip.compress(many(CARTS)))
+    apply(archive, lake, only_survey=True)
+    whole, was = path.read_bytes(), path.stat()
+    path.write_bytes(cut(whole) if looks_changed else cut(whole) + b"\0" * (len(whole) - len(cut(whole))))
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+    report = apply(archive, lake, may_fail=True)
+
+    error = outcome(report, CARTS).error
+    assert error
+    assert path.name in error["message"]
+    if looks_changed:
+        assert (error["type"], error["transient"]) == ("ArchivedFileChangedError", True)
+        # Surveyed anew, it is set aside.
+        error = outcome(apply(archive, lake, may_fail=True), CARTS).error
+        assert error
+    assert (error["type"], error["transient"]) == ("UnreadableFileError", False)
+    assert path.name in error["message"]
+    assert "Replace" in error["next_step"]
+    assert ids(spark, lake, ORDERS) == [1]
+    path.write_bytes(whole)
+    apply(archive, lake)
+    assert len(ids(spark, lake, CARTS)) == 2000
