@@ -82,11 +82,15 @@ class ArchivedRecords:
         )
         return tuple(_span(row) for row in rows)
 
-    def first_streamed_ms(self, epochs: Epochs) -> int | None:
-        """Return when the source committed the first streamed event of the newest epoch (milliseconds since 1970); None where none is."""
-        newest = self.in_epochs(epochs).filter(f"{COMMIT} >= {epochs.newest * EPOCH}BD")
-        found = newest.agg(F.min(COMMITTED_MS).alias("first")).collect()[0]["first"]
-        return None if found is None else int(found)
+    def turn(self, epochs: Epochs) -> tuple[int | None, int | None]:
+        """Return when the source committed the last streamed event before the newest epoch, and the first of it, in ms since 1970.
+
+        None where the files hold none.
+        """
+        is_new = F.col(COMMIT) >= F.expr(f"{epochs.newest * EPOCH}BD")
+        last, first = F.max(F.when(~is_new, F.col(COMMITTED_MS))), F.min(F.when(is_new, F.col(COMMITTED_MS)))
+        row = self.in_epochs(epochs).agg(last.alias("last"), first.alias("first")).collect()[0]
+        return row["last"], row["first"]
 
     @cached_property
     def _records(self) -> DataFrame:

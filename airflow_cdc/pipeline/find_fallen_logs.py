@@ -67,6 +67,8 @@ class _Flow:
     since: Mapping[str, int]
     """By path: the commit position below which a file is applied."""
     connectors: frozenset[str]
+    has_later_epoch: bool
+    """Whether a file was divided by who knew of a later epoch than the flow has applied."""
 
     def falls(self, row: Row) -> bool:
         """Tell whether records of a partition may stand behind a higher position."""
@@ -103,19 +105,21 @@ class FindFallenLogs:
         last_ms: dict[str, int] = {}
         for prefix, members in flows.items():
             pending = [self._pending(flow) for flow in members]
-            followed = known.start_of(prefix).epoch
-            suspects = {flow.state.flow for flow in pending if flow.checkpoint.epochs.newest > followed}
+            followed = known.start_of(prefix)
+            suspects = {flow.state.flow for flow in pending if flow.checkpoint.epochs.newest > followed.epoch or flow.has_later_epoch}
             for flow, row in self._places(pending):
                 last_ms[flow.state.flow] = max(int(row["last_ms"] or 0), last_ms.get(flow.state.flow, 0))
                 suspects |= {flow.state.flow} if flow.falls(row) else set()
             begins: dict[int, list[int]] = {}
             for flow in pending:
                 if flow.state.flow in suspects and (found := self._look(flow)):
-                    archived[flow.state.flow], first_ms = found
-                    if first_ms is not None:
+                    archived[flow.state.flow], last_ms_before, first_ms = found
+                    # A table that was quiet when the log went back meets the epoch later than the others.
+                    if first_ms is not None and followed.holds(last_ms_before):
                         begins.setdefault(archived[flow.state.flow].epochs.newest, []).append(first_ms)
-            if begins and max(begins) > followed:
-                starts[prefix] = LogStart(max(begins), min(begins[max(begins)]))
+            if begins:
+                newest = max(begins)
+                starts[prefix] = LogStart(max(newest, followed.epoch), min(begins[newest]))
         return FallenLogs(starts, archived, last_ms)
 
     def _pending(self, state: FlowState) -> _Flow:
@@ -132,7 +136,15 @@ class FindFallenLogs:
                     connectors |= connectors_of([survey], state.flow)
                     if (mark := marks.get((survey.number, file.path))) is not None:
                         since[file.path] = mark
-        return _Flow(state, self.settings.get(state.flow, CdcFlow(state.flow)), checkpoint, files, since, frozenset(connectors))
+        return _Flow(
+            state,
+            self.settings.get(state.flow, CdcFlow(state.flow)),
+            checkpoint,
+            files,
+            since,
+            frozenset(connectors),
+            has_later_epoch=any(item.epochs.epochs.newest > checkpoint.epochs.newest for item in held),
+        )
 
     def _places(self, flows: Sequence[_Flow]) -> list[tuple[_Flow, Row]]:
         """Return for the partitions of each pending file: whether positions fall there, the lowest, and the last commit time."""
@@ -162,8 +174,8 @@ class FindFallenLogs:
         by_name = {flow.state.flow: flow for flow in flows}
         return [(flow, row) for row in rows if (flow := by_name.get(row["topic"])) and row[FILE] in flow.files]
 
-    def _look(self, flow: _Flow) -> tuple[ArchivedEpochs, int | None] | None:
-        """Return of which epoch a flow's records are, and when the source committed the first streamed one of the newest.
+    def _look(self, flow: _Flow) -> tuple[ArchivedEpochs, int | None, int | None] | None:
+        """Return of which epoch a flow's records are, and when the source committed the last one before the newest, and the first of it.
 
         None where the log did not go back, and where that cannot be told: the flow's own microbatch says why.
         """
@@ -184,4 +196,4 @@ class FindFallenLogs:
             epochs = records.find_epochs(flow.checkpoint.epochs.with_new_lanes(new_lanes))
         except CdcError:
             return None
-        return (ArchivedEpochs(epochs, lives), records.first_streamed_ms(epochs)) if epochs.newest else None
+        return (ArchivedEpochs(epochs, lives), *records.turn(epochs)) if epochs.newest else None
