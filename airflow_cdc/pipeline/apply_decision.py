@@ -7,7 +7,8 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot, SnapshotDecision
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_history import log_rows, merge_logged
-from airflow_cdc.pipeline.apply_microbatch import apply_once, no_row_changes, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import no_row_changes
+from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
 from airflow_cdc.pipeline.count_events import Truncates
 from airflow_cdc.pipeline.find_snapshot import Snapshots, decide_snapshot
 from airflow_cdc.pipeline.find_voids import find_voids

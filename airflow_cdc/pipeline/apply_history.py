@@ -25,7 +25,8 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_microbatch import apply_once, may_be_late, quarantine, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import may_be_late, quarantine
+from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
 from airflow_cdc.pipeline.count_events import TABLE_OF_EVENT, Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns

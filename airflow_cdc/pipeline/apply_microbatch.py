@@ -14,8 +14,7 @@ the same rows as before. A merge without commit marker is found again in the tab
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,26 +22,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, KIND, MOVED, OP_IF_ABSENT, RAW, REJECT, UNAVAILABLE
-from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, CountMismatchError, StateLostError, TableModeError
-from airflow_cdc.model.foreign_change import INTENT
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.errors import CountMismatchError
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
 from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_kinds, count_staged, count_surveyed, find_truncates
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
-from airflow_cdc.pipeline.document_columns import count_misfits, with_document_columns
-from airflow_cdc.pipeline.find_commit import find_commit
+from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.find_voids import Voids, find_voids
-from airflow_cdc.pipeline.fit_table import fit_table
+from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.key_range import ranged
 from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed
-from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
-from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, count_unresolved, merge_row_changes, read_target
-from airflow_cdc.pipeline.merge_plan import with_files
+from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, merge_row_changes
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
@@ -66,140 +63,117 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
     return apply_once(run, apply_by_key)
 
 
-def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
-    """Apply a microbatch that the table does not hold yet by ``apply``, which is given the table, None where there is none.
-
-    :raises ConfigurationError: when the flow's rows so far lie in another table.
-    :raises TableModeError: when the table keeps another history than the flow asks for.
-    :raises ConcurrentRunError: when another run committed first.
-    """
-    started = time.monotonic()
-    target = read_target(run.spark, run.table)
-    if target is None:
-        _refuse_another_place(run)
-    # Whether a table of rows as they are has a key the events tell, not the settings.
-    if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
-        raise TableModeError(
-            f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
-            next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
-        )
-    if target and run.is_retry and (done := report_of_commit(run)):
-        return done
-    try:
-        report = apply(run, target)
-    except LOST_COMMITS as error:
-        raise ConcurrentRunError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
-            f" ({type(error).__name__}).",
-            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
-        ) from error
-    return replace(report, seconds=round(time.monotonic() - started, 3))
-
-
-def _refuse_another_place(run: MicrobatchRun) -> None:
-    """Stop where the settings name a new place that holds no table: it would lack all rows that were merged so far."""
-    before, now = run.checkpoint.table, run.flow.table_path(run.lake)
-    if run.checkpoint.table_version is not None and before != now:
-        raise ConfigurationError(
-            f"Flow {run.flow.name}: its rows up to microbatch {run.checkpoint.number} are in {before}; the settings name {now}, where no"
-            " table is.",
-            next_step="Set the flow's table or its route back; or move the table's folder there, and run again; or rebuild the flow.",
-        )
-
-
-def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
-    """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
-    known = run.checkpoint.table_version
-    after = -1 if known is None else known
-    number = run.microbatch.number
-    commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=run.may_read_log)
-    if commit is None:
-        return None
-    if commit.metadata.get(INTENT, run.microbatch.digest) != run.microbatch.digest:
-        raise StateLostError(
-            f"Flow {run.flow.name}, microbatch {number}: table {run.table} holds a microbatch of that number (version {commit.version})"
-            " that applied other files: the flow's state is older than the table.",
-            next_step="Restore the newer state of the flow, its whole folder below _cdc/flows; or rebuild the flow.",
-        )
-    report = BatchReport.from_json(commit.metadata["report"])
-    unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
-    # Rows that were filled are not told by their microbatch, nor which attempt filled them.
-    rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number
-    misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
-    plan = with_files(report.merge_plan, commit.metrics, commit.metadata.get("files"))
-    merged = replace(report, rows=commit.rows, table_version=commit.version, merge_plan=plan)
-    return replace(merged, unavailable_unresolved=unresolved, misfits=misfits)
-
-
 def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
     """Merge a microbatch's row changes by key.
 
     :raises SourceLogWentBackError: when the source's log went back without a snapshot, and the flow's policy is to stop.
     """
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
-    target, renamed = rename_columns(run, decoder.columns, target)
+    settled = _settle(run, target)
+    run, decoder, staged, voids = settled.run, settled.decoder, settled.staged, settled.voids
+    rejects, surveyed = quarantine(run, decoder, settled.surveyed, taken=staged.events + settled.truncates.good)
+    late = may_be_late(run, settled.target, staged)
+    target, changed = fit_table(run, decoder, settled.target)
+    report = settled.report(_count(surveyed, staged, settled.truncates, rejects), rejects, changed)
+    report = replace(report, merge_plan="guarded merge: late events" if late else "merge")
+    if target is None or not (staged.live or voids.rows):
+        return replace(report, merge_plan="nothing to merge")
+    # Where there is nothing but a truncate the merge needs a source all the same.
+    row_changes = no_row_changes(run) if settled.row_changes is None else settled.row_changes
+    live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
+    if settled.snapshots.ended:
+        report = with_unconfirmed(run, report, settled.snapshots.ended, target, live, tables=settled.tables)
+    others = [name for name in decoder.columns.types if name not in target.keys]
+    voided = flag_voided(row_changes.filter(voids.here), voids.rows[-1], others) if voids.rows and target.flags_deletes else None
+    return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What a microbatch amounts to, once it is known which epochs of the source's log begin in it."""
+
+    run: MicrobatchRun
+    """With these epochs."""
+    decoder: Decoder
+    target: TargetTable | None
+    renamed: dict[str, str]
+    """Columns of the target that took the source's newer name, by the older one."""
+    surveyed: Surveyed
+    tables: PhysicalTables
+    truncates: Truncates
+    snapshots: Snapshots
+    voids: Voids
+    row_changes: DataFrame | None
+    """None where the microbatch has none."""
+    staged: Staged
+    unpaired: int
+    """Row changes that came from a key whose delete is not here."""
+
+    def report(self, events: EventCounts, rejects: dict[str, int], changed: ColumnsChanged) -> BatchReport:
+        """Return the report of the microbatch as far as it is known before the merge."""
+        staged, snapshots, microbatch = self.staged, self.snapshots, self.run.microbatch
+        return BatchReport(
+            flow=self.run.flow.name,
+            microbatch=microbatch.number,
+            files=len(microbatch.files),
+            bytes=microbatch.size,
+            events=events,
+            rejects=rejects,
+            applied_through=staged.last,
+            truncated_through=dict(self.truncates.through),
+            committed_through=staged.committed_through,
+            reach=staged.reach | self.truncates.reach,
+            snapshot=snapshots.newest,
+            pending_snapshots=snapshots.pending,
+            replaced_by=snapshots.replacing,
+            epochs=self.run.epochs,
+            unpaired_moves=self.unpaired,
+            asks_target=bool(staged.untold or staged.unknown),
+            order_conflicts=staged.conflicts,
+            columns_added=changed.added,
+            columns_renamed=self.renamed,
+            columns_widened=changed.widened,
+            columns_as_text=changed.as_text,
+            columns_filled=changed.filled,
+            misfits=changed.misfits,
+        )
+
+
+def _settle(run: MicrobatchRun, target: TargetTable | None) -> _Settled:
+    """Settle a microbatch; anew with each epoch that is found to begin in it."""
+    renamed: dict[str, str] = {}
+    while True:
+        decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
+        target, names = rename_columns(run, decoder.columns, target)
+        renamed |= names
+        settled = _settle_with(run, decoder, target, renamed)
+        if isinstance(settled, _Settled):
+            return settled
+        run = replace(run, found_epochs=settled)
+
+
+def _settle_with(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, renamed: dict[str, str]) -> _Settled | Epochs:
+    """Settle a microbatch; or return the epochs with one more that begins in it."""
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     truncates = find_truncates(events, surveyed, tables, run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed) if surveyed.rows else None
-    changes = latest.changes if latest else None
-    rows = run.rows_of(target) if target else None
+    changes, rows = latest.changes if latest else None, run.rows_of(target) if target else None
     asked = partial(find_known_snapshots, run, decoder, events, surveyed, tables, latest=changes, known=rows)
     snapshots = asked()
     are_copies = snapshots.fell
     if snapshots.fell:
         if epochs := find_epochs(run, decoder):
-            return apply_by_key(replace(run, found_epochs=epochs), target)
+            return epochs
         snapshots = asked(are_copies=True)
     while True:
         voids = find_voids(run, truncates, snapshots, tables, are_copies=are_copies)
-        row_changes, staged, unpaired = _settle(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
+        row_changes, staged, unpaired = _fold(run, decoder, latest, surveyed, target, voids=voids) if latest else (None, Staged(), 0)
         if are_copies or not may_have_fallen(run, decoder, staged):
-            break
+            return _Settled(run, decoder, target, renamed, surveyed, tables, truncates, snapshots, voids, row_changes, staged, unpaired)
         if epochs := find_epochs(run, decoder):
-            return apply_by_key(replace(run, found_epochs=epochs), target)
+            return epochs
         are_copies = True
-    rejects, surveyed = quarantine(run, decoder, surveyed, taken=staged.events + truncates.good)
-    late = may_be_late(run, target, staged)
-    target, changed = fit_table(run, decoder, target)
-    report = BatchReport(
-        flow=run.flow.name,
-        microbatch=run.microbatch.number,
-        files=len(run.microbatch.files),
-        bytes=run.microbatch.size,
-        events=_count(surveyed, staged, truncates, rejects),
-        rejects=rejects,
-        applied_through=staged.last,
-        truncated_through=dict(truncates.through),
-        committed_through=staged.committed_through,
-        reach=staged.reach | truncates.reach,
-        snapshot=snapshots.newest,
-        pending_snapshots=snapshots.pending,
-        replaced_by=snapshots.replacing,
-        epochs=run.epochs,
-        unpaired_moves=unpaired,
-        asks_target=bool(staged.untold or staged.unknown),
-        order_conflicts=staged.conflicts,
-        columns_added=changed.added,
-        columns_renamed=renamed,
-        columns_widened=changed.widened,
-        columns_as_text=changed.as_text,
-        columns_filled=changed.filled,
-        misfits=changed.misfits,
-        merge_plan="guarded merge: late events" if late else "merge",
-    )
-    if target is None or not (staged.live or voids.rows):
-        return replace(report, merge_plan="nothing to merge")
-    if row_changes is None:
-        # Nothing but a truncate: the merge needs a source all the same.
-        row_changes = no_row_changes(run)
-    live = row_changes.filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
-    if snapshots.ended and target:
-        report = with_unconfirmed(run, report, snapshots.ended, target, live, tables=tables)
-    others = [name for name in decoder.columns.types if name not in target.keys]
-    voided = flag_voided(row_changes.filter(voids.here), voids.rows[-1], others) if voids.rows and target.flags_deletes else None
-    return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
 
 
 def no_row_changes(run: MicrobatchRun) -> DataFrame:
@@ -233,7 +207,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, surv
     return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
 
 
-def _settle(
+def _fold(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, surveyed: Surveyed, target: TargetTable | None, *, voids: Voids
 ) -> tuple[DataFrame, Staged, int]:
     """Return the row changes, what they amount to, and how many came from a key whose delete is not here."""

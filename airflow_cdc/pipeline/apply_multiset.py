@@ -21,7 +21,8 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_history import known_events, stage_events, watch_snapshots
-from airflow_cdc.pipeline.apply_microbatch import apply_by_key, apply_once, may_be_late, report_of_commit
+from airflow_cdc.pipeline.apply_microbatch import apply_by_key, may_be_late
+from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
 from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
