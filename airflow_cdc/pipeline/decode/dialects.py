@@ -43,6 +43,11 @@ class Dialect:
     tells_before: bool = False
     """Whether an update's image before may hold a large value that its image after leaves out."""
 
+    @property
+    def knows_initial(self) -> bool:
+        """Whether reads tell an initial snapshot from others."""
+        return self.initial_read != "false"
+
 
 def _lsn(field: str) -> str:
     """SQL of a SQL Server LSN ``vlf:block:slot`` as one number, NULL for any other text."""

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow import OnLogWentBack, OnSnapshot
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate
+from tests.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate, updates
 
 
 @pytest.fixture
@@ -59,6 +59,16 @@ def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(st
     else:
         assert story.rows == {1: "x", 2: "B", 3: "C", 4: "d", 5: "e"}
         assert batch.rows_unconfirmed == 3
+
+
+def test_a_blocking_snapshot_that_comes_first_in_another_life_of_its_topic_removes_nothing(story: Story) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))
+
+    batch = story.apply(*snapshot({2: "B", 3: "C"}, at=100, first=0, blocking=True), change("u", 2, "BB", at=110, offset=2))
+
+    assert story.rows == {1: "u19", 2: "BB", 3: "C", 4: "d", 5: "e"}
+    assert batch.rows_unconfirmed == 3
+    assert batch.reach.partitions == {"65536"}
 
 
 def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(story: Story) -> None:
