@@ -225,12 +225,12 @@ def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named
 
 def test_where_the_settings_of_today_give_another_table_nothing_is_changed(twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
     both = twins(ROWS)
-    both.step(sqlserver("t", commit=6))
-    by_hand(spark, both.table)
+    both.step(sqlserver("t", commit=6), sqlserver("c", commit=7, after=row(5, "a")))
+    spark.sql(f"UPDATE {both.table} SET name = 'by hand'")
     both.forget_older_files()
     was = version(spark, both.lake)
     both.flow = replace(ROWS, on_truncate=OnTruncate.IGNORE)
-    both.lands(*FILES[2])
+    both.lands(sqlserver("c", commit=8, after=row(6, "a")))
     error = failure(both.apply_to(both.archive, both.lake, flows={TOPIC: both.flow}, may_fail=True))
     assert (error["type"], "microbatch 3 does not give what it gave (truncated_through)" in error["message"]) == ("TableChangedError", True)
     assert version(spark, both.lake) == was
