@@ -97,14 +97,14 @@ def test_a_transaction_cut_by_a_border_is_seen_whole_in_the_end(table: Table) ->
 @pytest.mark.deep
 def test_history_follows_a_row_through_its_keys(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"))
-    table.load(event("d", 20, 1), event("c", 20, 7, "one", note=UNTOLD))
+    table.load({**event("d", 20, 1), "offset": 10}, {**event("c", 20, 7, "one", note=UNTOLD), "offset": 11})
     assert versions(table) == [(1, "one", 10, 20, "c", None), (7, "one", 20, None, "c", 1)]
-    table.load(event("u", 30, 7, "two", note=UNTOLD))
+    table.load({**event("u", 30, 7, "two", note=UNTOLD), "offset": 12})
     moved_on = [(7, "one", 20, 30, "c", 1), (7, "two", 30, None, "u", None)]
     assert versions(table) == [(1, "one", 10, 20, "c", None), *moved_on]
     assert versions(table, "note")[1:] == [(7, "long", 20, 30, "c", 1), (7, "long", 30, None, "u", None)]
     # Late: the old key's row had another value when it moved.
-    table.load({**event("u", 15, 1, "one", note="longer"), "offset": 100})
+    table.load({**event("u", 15, 1, "one", note="longer"), "offset": 5})
     assert versions(table, "note") == [
         (1, "long", 10, 15, "c", None),
         (1, "longer", 15, 20, "u", None),
