@@ -30,6 +30,11 @@ def life_of_lane(lane: int) -> int:
     return lane // LANES
 
 
+def is_of_life(lane: str, life: int) -> bool:
+    """Tell whether a lane, by its name in reports, is of a life of its partition."""
+    return lane.lstrip("-").isdigit() and life_of_lane(int(lane)) == life
+
+
 def is_earlier(lane: str, other: str) -> bool:
     """Tell whether a lane, by its name in reports, is an earlier life of another one's partition."""
     names = (lane, other)

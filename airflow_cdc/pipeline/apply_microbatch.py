@@ -14,7 +14,6 @@ the same rows as before. A merge without commit marker is found again in the tab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,7 +34,6 @@ from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.find_voids import Voids, find_voids
 from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
-from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.guard_late_events import guard_late_events
 from airflow_cdc.pipeline.key_range import ranged
 from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed
@@ -84,7 +82,7 @@ def apply_by_key(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
         report = with_unconfirmed(run, report, settled.snapshots.ended, target, live, tables=settled.tables)
     others = [name for name in decoder.columns.types if name not in target.keys]
     voided = flag_voided(row_changes.filter(voids.here), voids.rows[-1], others) if voids.rows and target.flags_deletes else None
-    return _merge(run, decoder, target, live, report, staged=staged, late=late, vanishing=voids.rows, voided=voided)
+    return _merge(run, decoder, target, live, report, staged=staged, late=late, voids=voids, voided=voided)
 
 
 @dataclass(frozen=True)
@@ -221,7 +219,7 @@ def _fold(
         staged = count(latest.changes, and_hazards=True)
         if not staged.hazards:
             return latest.changes.drop(READS), staged, 0
-    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target, voided=f"{voids.here} OR {voids.before}")
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed, target, voided=voids.of_events)
     return row_changes, count(row_changes), unpaired
 
 
@@ -311,9 +309,10 @@ def _merge(
     *,
     staged: Staged,
     late: bool,
-    vanishing: Sequence[Vanishing],
+    voids: Voids,
     voided: DataFrame | None,
 ) -> BatchReport:
+    vanishing = voids.rows
     guarded = guard_late_events(run, decoder, target, live, staged, late=late)
     events = replace(report.events, merged=report.events.merged - guarded.stale, stale=report.events.stale + guarded.stale)
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired, transactions_unjoined=guarded.unjoined)
@@ -341,6 +340,7 @@ def _merge(
             microbatch=run.microbatch.number,
             late=late,
             vanishing=vanishing,
+            unread=voids.unread.rows if voids.unread else "false",
             untold=sorted({*staged.untold, *staged.retold}) if late else staged.untold,
             document_columns=run.flow.document_columns,
             within=within,

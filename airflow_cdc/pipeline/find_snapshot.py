@@ -17,17 +17,16 @@ from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, S
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
 from airflow_cdc.model.flow import OnSnapshot
-from airflow_cdc.model.lives import LANES, life_of_lane, partition_of_lane
+from airflow_cdc.model.lives import life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
 from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
-from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
-from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_columns
+from airflow_cdc.pipeline.stands_before import beside, is_earlier_life
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     """
     checkpoint = asked.run.checkpoint
     newest, known = checkpoint.snapshot, checkpoint.known_snapshots
-    waiting = [each for each in known.values() if _may_replace(each, asked.run.flow.on_snapshot)]
+    waiting = [each for each in known.values() if may_replace(each, asked.run.flow.on_snapshot)]
     found = _find_reads(asked) if asked.surveyed.reads else {}
     if not found and not waiting:
         return Snapshots(newest, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
@@ -155,7 +154,7 @@ def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
         return "several tables share the topic, and nothing says which of them a row is of (table_column)"
     # A row in a lane whose reads are not known yet may turn out to stand before them.
     begins = {lane: begin for lane, begin in snapshot.begins.items() if lane in snapshot.last_offsets}
-    stays = f"{beside(begins, '>=', 'k.')} OR {_is_earlier_life(f'k.{PARTITION}', snapshot.life)}"
+    stays = f"{beside(begins, '>=', 'k.')} OR {is_earlier_life(f'k.{PARTITION}', snapshot.life)}"
     return asked.doubts.of(snapshot.position, stays=stays, has_other_lanes=len(asked.lanes) > 1)
 
 
@@ -337,7 +336,7 @@ def _settled(
             next_step="Set on_snapshot to auto, replace or keep in the flows file and run again.",
         )
     everything = {**known, **{each.position: each for each in snapshots}}
-    proven = [each for each in snapshots if _may_replace(each, policy) and each.is_proven(run.lanes)]
+    proven = [each for each in snapshots if may_replace(each, policy) and each.is_proven(run.lanes)]
     winner = max(proven, key=lambda each: each.position, default=None)
     if winner and shield and shield.position >= winner.position:
         winner = None
@@ -350,55 +349,15 @@ def _settled(
     pending = tuple(
         each
         for position, each in sorted(everything.items())
-        if position != newest.position and _may_replace(each, policy) and (behind is None or position > behind)
+        if position != newest.position and may_replace(each, policy) and (behind is None or position > behind)
     )
     return Snapshots(newest, pending, winner, shield, newest if ended else None)
 
 
-def _may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
+def may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
     """Tell whether a snapshot may remove rows, once it is proven to be whole."""
     if snapshot.is_first or snapshot.cut is not None or snapshot.doubt is not None:
         return False
     if snapshot.decision:
         return snapshot.decision is SnapshotChoice.REPLACE
     return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and snapshot.is_initial)
-
-
-def beside(offsets: Mapping[str, int], comparison: str, alias: str = "") -> str:
-    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its lane's; false in a lane that has none.
-
-    :param alias: of the event, with a dot behind it.
-    """
-    terms = [f"({alias}{is_lane(lane)} AND {alias}{OFFSET} {comparison} {int(offset)})" for lane, offset in offsets.items()]
-    return f"coalesce({' OR '.join(terms)}, false)" if terms else "false"
-
-
-def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
-    """Return the SQL that is true for a row or an event that stands before a snapshot; false where there is none, never NULL.
-
-    In a lane that holds reads of the snapshot the offset says so; elsewhere the position, of earlier lives and of lanes that the
-    snapshot knows: a file of the snapshot's own life that came before the one which begins it was taken for the end of the life before.
-
-    :param alias: of the row or event, with a dot behind it.
-    """
-    if snapshot is None or snapshot.cut is None:
-        return "false"
-    lane, offset = f"{alias}{PARTITION}", f"{alias}{OFFSET}"
-    # Of a lane without reads the first event behind the snapshot may have been looked for long after it came: rows stand between.
-    is_lower = f"{alias}{POSITION} < {position_literal(snapshot.cut)}"
-    cases = [
-        f"WHEN {lane} <=> {'NULL' if name == UNKNOWN_PARTITION else int(name)} THEN {offset} < {begin}"
-        f"{'' if name in snapshot.last_offsets else f' AND {is_lower}'}"
-        for name, begin in sorted(snapshot.begins.items())
-    ]
-    placed = f"CASE {' '.join(cases)} ELSE {_is_earlier_life(lane, snapshot.life)} AND {is_lower} END" if cases else "false"
-    return f"coalesce(if({offset} IS NULL, {is_lower}, {placed}), false)"
-
-
-def _is_earlier_life(lane: str, life: int) -> str:
-    return f"coalesce({lane} < {life * LANES}, false)"
-
-
-def partition_number(partition: str) -> str:
-    """Return a lane as SQL."""
-    return "NULL" if partition == UNKNOWN_PARTITION else str(int(partition))

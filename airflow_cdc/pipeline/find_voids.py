@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from airflow_cdc.model.columns import PARTITION
+from airflow_cdc.model.lives import is_of_life
+from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline.count_events import Truncates, before
-from airflow_cdc.pipeline.find_snapshot import Snapshots, stands_before
+from airflow_cdc.pipeline.find_snapshot import Snapshots, may_replace
 from airflow_cdc.pipeline.flag_deletes import Vanishing
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.stands_before import stands_before
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,27 @@ class Voids:
     """SQL: a change that one of an earlier microbatch shields the table from."""
     rows: tuple[Vanishing, ...] = ()
     """What takes rows of the target; the newest last."""
+    unread: Unread | None = None
+    """What a snapshot that is not proven yet did not find, though all its reads of some lanes are known."""
+
+    @property
+    def of_events(self) -> str:
+        """SQL over an event: whether nothing lives any more that it wrote, so that no later event is about it."""
+        return f"{self.here} OR {self.before}" + (f" OR {self.unread.events}" if self.unread else "")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What stands before a snapshot that is not proven yet, where a later event of the key lies in a lane of which all reads are known.
+
+    The row is not removed for that. But a create of its key behind the snapshot is no row that made room for another, which a delete of the
+    same transaction would then be about.
+    """
+
+    events: str
+    """SQL over an event: whether it stands before the snapshot, or in another lane."""
+    rows: str
+    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row stands before the snapshot, and the change behind."""
 
 
 def find_voids(
@@ -43,7 +68,25 @@ def find_voids(
     shields = [truncated(table, tables, earlier) for table in sorted(earlier.through)] + [not_found(snapshots.shield, tables)]
     if are_copies and snapshots.shield:
         shields.append(f"({before(snapshots.shield.cut)} AND {tables.rows_of(snapshots.shield.tables)})")
-    return Voids(_any(here), _any(shields), tuple(sorted(takers, key=lambda taker: taker.position)))
+    return Voids(_any(here), _any(shields), tuple(sorted(takers, key=lambda taker: taker.position)), _unread(run, snapshots, tables))
+
+
+def _unread(run: MicrobatchRun, snapshots: Snapshots, tables: PhysicalTables) -> Unread | None:
+    known = (each for each in (*snapshots.pending, snapshots.newest) if each and each.is_complete)
+    newest = max((each for each in known if may_replace(each, run.flow.on_snapshot)), key=lambda each: each.position, default=None)
+    # Partitions that were raised since hold keys whose reads lie in another lane.
+    if newest is None or any(lane not in newest.last_offsets for lane in run.lanes if is_of_life(lane, newest.life)):
+        return None
+    lanes = [lane for lane in newest.last_offsets if lane in newest.passed and lane != UNKNOWN_PARTITION]
+    if not lanes:
+        return None
+    cut = replace(newest, cut=newest.position)
+    listed = ", ".join(sorted(lanes))
+    events, rows = not_found(cut, tables), not_found(cut, tables, "t.")
+    return Unread(
+        f"({events} OR NOT coalesce({PARTITION} IN ({listed}), false))",
+        f"({rows} AND coalesce(s.{PARTITION} IN ({listed}), false) AND NOT {not_found(cut, tables, 's.')})",
+    )
 
 
 def truncated(table: str, tables: PhysicalTables, truncates: Truncates, alias: str = "") -> str:

@@ -35,27 +35,36 @@ def is_taken(vanishing: Sequence[Vanishing]) -> str:
     return f"coalesce({' OR '.join(each.takes for each in vanishing) or 'false'}, false)"
 
 
-def flagging_clauses(
-    *,
-    inserted: Mapping[str, str],
-    updated: Mapping[str, str],
-    filled: Mapping[str, str],
-    vanishing: Sequence[Vanishing],
-    late: bool,
-    microbatch: int,
-) -> list[str]:
+MADE_ROOM = f"s.{OP} NOT IN ('d', '{KEEP}', '{FILL}', '{VOID}') AND s.{OP_IF_ABSENT} = 'd'"
+"""SQL over a change ``s``: whether its row lives only where the target's made room for it."""
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """What a MERGE assigns to the target's columns, as SQL by column."""
+
+    inserted: Mapping[str, str]
+    """For a key that the target does not hold."""
+    updated: Mapping[str, str]
+    """For one that it does: values that the change does not tell stay."""
+    filled: Mapping[str, str]
+    """Of a change that is late."""
+
+
+def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: bool, microbatch: int, unread: str = "false") -> list[str]:
     """Return the clauses of a MERGE of ``s`` into ``t``.
 
-    :param inserted: assignments for a key that the target does not hold.
-    :param updated: for one that it does: values that the change does not tell stay.
-    :param filled: of a change that is late.
     :param vanishing: what takes rows.
     :param microbatch: its number.
+    :param unread: SQL over both: whether the row is as good as none where it decides what a change means.
     """
+    inserted, updated, filled = values.inserted, values.updated, values.filled
     # A row that was taken holds its key for nobody either.
     holds_nothing = f"(t.{DELETED} OR {is_taken(vanishing)})"
     lives, is_gone = f"NOT {holds_nothing}", f"{holds_nothing} AND s.{OP} <> '{VOID}'"
-    matched = {f"s.{OP} = '{FILL}'": filled} if late else {}
+    matched: dict[str, Mapping[str, str]] = {}
+    matched |= {f"{MADE_ROOM} AND NOT t.{DELETED} AND {unread}": {**updated, **_gone(OP_IF_ABSENT)}} if unread != "false" else {}
+    matched |= {f"s.{OP} = '{FILL}'": filled} if late else {}
     matched |= {
         f"s.{OP} = '{VOID}' AND t.{POSITION} < s.{POSITION}": {**updated, **_gone(OP_IF_ABSENT)},
         f"{lives} AND s.{OP} = 'd'": {**updated, **_gone(OP)},

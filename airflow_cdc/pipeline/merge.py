@@ -46,7 +46,7 @@ from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
-from airflow_cdc.pipeline.flag_deletes import Vanishing, flagging_clauses, is_taken
+from airflow_cdc.pipeline.flag_deletes import MADE_ROOM, Assigned, Vanishing, flagging_clauses, is_taken
 from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
@@ -230,6 +230,7 @@ def merge_row_changes(
     microbatch: int,
     late: bool,
     vanishing: Sequence[Vanishing] = (),
+    unread: str = "false",
     untold: Collection[str] = (),
     document_columns: Collection[str] = (),
     within: Sequence[KeyRange] = (),
@@ -242,6 +243,8 @@ def merge_row_changes(
     :param columns: the source's columns that the changes carry.
     :param late: whether some changes only fill values (``f``).
     :param vanishing: what takes rows that no change is about.
+    :param unread: SQL over ``t`` and ``s``: whether the row is as good as none where it decides what a change means
+        (:class:`~airflow_cdc.pipeline.find_voids.Unread`).
     :param untold: columns whose value some change does not tell (``__cdc_unavailable``): the target's stays.
     :param document_columns: columns that are told with the document and only with it.
     :param within: ranges in which the keys of all changes lie, where that is known and nothing vanishes.
@@ -265,22 +268,17 @@ def merge_row_changes(
     # Delta passes over files by what is said of the target alone.
     on_keys = " AND ".join([on_keys, *(keys.of_rows("t") for keys in within)])
     filled = _filled(told_with, number)
+    values = Assigned(assigned, updated, filled)
     if target.flags_deletes:
-        clauses = flagging_clauses(inserted=assigned, updated=updated, filled=filled, vanishing=vanishing, late=late, microbatch=microbatch)
+        clauses = flagging_clauses(values, vanishing=vanishing, late=late, microbatch=microbatch, unread=unread)
     else:
-        clauses = _removing_clauses(inserted=assigned, updated=updated, filled=filled, vanishing=vanishing, late=late)
+        clauses = _removing_clauses(values, vanishing=vanishing, late=late, unread=unread)
     spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
 
 
-def _removing_clauses(
-    *,
-    inserted: Mapping[str, str],
-    updated: Mapping[str, str],
-    filled: Mapping[str, str],
-    vanishing: Sequence[Vanishing],
-    late: bool,
-) -> list[str]:
-    """Return the clauses of a MERGE that removes deleted rows, by what they assign."""
+def _removing_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: bool, unread: str) -> list[str]:
+    """Return the clauses of a MERGE that removes deleted rows."""
+    inserted, updated, filled = values.inserted, values.updated, values.filled
     insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
     taken = is_taken(vanishing)
     # Whatever lived there is gone: the change is one of a key that the target does not hold.
@@ -289,6 +287,7 @@ def _removing_clauses(
         f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
     ]
     clauses = clauses if vanishing else []
+    clauses += [f"WHEN MATCHED AND {MADE_ROOM} AND {unread} THEN DELETE"] if unread != "false" else []
     clauses += [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
     clauses += [
         f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
