@@ -46,7 +46,7 @@ class Unread:
     events: str
     """SQL over an event: whether it stands before the snapshot, or in another lane."""
     rows: str
-    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row stands before the snapshot, and the change behind."""
+    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row stands before the snapshot, the change not."""
 
 
 def find_voids(
