@@ -38,24 +38,25 @@ def check(
 
 def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive = LivingArchive(DIALECTS["postgresql, full identity"], TOPIC, 11, 30, happenings=ALL)
-    check(archive, SHUFFLED, 4, apply, spark, tmp_path)
+    check(archive, IN_ORDER, 4, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("dialect", "happenings", "how", "microbatches"),
     [
-        # Before a snapshot is proven a delete without an image may be about the row that it did not find (known-differences.md).
+        # Out of order in several microbatches: a delete may be taken to be about a row that a snapshot did not find, where one transaction
+        # creates and deletes a key before the snapshot is proven (known-differences.md).
         ("postgresql", ALL, SHUFFLED, 1),
         ("postgresql", TWICE, IN_ORDER, 1),
         ("postgresql, full identity", ALL, IN_ORDER, 5),
-        ("postgresql, full identity", TRUNCATED, SHUFFLED, 5),
+        ("postgresql, full identity", TRUNCATED, IN_ORDER, 5),
         ("postgresql, full identity", TWICE, SHUFFLED, 5),
         ("sqlserver", ALL, IN_ORDER, 5),
         ("sqlserver", TWICE, SHUFFLED, 5),
         ("db2", ALL, SHUFFLED, 5),
         ("oracle", ALL, IN_ORDER, 5),
-        ("oracle", TRUNCATED, SHUFFLED, 5),
+        ("oracle", TRUNCATED, IN_ORDER, 5),
         ("mariadb", ALL, IN_ORDER, 5),
         ("mariadb", TRUNCATED, SHUFFLED, 5),
         ("huawei cdl", NEW_TOPICS, IN_ORDER, 5),
@@ -71,7 +72,7 @@ def test_a_thousand_histories_follow_a_server_and_a_topic_that_are_rebuilt(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    archive = LivingArchive(DIALECTS[dialect], TOPIC, 12, 1_000, happenings=happenings)
+    archive = LivingArchive(DIALECTS[dialect], TOPIC, 12, 1_000, plain=microbatches > 1 and how == SHUFFLED, happenings=happenings)
     settings: dict[str, Any] = {"table_column": "t"} if archive.is_shared else {}
     if not archive.dialect.says_again:
         # Its records carry no time of the connector's own.
@@ -93,5 +94,5 @@ def test_histories_follow_a_log_that_was_reset_without_a_snapshot_where_the_flow
 def test_every_file_a_microbatch_follows_a_server_and_a_topic_that_are_rebuilt(
     dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    archive = LivingArchive(DIALECTS[dialect], TOPIC, 14, 60, happenings=ALL)
+    archive = LivingArchive(DIALECTS[dialect], TOPIC, 14, 60, plain=True, happenings=ALL)
     check(archive, SHUFFLED, None, apply, spark, tmp_path)
