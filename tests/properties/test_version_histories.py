@@ -15,6 +15,7 @@ from tests.conftest import Apply
 from tests.connectors import DIALECTS
 from tests.events import write_records
 from tests.histories import Archive
+from tests.living_histories import LivingArchive
 from tests.stories import overlaps
 
 TOPIC = "source.dbo.histories"
@@ -58,12 +59,25 @@ def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
 @pytest.mark.parametrize("how", [{}, {"shuffled": True, "again": True}], ids=["in order", "shuffled and repeated"])
 @pytest.mark.parametrize("dialect", ["postgresql, large values", "sqlserver"])
 def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    archive = Archive(DIALECTS[dialect], TOPIC, 7, 20)
-    sizes = [write_records(tmp_path / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4, **how))]
+    check_versions_of(Archive(DIALECTS[dialect], TOPIC, 7, 20), how, apply, spark, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", ["postgresql, full identity", "sqlserver"])
+def test_versions_are_what_each_commit_left_before_and_behind_a_restore(
+    dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """What changed unseen is told by the snapshot that follows: as the state that it found."""
+    happenings = ("in part", "restored", "raised", "topic", "in part")
+    check_versions_of(LivingArchive(DIALECTS[dialect], TOPIC, 8, 20, happenings=happenings), {}, apply, spark, tmp_path)
+
+
+def check_versions_of(archive: Archive, how: dict[str, Any], apply: Apply, spark: SparkSession, folder: Path) -> None:
+    sizes = [write_records(folder / "a" / f"{n:03d}.jsonl", file).stat().st_size for n, file in enumerate(archive.files(4, **how))]
     flow = CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=sum(sizes) // 3, stored_as_scd_type=2)
-    apply(tmp_path / "a", tmp_path / "lake", flows={TOPIC: flow})
-    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == archive.rows
-    history = read_rows(spark, str(tmp_path / "lake"), TOPIC, history=True).rows
+    apply(folder / "a", folder / "lake", flows={TOPIC: flow})
+    assert read_rows(spark, str(folder / "lake"), TOPIC).rows == archive.rows
+    history = read_rows(spark, str(folder / "lake"), TOPIC, history=True).rows
     assert overlaps(history, ("db", "id")) == []
     versions = found(history)
     wrong = {key: (versions.get(key), held) for key, held in expected(archive).items() if held != versions.get(key, [])}
