@@ -27,7 +27,7 @@ def joining_plans(spark: SparkSession, behind: int) -> dict[int, str]:
     """
     runs = {number: run for number, run in _executions(spark).items() if number > behind}
     merges = {number for number, run in runs.items() if "MergeIntoCommand" in (run.physicalPlanDescription() or "")}
-    joins = {number: run.physicalPlanDescription() for number, run in runs.items() if "Join" in run.physicalPlanDescription()}
+    joins = {number: plan for number, run in runs.items() if "Join" in (plan := run.physicalPlanDescription() or "")}
     return {number: plan for number, plan in joins.items() if not {number, runs[number].rootExecutionId()} & merges}
 
 
