@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
@@ -46,7 +47,9 @@ IS_LAST = "__cdc_is_last"
 
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, TOLD_AT, MOVED)
 _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
-_REMOVES_ANOTHER = "__cdc_removes_another"
+_FLAGS = "__cdc_flags"
+_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _SPREADS = 1, 2, 4, 8, 16
+"""Bits of the flags."""
 
 
 def keep_latest_per_key(
@@ -70,7 +73,7 @@ def keep_latest_per_key(
         :data:`READS` and :data:`HAZARD`.
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
-    told = _tell_of_key(_flag_removals(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
+    told = _tell_of_key(_flag(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
     kept = told.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
     ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
@@ -111,18 +114,28 @@ def _of_single_event(name: str) -> Column:
     return F.col(OP if name == OP_IF_ABSENT else name)
 
 
-def _flag_removals(events: DataFrame) -> DataFrame:
-    """Flag a delete that may be about another row version than the last one; of events with what :func:`flag_copies` saw before them.
+def _flag(events: DataFrame) -> DataFrame:
+    """Flag events with what all events of a key are asked together: one aggregate over bits costs less than one for each.
 
-    So it may be behind a create of the same transaction that did not follow a delete: the key was taken over, perhaps, from a row
-    that lived (archives, fact 2). The two events before tell it, for the events of one transaction about one key stand together, with
-    nothing but snapshot reads between them; of a longer chain they flag some that need not be, and leave out none that must.
+    Whether it removes another: a delete may be about another row version than the last one. So it may be behind a create of the same
+    transaction that did not follow a delete: the key was taken over, perhaps, from a row that lived (archives, fact 2). The two
+    events before tell it, for the events of one transaction about one key stand together, with nothing but snapshot reads between them;
+    of a longer chain they flag some that need not be, and leave out none that must.
     """
-    before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
+    before, before_that, op = F.col(_BEFORE), F.col(_BEFORE_THAT), F.col(OP)
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
     created = here & (before[OP] == "c") & ~before_that[OP].eqNullSafe(F.lit("d"))
     behind_more = ((here & (before[OP] == "u")) | (before[OP] == "r")) & (there | (before_that[OP] == "r"))
-    return events.withColumn(_REMOVES_ANOTHER, ((F.col(OP) == "d") & _or_false(created | behind_more)).cast("int"))
+    flags = {
+        _REMOVES_ANOTHER: (op == "d") & _or_false(created | behind_more),
+        _IN_CONFLICT: F.col(CONFLICTS) == 1,
+        _DELETES: op == "d",
+        _WRITES: op.isin("c", "u"),
+        # Two lives of one partition are no two partitions.
+        _SPREADS: (F.col(PARTITION) - before[PARTITION]) % LANES != 0,
+    }
+    bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
+    return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))
 
 
 def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
@@ -132,7 +145,11 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
     named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
     of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
     read = F.when(of_whole_table, F.struct(*read_columns()))
-    number = F.expr(f"pmod({PARTITION}, {LANES})")
+    bits = F.bit_or(_FLAGS).over(of_key)
+
+    def any_is(bit: int) -> Column:
+        return bits.bitwiseAND(bit) != 0
+
     reach = {
         "first": F.first(placed, ignorenulls=True).over(of_key),
         "last": F.last(placed, ignorenulls=True).over(of_key),
@@ -141,22 +158,22 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
         "first_transaction": F.first(named, ignorenulls=True).over(of_key),
         "last_transaction": F.last(named, ignorenulls=True).over(of_key),
         "began": F.lit(None).cast(POSITION_TYPE),
-        "deletes": F.max(F.col(OP) == "d").over(of_key),
-        "writes": F.max(F.col(OP).isin("c", "u")).over(of_key),
+        "deletes": any_is(_DELETES),
+        "writes": any_is(_WRITES),
         "depends": F.lit(False),  # noqa: FBT003
-        "spreads": F.min(number).over(of_key) < F.max(number).over(of_key),
+        "spreads": any_is(_SPREADS),
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(read["position"]).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
     # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
     is_untold, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
-    hazard = (F.max(_REMOVES_ANOTHER).over(of_key) == 1) | (is_untold & ((count > copies + 1) | (last == "c")))
+    hazard = any_is(_REMOVES_ANOTHER) | (is_untold & ((count > copies + 1) | (last == "c")))
     return events.withColumns(
         {
             IS_LAST: F.lead(OP).over(by_key).isNull(),
             EVENTS: count,
             REDELIVERED: copies,
-            CONFLICTS: F.max(CONFLICTS).over(of_key),
+            CONFLICTS: any_is(_IN_CONFLICT).cast("int"),
             REACH: _struct(reach),
             READS: _struct(reads),
             HAZARD: hazard.cast("int"),
