@@ -63,21 +63,18 @@ class Epochs:
             places[lane] = (offset, epoch)
             if time is not None:
                 since[epoch] = min(time, since.get(epoch, time))
-        return replace(self._with(places), since_ms=since)
+        return replace(self.joined(places), since_ms=since)
 
     def joined(self, places: Mapping[str, tuple[int, int]]) -> Epochs:
-        """Return the epochs with lanes that enter one without a fall: (first offset, number) by lane."""
-        return self._with(places)
-
-    def with_new_lanes(self, lanes: Iterable[str]) -> Epochs:
-        """Return the epochs with lanes that were never seen before: they begin in the newest one."""
-        return self._with({lane: (0, self.newest) for lane in lanes if lane not in self.begins}) if self.newest else self
-
-    def _with(self, places: Mapping[str, tuple[int, int]]) -> Epochs:
+        """Return the epochs with lanes that enter one: (first offset, number) by lane."""
         begins = dict(self.begins)
         for lane, place in places.items():
             begins[lane] = tuple(sorted({*begins.get(lane, ()), place}))
         return replace(self, begins=begins)
+
+    def with_new_lanes(self, lanes: Iterable[str]) -> Epochs:
+        """Return the epochs with lanes that were never seen before: they begin in the newest one."""
+        return self.joined({lane: (0, self.newest) for lane in lanes if lane not in self.begins}) if self.newest else self
 
     def to_json(self) -> dict[str, Any]:
         """Return the epochs as plain JSON values."""

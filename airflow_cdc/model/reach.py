@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_cdc.model.lives import partition_of_lane
+from airflow_cdc.model.lives import is_earlier
 from airflow_cdc.model.position import Position
 
 UNKNOWN_PARTITION = "-"
@@ -75,15 +75,7 @@ class Reach:
 
     def highest_of_earlier_lives(self, lane: str) -> Position | None:
         """Return the highest streamed position of a lane's partition in earlier lives of the topic; None where it has none."""
-        if lane == UNKNOWN_PARTITION:
-            return None
-        number = int(lane)
-        earlier = (
-            place
-            for name, place in self.streamed_through.items()
-            if name != UNKNOWN_PARTITION and int(name) < number and partition_of_lane(int(name)) == partition_of_lane(number)
-        )
-        return max(earlier, default=None)
+        return max((place for name, place in self.streamed_through.items() if is_earlier(name, lane)), default=None)
 
     def _may_have_moved(self, applied: Reach) -> bool:
         """Tell whether keys here may have been moved to another partition: partitions were raised, or a router spreads a key over them.

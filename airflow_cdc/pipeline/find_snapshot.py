@@ -222,8 +222,9 @@ def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], b
     """Tell whether reads may stand below what their partition streamed before them, in this microbatch or an earlier one."""
     known = run.checkpoint.reach
     streamed_here = Reach(streamed_through={lane: seen.highest for lane, seen in beside.get(position, {}).items() if seen.highest})
+    everything = known | streamed_here
     for lane, here in reads.items():
-        earlier = (known | streamed_here).highest_of_earlier_lives(lane)
+        earlier = everything.highest_of_earlier_lives(lane)
         if earlier and earlier.commit > position.commit:
             return True
         if here.begin is None:

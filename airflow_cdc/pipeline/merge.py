@@ -281,12 +281,13 @@ def _removing_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late:
     inserted, updated, filled = values.inserted, values.updated, values.filled
     insert = f"INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
     taken = is_taken(vanishing)
-    # Whatever lived there is gone: the change is one of a key that the target does not hold.
-    clauses = [
-        f"WHEN MATCHED AND {taken} AND s.{OP_IF_ABSENT} IN ('d', '{KEEP}') THEN DELETE",
-        f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
-    ]
-    clauses = clauses if vanishing else []
+    clauses = []
+    if vanishing:
+        # Whatever lived there is gone: the change is one of a key that the target does not hold.
+        clauses += [
+            f"WHEN MATCHED AND {taken} AND s.{OP_IF_ABSENT} IN ('d', '{KEEP}') THEN DELETE",
+            f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
+        ]
     clauses += [f"WHEN MATCHED AND {MADE_ROOM} AND {unread} THEN DELETE"] if unread != "false" else []
     clauses += [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if late else []
     clauses += [
