@@ -29,8 +29,9 @@ test: lint ## Check the code and run the tests
 test-deep: setup ## Run the long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow and an object store (needs Go)
+test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS
 	@$(BIN)/python scripts/object_store.py
+	@$(BIN)/python scripts/yarn_cluster.py
 	$(BIN)/python -m pytest -m system_deep
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows

@@ -44,6 +44,16 @@ def table_asset(flow: str, *, lake_conn_id: str = CdcLakeHook.default_conn_name)
     return Asset(f"{_SCHEME}://{_KIND}/{quote(lake_conn_id, safe='')}/{quote(flow, safe='')}")
 
 
+def tables_alias(lake_conn_id: str = CdcLakeHook.default_conn_name) -> AssetAlias:
+    """Return the alias by which a merge tells of every table that it changed: an outlet where no Dag file knows the tables' names.
+
+    A Dag that is scheduled on it runs when any table of the lake changed.
+
+    :param lake_conn_id: connection of the lake, as the merge names it.
+    """
+    return AssetAlias(f"cdc_tables:{lake_conn_id}")
+
+
 def table_of(uri: str) -> TableName | None:
     """Return which table an asset's URI names; None where it is another asset's."""
     parts = urlsplit(uri)

@@ -43,6 +43,7 @@ from airflow_cdc.model.as_of import check_range, parse_as_of
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.reject_limit import RejectLimit
 from airflow_cdc.model.reprocessing import found_line
 
 app = typer.Typer(
@@ -67,6 +68,9 @@ def apply(
     consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
     since: Annotated[str | None, typer.Option(help="Only files archived from this time on (ISO-8601).", show_default=False)] = None,
     until: Annotated[str | None, typer.Option(help="Only files archived before this time (ISO-8601).", show_default=False)] = None,
+    fail_on_rejects: Annotated[
+        str, typer.Option(help="never, any, or a share (0 to 1) of a flow's records: exit code 1 when more are in the quarantine.")
+    ] = "never",
     as_json: AsJson = False,
     master: Master = "local[*]",
     connect: Connect = None,
@@ -74,10 +78,10 @@ def apply(
 ) -> None:
     """Apply all pending microbatches of every flow under an archive.
 
-    Exit code 0 when all flows succeeded, 1 when any failed (the others still complete), 2 on usage.
+    Exit code 0 when all flows succeeded, 1 when any failed (the others still complete) or has too many rejects, 2 on usage.
     """
     with usage():
-        settings, interval = read_flows(flows), parse_interval(since, until)
+        settings, interval, limit = read_flows(flows), parse_interval(since, until), RejectLimit.parse(fail_on_rejects)
     with spark_command("apply", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.apply_archive import apply_archive
         from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -86,7 +90,10 @@ def apply(
         run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
-        if not report.ok:
+        refused = list(limit.broken(report))
+        for line in refused:
+            console.print(f"too many rejects: {line}", highlight=False, markup=False, soft_wrap=True)
+        if refused or not report.ok:
             raise typer.Exit(EXIT_FAILED)
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from airflow_cdc.console import divert_stderr, error_text
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
 from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.topics import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,4 +114,4 @@ def usage() -> Iterator[None]:
 
 def progress_on(console: Console) -> Callable[[str], None]:
     """Return what tells progress to people."""
-    return lambda line: console.print(line, style="dim", highlight=False, markup=False)
+    return lambda line: console.print(printable(line), style="dim", highlight=False, markup=False)

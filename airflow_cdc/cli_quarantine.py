@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -25,6 +25,7 @@ from airflow_cdc.cli_common import (
 from airflow_cdc.console import print_errors, print_json, stdout_console, table
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.reprocessing import FlowReprocess, check_reasons
+from airflow_cdc.model.topics import printable
 
 quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
 
@@ -42,8 +43,13 @@ def quarantine_list(
             print_json({"quarantine": records})
             return
         columns = ("flow", "microbatch", "reason", "detail", "file", "line", "offset")
-        rows = [[record[column] for column in columns] for record in records]
+        rows = [[_shown(record[column]) for column in columns] for record in records]
         stdout_console().print(table(f"Quarantine of {lake}", columns, rows, right=("microbatch", "line", "offset")))
+
+
+def _shown(cell: Any) -> Any:
+    # What a record names itself after may hold anything.
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 @quarantine.command("show")

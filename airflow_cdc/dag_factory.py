@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Callable
 from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from airflow.exceptions import AirflowTimetableInvalid
 from airflow.providers.common.compat.sdk import DAG
+from airflow.timetables.interval import CronDataIntervalTimetable
 
-from airflow_cdc.dags_file import DagsFile, PlannedDag, read_dags_file
+from airflow_cdc.assets import table_asset, tables_alias
+from airflow_cdc.dags_file import DagSettings, DagsFile, PlannedDag, read_dags_file
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow import is_glob
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
+
+_DOC = """\
+Applies archived change events to Delta tables: of the flows {tables}, from `{archive}` into `{lake}`, by `{spark}`.
+
+Made from `{file}`; change the Dag there.
+"""
 
 
 def cdc_dags(path: Path | str) -> dict[str, DAG]:
     """Return the Dags that a file asks for, by ``dag_id``: each a look for files and, where some wait, one merge.
 
-    For a Dag file: ``globals().update(cdc_dags(Path(__file__).with_name("airflow_cdc.yaml")))``. The file is read, and nothing else. A
-    Dag's merge runs once at a time, backfills included, and no two Dags write one table but where they share a pool of one slot.
+    For a Dag file: ``globals().update(cdc_dags(Path(__file__).with_name("airflow_cdc.yaml")))``. The file is read and the callbacks that it
+    names are imported, and nothing else. A Dag's merge runs once at a time, backfills included, and no two Dags merge one table but where
+    they share a pool of one slot.
 
     :raises ConfigurationError: when the file is wrong; Airflow shows it as the Dag file's import error.
     """
@@ -32,10 +44,12 @@ def cdc_dags(path: Path | str) -> dict[str, DAG]:
 
 def _dag(asked: DagsFile, planned: PlannedDag, path: Path, dag_file: str) -> DAG:
     settings = planned.settings
+    # Nothing that an entry before this one would change: Airflow makes a version of every other text.
     with DAG(
         dag_id=planned.dag_id,
-        description=f"Apply archived change events to Delta tables ({path.name}, {planned.place})",
-        schedule=settings.schedule,
+        description=f"Apply archived change events to Delta tables ({path.name})",
+        doc_md=_doc(asked, planned, path),
+        schedule=_schedule(settings),
         start_date=datetime.combine(settings.start_date, time(), timezone.utc),
         catchup=settings.catchup,
         max_active_runs=1,
@@ -43,28 +57,11 @@ def _dag(asked: DagsFile, planned: PlannedDag, path: Path, dag_file: str) -> DAG
             "owner": settings.owner,
             "retries": settings.retries,
             "retry_delay": timedelta(seconds=settings.retry_delay),
+            **_given(queue=settings.queue, **_callbacks(path, planned, "on_failure_callback", "on_retry_callback")),
         },
         tags=settings.tags,
     ) as dag:
-        places: dict[str, Any] = {
-            "archive_conn_id": asked.archive_conn_id,
-            "lake_conn_id": asked.lake_conn_id,
-            "tables": list(planned.tables),
-        }
-        wait_for_files = CdcArchiveSensor(task_id="wait_for_files", timeout=0, soft_fail=True, **places)
-        merge = CdcMergeOperator(
-            task_id="merge",
-            conn_id=asked.spark_conn_id,
-            flows_file=asked.flows,
-            check_transactions=settings.check_transactions,
-            consistent=settings.consistent,
-            conf=settings.conf or None,
-            # max_active_runs does not hold for backfills: this does, for one writer at a time.
-            max_active_tis_per_dag=1,
-            **_pool(planned),
-            **places,
-        )
-        wait_for_files >> merge
+        _tasks(asked, planned, path)
     dag.fileloc = dag_file
     try:
         dag.timetable.validate()
@@ -76,6 +73,81 @@ def _dag(asked: DagsFile, planned: PlannedDag, path: Path, dag_file: str) -> DAG
     return dag
 
 
-def _pool(planned: PlannedDag) -> dict[str, Any]:
-    pool = planned.settings.one_slot_pool or planned.settings.pool
-    return {"pool": pool} if pool else {}
+def _tasks(asked: DagsFile, planned: PlannedDag, path: Path) -> None:
+    settings = planned.settings
+    both: dict[str, Any] = {
+        "archive_conn_id": asked.archive_conn_id,
+        "lake_conn_id": asked.lake_conn_id,
+        "tables": list(planned.tables),
+        "by_data_interval": settings.by_data_interval,
+    }
+    wait_for_files = CdcArchiveSensor(task_id="wait_for_files", timeout=0, soft_fail=True, **both)
+    timeout = settings.execution_timeout
+    merge = CdcMergeOperator(
+        task_id="merge",
+        conn_id=asked.spark_conn_id,
+        flows_file=asked.flows,
+        check_transactions=settings.check_transactions,
+        consistent=settings.consistent,
+        fail_on_rejects=settings.fail_on_rejects,
+        conf=settings.conf or None,
+        outlets=_outlets(asked, planned),
+        # Spares attempts that would wait for each other; max_active_runs does not hold for backfills.
+        max_active_tis_per_dag=1,
+        **_given(
+            pool=settings.one_slot_pool or settings.pool,
+            deferrable=settings.deferrable,
+            execution_timeout=timedelta(seconds=timeout) if timeout else None,
+            **_callbacks(path, planned, "on_success_callback"),
+        ),
+        **both,
+    )
+    wait_for_files >> merge
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that the file sets; of the others Airflow's own default holds."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _schedule(settings: DagSettings) -> Any:
+    # A cron text alone gives runs that begin and end at one moment.
+    if settings.by_data_interval and settings.schedule:
+        return CronDataIntervalTimetable(settings.schedule, timezone="UTC")
+    return settings.schedule
+
+
+def _outlets(asked: DagsFile, planned: PlannedDag) -> list[Any]:
+    if any(is_glob(table) or table.startswith("!") for table in planned.tables):
+        return [tables_alias(asked.lake_conn_id)]
+    return [table_asset(table, lake_conn_id=asked.lake_conn_id) for table in planned.tables]
+
+
+def _doc(asked: DagsFile, planned: PlannedDag, path: Path) -> str:
+    tables = ", ".join(f"`{table}`" for table in planned.tables)
+    places = {"archive": asked.archive_conn_id, "lake": asked.lake_conn_id, "spark": asked.spark_conn_id}
+    return _DOC.format(tables=tables, file=path.name, **places)
+
+
+def _callbacks(path: Path, planned: PlannedDag, *names: str) -> dict[str, Callable[..., Any] | None]:
+    return {name: _imported(path, planned, name) for name in names}
+
+
+def _imported(path: Path, planned: PlannedDag, name: str) -> Callable[..., Any] | None:
+    dotted: str | None = getattr(planned.settings, name)
+    if dotted is None:
+        return None
+    module, _, attribute = dotted.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise ConfigurationError(
+            f"{path}: {planned.place}: {name} is {dotted!r}, which cannot be imported: {type(error).__name__}: {error}.",
+            next_step="Name a function of a module that Airflow can import, such as one beside the Dag file.",
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(
+            f"{path}: {planned.place}: {name} is {dotted!r}, expected a function, seen a {type(found).__name__}.",
+            next_step="Name a function, or another object that can be called with the task's context.",
+        )
+    return found  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,12 +19,17 @@ from airflow_cdc.model.overlap import may_share
 from airflow_cdc.model.routes import flows_from_document
 
 _MOST_NAMED = 5
+_TOLD = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}
 _MOST_INLINE = 100_000
 """Bytes of flows that fit into one argument of a command line, with some room: Linux takes 131,072."""
 _NAME = "{table}"
 _POOLS = {"pool", "one_slot_pool"}
+_WITHOUT_INTERVALS = {None, "@once", "@continuous"}
 
 _Text = Annotated[str, Field(min_length=1)]
+# Any object that a module holds, as `import` spells it: it is imported when the Dag is made, and only then.
+_DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+_Path = Annotated[str, Field(pattern=_DOTTED)]
 _DagId = Annotated[str, Field(pattern=r"^[\w.{}-]+$", max_length=250)]
 
 
@@ -45,12 +50,28 @@ class DagSettings(_Model):
     retries: Annotated[int, Field(ge=0)] = 2
     retry_delay: Annotated[int, Field(ge=0)] = 60
     """Seconds."""
+    execution_timeout: Annotated[int, Field(gt=0)] | None = None
+    """Seconds; of one try of the merge."""
+    on_failure_callback: _Path | None = None
+    """Dotted path of what Airflow calls when a task fails for good."""
+    on_retry_callback: _Path | None = None
+    """The same, when one fails and is tried again."""
+    on_success_callback: _Path | None = None
+    """The same, when the merge has succeeded."""
+    queue: _Text | None = None
+    """Queue of the executor, of both tasks."""
     pool: _Text | None = None
     """Airflow's pool of the merge: how many run at the same time."""
     one_slot_pool: _Text | None = None
     """The same, of one slot: Dags that share it may share tables."""
+    by_data_interval: bool = False
+    """Whether a run keeps to its data interval, so that a backfill's runs take each its own files."""
+    deferrable: bool | None = None
+    """Whether the merge waits in the triggerer; None: as Airflow's configuration says."""
     check_transactions: bool = False
     consistent: bool = False
+    fail_on_rejects: Literal["never", "any"] | Annotated[float, Field(ge=0, le=1)] = "never"
+    """Of one flow: the share of a run's records in the quarantine above which the merge fails."""
     conf: dict[_Text, _Text] = {}
     """Spark options of the merge."""
 
@@ -131,7 +152,7 @@ class DagsFile:
 def read_dags_file(path: Path | str) -> DagsFile:
     """Return what ``airflow_cdc.yaml`` asks for; neither connections nor storage are touched.
 
-    :raises ConfigurationError: when the file cannot be read, holds what it must not, or asks for two Dags that could write one table at the
+    :raises ConfigurationError: when the file cannot be read, holds what it must not, or asks for two Dags that could merge one table at the
         same time. It names the file, the place in it, and what was expected there.
     """
     try:
@@ -144,6 +165,7 @@ def read_dags_file(path: Path | str) -> DagsFile:
     except ValidationError as error:
         raise _wrong(path, "; ".join(_told(error))) from error
     dags = tuple(_planned(asked))
+    _refuse_no_intervals(path, dags)
     _refuse_same_ids(path, dags)
     _refuse_shared_tables(path, dags)
     conn_ids = {name: getattr(asked, name) for name in ("archive_conn_id", "lake_conn_id", "spark_conn_id")}
@@ -180,7 +202,9 @@ def _told(error: ValidationError) -> Iterator[str]:
 
 
 def _expected(problem: Mapping[str, Any]) -> str:
-    told = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}.get(problem["type"])
+    told = _TOLD.get(problem["type"])
+    if problem["type"] == "string_pattern_mismatch" and problem["ctx"]["pattern"] == _DOTTED:
+        return "a dotted path such as my_alerts.page"
     return told.format(**problem["ctx"]) if told else str(problem["msg"]).removeprefix("Input should be ")
 
 
@@ -209,6 +233,14 @@ def _planned(asked: _Document) -> Iterator[PlannedDag]:
             yield PlannedDag(dag_id=dag_id, tables=(table,), settings=settings, place=f"dags[{number}].each_table[{index}]")
 
 
+def _refuse_no_intervals(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
+    # Of the settings as they are with the defaults: neither must say both.
+    for dag in dags:
+        if dag.settings.by_data_interval and dag.settings.schedule in _WITHOUT_INTERVALS:
+            seen = f"{dag.place}.schedule is {dag.settings.schedule!r} with by_data_interval"
+            raise _wrong(path, f"{seen}, expected cron's fields or a preset such as '@daily': others have no intervals")
+
+
 def _refuse_same_ids(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
     known: dict[str, PlannedDag] = {}
     for dag in dags:
@@ -221,14 +253,18 @@ def _refuse_same_ids(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
 
 
 def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
-    """Stop where two Dags could write one table at the same time: on S3 that breaks it, elsewhere one of them fails and is tried again."""
+    """Stop where two Dags could merge one table at the same time.
+
+    It would do no harm: of the two one waits or fails, and is tried again. But it would at every schedule, and who asks for that has most
+    likely forgotten a ``!``.
+    """
     for one, other in _neighbours(dags):
         pool = one.settings.one_slot_pool
         if (pool and pool == other.settings.one_slot_pool) or not (shared := may_share(one.tables, other.tables)):
             continue
         raise ConfigurationError(
-            f"{path}: {one.place} ({one.dag_id}) and {other.place} ({other.dag_id}) could write one table at the same time: "
-            f"{shared[0]!r} and {shared[1]!r} may match the same.",
+            f"{path}: {one.place} ({one.dag_id}) and {other.place} ({other.dag_id}) could merge one table at the same time, "
+            f"of which one would wait or fail every time: {shared[0]!r} and {shared[1]!r} may match the same.",
             next_step=f"Tell them apart (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
         )
 

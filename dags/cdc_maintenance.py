@@ -15,6 +15,7 @@ from airflow_cdc.operators.maintain import CdcMaintainOperator
 with DAG(
     dag_id="cdc_maintenance",
     description="Compact, purge and vacuum Delta tables",
+    doc_md=__doc__,
     schedule="30 2 * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
@@ -57,7 +58,7 @@ with DAG(
         expire_after_days="{{ params.expire_after_days }}",
         purge_from="{{ params.purge_from }}",
         only_plan="{{ params.only_plan }}",
-        # max_active_runs does not hold for backfills: this does, for one writer at a time.
+        # max_active_runs does not hold for backfills: this does.
         max_active_tis_per_dag=1,
     )
 # [END howto_cdc_maintenance]

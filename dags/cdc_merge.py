@@ -1,7 +1,9 @@
-"""Apply an archive's pending change events to Delta tables, every ten minutes; and the past, by `airflow backfill create`.
+"""Apply an archive's pending change events to Delta tables, every ten minutes.
 
 It needs three connections and nothing else: ``cdc_archive_default`` (type CDC archive), ``cdc_lake_default`` (type CDC lake)
 and ``spark_default`` (type Spark, for example host ``local[2]``).
+
+A scheduled run takes the files that were archived before its interval's end; one by hand takes all that wait.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from datetime import datetime, timedelta, timezone
 from airflow.sdk import DAG, Param
 from airflow.timetables.interval import CronDataIntervalTimetable
 
+from airflow_cdc.assets import tables_alias
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 
 with DAG(
     dag_id="cdc_merge",
     description="Apply archived change events to Delta tables",
+    doc_md=__doc__,
     # A plain cron text would give runs that begin and end at one moment: no backfill could tell their files apart.
     schedule=CronDataIntervalTimetable("*/10 * * * *", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
@@ -37,11 +41,11 @@ with DAG(
 ):
     tables = "{{ params.tables | join(',') }}"
 
-    # One look; with nothing to do the run ends at once, skipped.
-    wait_for_files = CdcArchiveSensor(task_id="wait_for_files", tables=tables, timeout=0, soft_fail=True)
+    # One look, for the files that the merge would take; with nothing to do the run ends at once, skipped.
+    wait_for_files = CdcArchiveSensor(task_id="wait_for_files", tables=tables, by_data_interval=True, timeout=0, soft_fail=True)
 
-    # max_active_runs does not hold for backfills: max_active_tis_per_dag does, for one writer at a time.
-    merge = CdcMergeOperator(task_id="merge", tables=tables, by_data_interval=True, max_active_tis_per_dag=1)
+    # Of two merges of a table one waits or is retried: a limit spares the attempt, and max_active_runs does not hold for backfills.
+    merge = CdcMergeOperator(task_id="merge", tables=tables, by_data_interval=True, max_active_tis_per_dag=1, outlets=[tables_alias()])
 
     wait_for_files >> merge
 # [END howto_cdc_merge]

@@ -1,7 +1,7 @@
 """Apply the pending change events of hundreds of tables by a few Spark applications, every ten minutes.
 
-It needs the connections of ``cdc_merge``. Let run either this Dag or ``cdc_merge``: two runs of one flow at a time only make one of them
-fail and retry, and on S3 they may break a table.
+It needs the connections of ``cdc_merge``. Let run either this Dag or ``cdc_merge``: of two runs of one flow at a time one waits, or fails
+and is retried.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG
 
+from airflow_cdc.assets import tables_alias
 from airflow_cdc.operators.groups import TABLES_LABEL, CdcPlanGroupsOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
@@ -20,6 +21,7 @@ GROUP_BYTES = 1024**3
 with DAG(
     dag_id="cdc_merge_groups",
     description="Apply archived change events to Delta tables, in groups of tables",
+    doc_md=__doc__,
     schedule="*/10 * * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
@@ -34,9 +36,9 @@ with DAG(
     plan = CdcPlanGroupsOperator(task_id="plan", group_bytes=GROUP_BYTES, max_groups=8)
 
     # One Spark application a group, two at a time. With no group the merge is skipped.
-    merge = CdcMergeOperator.partial(task_id="merge_group", map_index_template=TABLES_LABEL, max_active_tis_per_dagrun=2).expand(
-        tables=plan.output
-    )
+    merge = CdcMergeOperator.partial(
+        task_id="merge_group", map_index_template=TABLES_LABEL, max_active_tis_per_dagrun=2, outlets=[tables_alias()]
+    ).expand(tables=plan.output)
 
     survey >> plan >> merge
 # [END howto_cdc_merge_groups]

@@ -1,7 +1,7 @@
 """Apply an archive's pending change events to Delta tables as soon as files land.
 
 It needs the connections of ``cdc_merge``, a running triggerer, and Airflow 3.3 for a triggerer that remembers over its restarts what
-it has announced. Let run either this Dag or ``cdc_merge``: two runs of one flow at a time only make one of them fail and retry.
+it has announced. Let run either this Dag or ``cdc_merge``: of two runs of one flow at a time one waits, or fails and is retried.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
+from airflow_cdc.assets import tables_alias
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
 
 archived_events = Asset(
     name="cdc_archived_events",
     uri="x-cdc://archive/cdc_archive_default",
-    watchers=[AssetWatcher(name="cdc_new_files", trigger=CdcArchiveEventTrigger(poke_interval=30))],
+    # Watchers with equal arguments are one to Airflow, without a memory: the name keeps each asset's its own.
+    watchers=[AssetWatcher(name="cdc_new_files", trigger=CdcArchiveEventTrigger(name="cdc_archived_events", poke_interval=30))],
 )
 
 with DAG(
     dag_id="cdc_merge_on_files",
     description="Apply archived change events to Delta tables when files land",
+    doc_md=__doc__,
     # Files that land while a run goes on make one more run, not one each.
     schedule=[archived_events],
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
@@ -40,5 +43,5 @@ with DAG(
     },
     tags=["cdc"],
 ):
-    CdcMergeOperator(task_id="merge", tables="{{ params.tables | join(',') }}", max_active_tis_per_dag=1)
+    CdcMergeOperator(task_id="merge", tables="{{ params.tables | join(',') }}", max_active_tis_per_dag=1, outlets=[tables_alias()])
 # [END howto_cdc_merge_on_files]

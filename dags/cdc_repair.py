@@ -35,6 +35,7 @@ def position(title: str, section: str, description: str) -> Param:
 with DAG(
     dag_id="cdc_repair",
     description="Reprocess, replay or rebuild Delta tables from the archive",
+    doc_md=__doc__,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,

@@ -1,6 +1,7 @@
 """Apply archived change events to Delta tables by the Dags that ``airflow_cdc.yaml`` asks for, beside this file.
 
-It needs the connections that the file names, and its pools: ``airflow pools set cdc_prices 1 "one writer"``.
+It needs the connections that the file names, and its pools:
+``airflow pools set cdc_prices 1 "one merge" --include-deferred``.
 """
 
 from __future__ import annotations

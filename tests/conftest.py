@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
@@ -22,6 +23,9 @@ from airflow_cdc.pipeline.merge import read_target
 from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.session import start_session
 
+# How long an example takes says how busy the machine is.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 # At the interpreter's end py4j tells each closed connection to a stream that pytest has closed before.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 

@@ -64,6 +64,7 @@ class Archive:
         self._log = 100
         self._last_commit = 100
         self._transaction = 700
+        self._written = 0
         self._offsets: Counter[int] = Counter()
         self._databases = [Database(number) for number in range(self.histories)]
         self._headers = self._random.random() < 0.5
@@ -151,6 +152,7 @@ class Archive:
     def _write(self, database: Database, place: int | None, after: Row | None, *, touched: bool = True) -> list[Change]:
         """Change one row, unless the log could not tell which of two rows with its key it was."""
         self._log += 10
+        self._written += 1
         before = None if place is None else database.rows[place]
         if before is not None and not self.dialect.full_before and self._is_younger(database, before):
             self.reached["not tellable"] += 1
@@ -164,7 +166,8 @@ class Archive:
             return []
         if after is not None:
             keeps_key = before is not None and before["id"] == after["id"]
-            after = {**after, "arrived": before["arrived"] if before is not None and keeps_key else self._log}
+            # Not the log's place: a server that is restored begins its log low again.
+            after = {**after, "arrived": before["arrived"] if before is not None and keeps_key else self._written}
         if place is None:
             assert after is not None
             database.rows.append(after)

@@ -15,7 +15,8 @@ from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.archive import classify_infos, modified_at
 from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConfigurationError
-from airflow_cdc.model.pending import PendingFiles, pending_files
+from airflow_cdc.model.interval import Interval
+from airflow_cdc.model.pending import ALWAYS, PendingFiles, pending_files
 
 _Choice = TypeVar("_Choice", bound=Enum)
 _LITTLE = 64 * 1024**2
@@ -56,12 +57,13 @@ class CdcArchiveHook(CdcStorageHook):
                 f"Connection {self.conn_id}: its {name} is {told!r}.", next_step=f"Set it to one of {known}."
             ) from error
 
-    def pending(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> PendingFiles:
+    def pending(self, lake: CdcLakeHook, tables: Iterable[str] = (), *, interval: Interval = ALWAYS) -> PendingFiles:
         """Return the archived files that wait for the flows whose names match ``tables`` (globs; none: every flow).
 
+        :param interval: when they were archived.
         :raises ArchiveNotFoundError: when the archive's root does not exist.
         """
-        return pending_files(**self.beside(lake), tables=tables)
+        return pending_files(**self.beside(lake), tables=tables, interval=interval)
 
     def beside(self, lake: CdcLakeHook) -> dict[str, Any]:
         """Return where both lie, as the questions of ``airflow_cdc.model`` are asked with it."""

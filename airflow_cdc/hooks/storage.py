@@ -28,7 +28,7 @@ _PROVIDERS = {
     "s3": "apache-airflow-providers-amazon[s3fs]",
     "gs": "apache-airflow-providers-google and gcsfs",
     "abfss": "apache-airflow-providers-microsoft-azure and adlfs",
-    "hdfs": "pyarrow, beside Hadoop's native library",
+    "hdfs": "pyarrow, beside Hadoop's native library; or name a storage connection of type webhdfs, which needs neither",
 }
 _ANY_PROVIDER = "for s3:// that is apache-airflow-providers-amazon[s3fs]"
 
@@ -94,10 +94,14 @@ class CdcStorageHook(BaseHook):
     @cached_property
     def _reached(self) -> tuple[FileSystem, str]:
         try:
+            if self._scheme in _WITHOUT_PROVIDER:
+                # Imported here: other stores need no requests.
+                from airflow_cdc.runtime.web_hdfs import hdfs_file_system
+
+                return hdfs_file_system(self.root, self.storage_settings().file_systems.get(store_of(self.root), {}))
             # Without a connection Airflow's Azure provider asks the environment for the account that the URL names.
-            if self._scheme in _WITHOUT_PROVIDER or (self._scheme == "abfss" and not self.storage_conn_id):
-                options = self.storage_settings().file_systems.get(store_of(self.root), {})
-                fs, path = fsspec.core.url_to_fs(self.root, **options)
+            if self._scheme == "abfss" and not self.storage_conn_id:
+                fs, path = fsspec.core.url_to_fs(self.root)
                 return fs, path
             fs = get_fs(self.path.protocol or "file", self.storage_conn_id) if self._anew else self.path.fs
         except (ValueError, ImportError, OSError) as error:

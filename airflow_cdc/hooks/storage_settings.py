@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from airflow.providers.common.compat.sdk import conf
+
 from airflow_cdc.hooks.azure_settings import azure_settings
 from airflow_cdc.hooks.connection_fields import extra
 from airflow_cdc.hooks.s3_settings import s3_settings
@@ -85,14 +87,42 @@ def _keyfile(connection: Connection, keyfile: Any) -> dict[str, Any]:
 
 
 def _hdfs_settings(root: str, connection: Connection) -> StorageSettings:
-    if connection.password:
+    """Return how Python reaches HDFS; Spark has Hadoop's own client, and needs the user's name alone."""
+    web = connection.conn_type == "webhdfs" and bool(connection.host)
+    if connection.password and not web:
         raise ConfigurationError(
             f"Storage connection {connection.conn_id} has a password, and Hadoop takes none.",
-            next_step="Remove it; on a cluster with Kerberos give keytab and principal in the Spark connection.",
+            next_step="Remove it; on a cluster with Kerberos give keytab and principal in the Spark connection. A gateway that asks "
+            "for one (Knox) is named by a connection of type webhdfs with its host.",
         )
-    if not connection.login:
-        return StorageSettings(file_systems={store_of(root): {}})
-    return StorageSettings(file_systems={store_of(root): {"user": connection.login}}, environment={"HADOOP_USER_NAME": connection.login})
+    is_kerberos = web and conf.get("core", "security", fallback="") == "kerberos"
+    options = _web_options(connection) if web else {}
+    environment = {}
+    if connection.login and not is_kerberos:
+        options["user"] = environment["HADOOP_USER_NAME"] = connection.login
+    if connection.password:
+        options["password"] = connection.password
+    if is_kerberos:
+        options["kerberos"] = True
+    return StorageSettings(file_systems={store_of(root): options}, environment=environment, has_secret=bool(connection.password))
+
+
+def _web_options(connection: Connection) -> dict[str, Any]:
+    """Return how WebHDFS is reached, by the fields of Airflow's own WebHDFS connections."""
+    for name in ("cert", "key", "cookies", "headers"):
+        if extra(connection, name):
+            raise ConfigurationError(
+                f"Storage connection {connection.conn_id} sets {name}, which cannot be handed to the job.",
+                next_step="Give login, password, use_ssl and verify, or reach HDFS by an address that needs no more.",
+            )
+    hosts = [host.strip() for host in str(connection.host).split(",")]
+    options: dict[str, Any] = {"protocol": "webhdfs", "hosts": hosts, "port": connection.port or 9870}
+    if extra(connection, "use_ssl"):
+        options["use_https"] = True
+    # An authority's file, or False: not the same as unset.
+    if (verify := connection.extra_dejson.get("verify")) is not None:
+        options["session_verify"] = verify
+    return options
 
 
 _STORES: dict[str, tuple[tuple[str, ...], Callable[[str, Connection], StorageSettings]]] = {

@@ -2,7 +2,7 @@
 
     apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
              [--only-survey] [--since TIME] [--until TIME]
-             [--layout L] [--format F] [--storage SETTINGS] --report URI
+             [--layout L] [--format F] [--storage SETTINGS] [--run-name NAME] [--wait SECONDS] --report URI
 
 ``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
 file that holds it; the file is removed when it is read.
@@ -56,6 +56,7 @@ def main(argv: list[str]) -> int:
             check_transactions=given.check_transactions,
             consistent=given.consistent,
             interval=parse_interval(given.since, given.until),
+            wait_seconds=given.wait,
             only_survey=given.only_survey,
             expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
         )

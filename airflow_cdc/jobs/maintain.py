@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -33,7 +34,8 @@ def main(argv: list[str]) -> int:
 
     def work(spark: SparkSession) -> MaintenanceReport:
         settings = MaintenanceSettings.from_json(json.loads(given.settings))
-        return maintain(MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say))
+        run = MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say)
+        return maintain(replace(run, wait_seconds=given.wait))
 
     return run_job("maintain", given, work, lambda error: MaintenanceReport(given.lake, error=error))
 

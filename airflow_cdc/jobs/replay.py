@@ -34,8 +34,10 @@ def main(argv: list[str]) -> int:
 
     def work(spark: SparkSession) -> ReprocessReport:
         flows = read_flows(given.flows)
-        run = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), dry_run=given.dry_run, flows=flows, progress=say)
-        return replay_flows(run, given.reason)
+        order = FlowsAgain(
+            spark, given.archive, given.lake, tuple(given.table), dry_run=given.dry_run, flows=flows, progress=say, wait_seconds=given.wait
+        )
+        return replay_flows(order, given.reason)
 
     return run_job("replay", given, work, lambda error: ReprocessReport(given.archive, given.lake, given.dry_run, error=error))
 

@@ -38,7 +38,8 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> ReprocessReport:
         first, last = (parse_as_of(text) if text else None for text in (given.from_position, given.to_position))
         flows = read_flows(given.flows)
-        return reprocess_flows(FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, say))
+        order = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, say, given.wait)
+        return reprocess_flows(order)
 
     return run_job("reprocess", given, work, lambda error: ReprocessReport(given.archive, given.lake, given.dry_run, error=error))
 

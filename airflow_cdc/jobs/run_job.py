@@ -13,12 +13,16 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.die_with_parent import die_with_parent, end_on_sigterm
-from airflow_cdc.model.errors import CdcError, storage_refusal
+from airflow_cdc.jobs.write_report import write_report
+from airflow_cdc.model.errors import CdcError, ConfigurationError, storage_refusal
+from airflow_cdc.model.job_argument import read_argument
+from airflow_cdc.model.lease import WAIT_SECONDS, name_this_run
 from airflow_cdc.model.storage import JobStorage
+from airflow_cdc.model.topics import printable
 from airflow_cdc.pipeline.connect import release_sessions
 from airflow_cdc.pipeline.explain_failure import missing_connector
 from airflow_cdc.pipeline.session import start_session
-from airflow_cdc.pipeline.storage import file_system, use_options
+from airflow_cdc.pipeline.storage import use_options
 
 
 class _Report(Protocol):
@@ -28,12 +32,24 @@ class _Report(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
+class _JobParser(argparse.ArgumentParser):
+    """Takes arguments as an operator hands them over, and as a person types them."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
+        try:
+            return super().parse_known_args([read_argument(text) for text in (sys.argv[1:] if args is None else args)], namespace)
+        except ConfigurationError as error:
+            self.error(str(error))
+
+
 def job_parser(job: str) -> argparse.ArgumentParser:
-    """Return the parser of the arguments that all jobs have."""
-    parser = argparse.ArgumentParser(prog=f"{job}.py")
+    """Return the parser of the arguments that all jobs have; it takes them as :func:`airflow_cdc.model.job_argument.as_argument` spells."""
+    parser = _JobParser(prog=f"{job}.py")
     parser.add_argument("--lake", required=True)
     parser.add_argument("--table", action="append", default=[])
     parser.add_argument("--storage")
+    parser.add_argument("--run-name", default="")
+    parser.add_argument("--wait", type=float, default=WAIT_SECONDS)
     parser.add_argument("--report", required=True)
     return parser
 
@@ -67,7 +83,8 @@ def _cause(problem: Exception) -> dict[str, Any]:
 
 def say(line: str) -> None:
     """Tell progress on stdout."""
-    sys.stdout.write(f"[airflow-cdc] {line}\n")
+    # A line may name what a record or file is called, which may be anything.
+    sys.stdout.write(f"[airflow-cdc] {printable(line)}\n")
     sys.stdout.flush()
 
 
@@ -84,6 +101,7 @@ def run_job(
     try:
         storage = _storage(given.storage)
         _watch(storage)
+        name_this_run(given.run_name)
         use_options(storage.file_systems)
         report = work(start_session(f"airflow-cdc {job}", options=storage.spark, remote=storage.remote))
     except CdcError as error:
@@ -94,7 +112,5 @@ def run_job(
         report = failed(_cause(problem))
     finally:
         release_sessions()
-    fs, path = file_system(given.report)
-    with fs.open(path, "w") as file:
-        json.dump(report.to_json(), file)
+    write_report(given.report, report.to_json())
     return 0 if report.ok else 1

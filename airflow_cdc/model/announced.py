@@ -1,9 +1,9 @@
-"""Announced: which new files a watcher has told of already, as small as a watermark must be."""
+"""Announced: which waiting files a watcher has announced, and when, as small as a watermark must be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -22,25 +22,39 @@ class Announced:
     """Sum of the paths' digests modulo 2^64."""
     names: tuple[str, ...] = ()
     """Digests of the paths; of very many the last ones."""
+    at: float | None = 0.0
+    """When the last event was sent, in seconds since 1970; None: nothing waited since. 0: what was announced before is unknown."""
 
     @classmethod
-    def of(cls, files: Iterable[ArchivedFile]) -> Announced:
+    def of(cls, files: Iterable[ArchivedFile], *, at: float | None) -> Announced:
         """Return that all of some files are announced."""
         digests = [name_digest(file.path) for file in files]
-        return cls(len(digests), sum(digests) % 2**64, tuple(f"{digest:016x}" for digest in digests[-MOST_TOLD_APART:]))
+        return cls(len(digests), sum(digests) % 2**64, tuple(f"{digest:016x}" for digest in digests[-MOST_TOLD_APART:]), at)
 
     def left_out(self, files: Sequence[ArchivedFile]) -> tuple[ArchivedFile, ...]:
         """Return the files that were not announced; where there are very many, some that were may be among them."""
-        if Announced.of(files) == self:
+        if Announced.of(files, at=self.at) == self:
             return ()
         names = set(self.names)
         return tuple(file for file in files if f"{name_digest(file.path):016x}" not in names)
 
+    def is_due(self, now: float, repeat_after: float | None) -> bool:
+        """Tell whether what still waits is to be announced again.
+
+        :param now: seconds since 1970.
+        :param repeat_after: seconds after the last event; None: never.
+        """
+        return repeat_after is not None and self.at is not None and now - self.at >= repeat_after
+
+    def quiet(self) -> Announced:
+        """Return the same where nothing waits any more: there is nothing to repeat before the next event."""
+        return replace(self, at=None)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values; the sum as text, for JSON readers lose integers above 2^53."""
-        return {"count": self.count, "digest": str(self.digest), "names": list(self.names)}
+        return {"count": self.count, "digest": str(self.digest), "names": list(self.names), "at": self.at}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Announced:
         """Read what :meth:`to_json` wrote."""
-        return cls(document["count"], int(document["digest"]), tuple(document["names"]))
+        return cls(document["count"], int(document["digest"]), tuple(document["names"]), document.get("at", 0.0))

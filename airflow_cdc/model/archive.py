@@ -83,6 +83,11 @@ class ArchivedFile:
         return time_in_path(self.path) if self.modified is None else self.modified
 
     @property
+    def is_topic_named(self) -> bool:
+        """Whether its name is a sink's, or it lies in a folder that has folders by partition or time: others may be called anything."""
+        return self.start_offset is not None or _topic_folder(self.path) is not None
+
+    @property
     def text_size(self) -> int:
         """Bytes of its lines, as far as they can be told without reading."""
         return self.size * (_GAIN if _COMPRESSED.search(self.path) else 1)
@@ -202,6 +207,12 @@ def _written(path: str, modified: float | None) -> int | None:
     return None if modified is None or (named is not None and named <= modified) else int(modified)
 
 
+def _topic_folder(path: str) -> str | None:
+    folders = path.split("/")[:-1]
+    named = [part for part in folders if not _FOLDER_VALUE.match(part)]
+    return named[-1] if named and len(named) < len(folders) else None
+
+
 def _describe(path: str, size: int, keys_path: str | None, modified: int | None) -> ArchivedFile:
     *folders, name = path.split("/")
     sink = _SINK_NAME.match(name)
@@ -210,7 +221,5 @@ def _describe(path: str, size: int, keys_path: str | None, modified: int | None)
     if sink:
         return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form, modified=modified)
     partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
-    named = [part for part in folders if not _FOLDER_VALUE.match(part)]
-    in_topic_folder = named and len(named) < len(folders)
-    topic = named[-1] if in_topic_folder else _ENDING.sub("", name, count=1)
+    topic = _topic_folder(path) or _ENDING.sub("", name, count=1)
     return ArchivedFile(path, size, topic or name, partition, None, keys_path, form, modified=modified)

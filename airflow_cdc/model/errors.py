@@ -149,6 +149,10 @@ class SnapshotRefusedError(TerminalError):
     """Raised when another snapshot of a captured table came and the flow says to stop then; nothing was merged."""
 
 
+class NewTopicError(TerminalError):
+    """Raised when the archive holds a topic that nothing declares and the settings say to stop then; nothing of it was merged."""
+
+
 class CountMismatchError(TerminalError):
     """Raised when the events of a microbatch do not add up: a defect of this package; nothing was merged."""
 
@@ -176,6 +180,12 @@ class RejectReason(str, Enum):
     """The table has no key, and the event does not tell the whole row that it takes or leaves."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
+    ILLEGAL_TOPIC_NAME = "illegal_topic_name"
+    """The record names a topic that no topic may be called, or that can have no folder of its own."""
+    UNDECLARED_TOPIC = "undeclared_topic"
+    """The settings quarantine new topics, and no flow and no route declares this one."""
+    UNKNOWN_TOPIC = "unknown_topic"
+    """The line names no topic, and its file holds several."""
 
 
 def storage_refusal(problem: Exception) -> ConfigurationError | None:

@@ -33,6 +33,7 @@ class FileSystem(Protocol):
     def invalidate_cache(self) -> None: ...
 
 
+_NAMENODES = {"hdfs", "webhdfs", "viewfs"}
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
@@ -44,6 +45,14 @@ def is_object_store(fs: FileSystem) -> bool:
 def is_local(fs: FileSystem) -> bool:
     """Tell whether a file system is this machine's own."""
     return "file" in _protocols(fs)
+
+
+def folds_case(fs: FileSystem, folder: str) -> bool:
+    """Tell whether a store takes names for one that differ by case, as those of macOS and Windows do, by a folder that is there."""
+    if (_OBJECT_STORES | _NAMENODES) & _protocols(fs):
+        return False
+    parent, _, name = folder.rpartition("/")
+    return fs.exists(folder) and fs.exists(f"{parent}/{name.swapcase()}")
 
 
 def _protocols(fs: FileSystem) -> set[str]:
@@ -91,8 +100,8 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
 def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
     """Write a JSON object unless the file exists; exactly one of several writers gets True.
 
-    So it is on local disks and on object stores that heed ``If-None-Match`` or its like (S3, GCS, ABFS). Elsewhere, HDFS too,
-    fsspec looks first and writes then, and two writers at the same moment may both get True.
+    So it is on local disks, on object stores that heed ``If-None-Match`` or its like (S3, GCS, ABFS), and on HDFS by WebHDFS. Elsewhere,
+    HDFS by Hadoop's native library too, fsspec looks first and writes then, and two writers at the same moment may both get True.
     """
     data = _encode(document)
     _make_parent(fs, path)

@@ -22,6 +22,8 @@ BY_KEY = "key"
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
 _GLOB = frozenset("*?[")
+# A store may not tell names apart by case; and a lake with a _delta_log would pass for a table.
+_TAKEN = (STATE_FOLDER, "_delta_log")
 _COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
@@ -242,6 +244,11 @@ class CdcFlow:
         """The flow's name: its topic."""
         return self.topic
 
+    @property
+    def has_place(self) -> bool:
+        """Whether the table, which may be named like its topic, has a place that a table may have."""
+        return _is_place(self.table or self.topic)
+
     def table_path(self, lake: str) -> str:
         """Return the URI of the target table."""
         table = self.table or self.topic
@@ -268,7 +275,7 @@ class CdcFlow:
 
 def _is_place(table: str) -> bool:
     folders = table.rstrip("/").split("/")
-    return _is_whole(table) or (folders[0] != STATE_FOLDER and not {"", ".", ".."} & set(folders))
+    return _is_whole(table) or (folders[0].lower() not in _TAKEN and not {"", ".", ".."} & set(folders))
 
 
 def _is_whole(table: str) -> bool:

@@ -64,7 +64,7 @@ def find_lag(
         sizes[topic] += bytes_
     size = sum(file.size for file in nameless)
     found: dict[str, Lag] = {}
-    for flow in sorted({*ledger.tables(), *counts}):
+    for flow in sorted({*state.flows(ledger), *counts}):
         if matches_any(flow, globs):
             checkpoint = FlowState(lake_fs, lake_root, flow).checkpoint()
             plan = checkpoint.plan(state.archive)

@@ -6,6 +6,7 @@
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
     <lake>/_cdc/archives/<id>/set_aside.json     files that cannot be read    written by runs; lost, the next run tries them again
+    <lake>/_cdc/leases/<flow>/<n>.json           which run may write it       see model/lease.py
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
     <lake>/_cdc/flows/<flow>/commits/<n>.json    what microbatch n did        derived from the Delta commit
@@ -26,6 +27,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cached_property
 from itertools import chain
 from threading import Lock
 from typing import TypeVar
@@ -35,11 +37,12 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateLostError, StateUnreadableError
-from airflow_cdc.model.files import FileSystem, create_json, name_digest, read_json, replace_json, short_hash
+from airflow_cdc.model.files import FileSystem, create_json, folds_case, name_digest, read_json, replace_json
 from airflow_cdc.model.ledger import Ledger, folder_and_name
 from airflow_cdc.model.looked import Looked
 from airflow_cdc.model.microbatch import Microbatch
-from airflow_cdc.model.places import STATE_FOLDER, flow_folder
+from airflow_cdc.model.new_topics import HeldTopic
+from airflow_cdc.model.places import STATE_FOLDER, archive_folder, flow_folder, folded_folder
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.set_aside import CHANGED, SetAsideFile
 from airflow_cdc.model.survey import Replaced, Survey
@@ -55,7 +58,7 @@ class ArchiveState:
         # A local folder has one state, whether it is given as a path or as a file URL.
         self.archive = re.sub(r"^file:/+", "/", archive).rstrip("/")
         self._fs = fs
-        self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives/{short_hash(self.archive)}"
+        self._folder = f"{lake_root.rstrip('/')}/{archive_folder(self.archive)}"
         # A survey never changes, and every flow asks for the same ones.
         self._surveys: dict[int, Survey] = {}
         self._marking = Lock()
@@ -167,6 +170,22 @@ class ArchiveState:
         if now != self.set_aside():
             replace_json(self._fs, f"{self._folder}/set_aside.json", {"archive": self.archive, "files": [file.to_json() for file in now]})
 
+    def held_topics(self) -> dict[str, HeldTopic]:
+        """Return by name the topics that are no flows, as the last run left them."""
+        document = read_json(self._fs, f"{self._folder}/held_topics.json") or {}
+        return {item["topic"]: HeldTopic.from_json(item) for item in document.get("topics", ())}
+
+    def write_held_topics(self, topics: Mapping[str, HeldTopic]) -> None:
+        """Write down which topics are no flows, where that changed."""
+        if topics != self.held_topics():
+            listed = [topics[name].to_json() for name in sorted(topics)]
+            replace_json(self._fs, f"{self._folder}/held_topics.json", {"archive": self.archive, "topics": listed})
+
+    def flows(self, ledger: Ledger) -> list[str]:
+        """Return the topics that are flows: those that carry rows of a table, but for those that are held."""
+        held = self.held_topics()
+        return [topic for topic in ledger.tables() if topic not in held]
+
     def mark_changed(self, files: Iterable[ArchivedFile]) -> None:
         """Have the next look survey files anew that changed since they were surveyed."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -194,7 +213,20 @@ class FlowState:
     def __init__(self, fs: FileSystem, lake_root: str, flow: str) -> None:
         self.flow = flow
         self._fs = fs
-        self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}"
+        self._state = f"{lake_root.rstrip('/')}/{STATE_FOLDER}"
+
+    @cached_property
+    def folder(self) -> str:
+        """Name of the flow's folder: its own, also where the store takes names for one that differ by case."""
+        plain = flow_folder(self.flow)
+        if not folds_case(self._fs, self._state):
+            return plain
+        owner = (read_json(self._fs, f"{self._state}/flows/{plain}/flow.json") or {}).get("flow")
+        return plain if owner == self.flow else folded_folder(self.flow, is_taken=owner is not None)
+
+    @property
+    def _folder(self) -> str:
+        return f"{self._state}/flows/{self.folder}"
 
     def incarnation(self) -> str:
         """Return the name of this life of the flow's state, made when it begins.
@@ -269,6 +301,11 @@ class FlowState:
         """Return what a committed microbatch did."""
         document = read_json(self._fs, self._commit_path(number))
         return BatchReport.from_json(document["report"]) if document else None
+
+    def had_table_before(self, number: int) -> bool:
+        """Tell whether a microbatch below a number made the table, or merged into it."""
+        reports = (self.report(earlier) for earlier in range(1, number))
+        return any(report is not None and report.table_version is not None for report in reports)
 
     def _intent_path(self, number: int) -> str:
         return f"{self._folder}/intents/{number:08d}.json"

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_cdc.model.files import name_digest, short_hash
 from airflow_cdc.model.microbatch import PlanPosition
 from airflow_cdc.model.survey import Survey, is_control_topic
+from airflow_cdc.model.topics import NO_TOPIC
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class Ledger:
 
     def tables(self) -> list[str]:
         """Return the topics that carry rows of a table."""
-        return sorted(topic for topic in self.topics if not is_control_topic(topic, set(self.kinds[topic])))
+        return sorted(topic for topic in self.topics if topic != NO_TOPIC and not is_control_topic(topic, set(self.kinds[topic])))
 
     def control_topics(self) -> list[str]:
         """Return the topics that carry none: transactions, heartbeats, schema changes, signals."""
-        return sorted(set(self.topics) - set(self.tables()))
+        return sorted(set(self.topics) - set(self.tables()) - {NO_TOPIC})
 
     def with_survey(self, survey: Survey) -> Ledger:
         """Return the ledger after one more survey."""

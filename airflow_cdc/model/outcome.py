@@ -10,12 +10,14 @@ from typing import Any
 from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.cut import Cut
 from airflow_cdc.model.foreign_change import ForeignChange
+from airflow_cdc.model.new_topics import HeldTopic
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.set_aside import SetAsideFile
 from airflow_cdc.model.transactions import TransactionReport
 
 _NAMED_GAPS = 5
+_NAMED_TOPICS = 20
 
 
 class FlowStatus(str, Enum):
@@ -60,11 +62,18 @@ class FlowOutcome:
     """Those of them that are taken out of the document."""
     foreign_changes: tuple[ForeignChange, ...] = ()
     """Commits by which somebody else changed rows of the table, where the flow went on with them or repaired the table."""
+    is_new_table: bool = False
+    """Whether this run made the table."""
 
     @property
     def changed(self) -> bool:
         """Whether this run made a commit in the table."""
         return any(batch.table_version is not None for batch in self.batches)
+
+    @property
+    def had_work(self) -> bool:
+        """Whether the run found anything of the flow that it could have applied, or that waits for what is missing or behind the cut."""
+        return self.status in (FlowStatus.APPLIED, FlowStatus.FAILED) or bool(self.waiting_files or self.cut_files or self.foreign_changes)
 
     @property
     def applied_position(self) -> dict[str, Position]:
@@ -86,9 +95,11 @@ class FlowOutcome:
         return total_rows(self.batches)
 
     def gap_lines(self) -> Iterator[str]:
-        """Yield what people are told of missing offsets: those known at the flow's end; and of what waits, for them or behind the cut."""
+        """Yield what people are told of a new table, of missing offsets at the flow's end, and of what waits for them or behind the cut."""
         known = self.batches[-1].offsets if self.batches else OffsetReport()
         gaps = self.waiting_for or known.gaps
+        if self.is_new_table:
+            yield f"{self.flow}: new table {self.table}"
         yield from (f"{self.flow}: the table was changed by others: {change}" for change in self.foreign_changes)
         yield from (f"{self.flow}: {gap}" for gap in gaps[:_NAMED_GAPS])
         if self.waiting_files:
@@ -121,6 +132,7 @@ class FlowOutcome:
             "columns": self.columns,
             "document_columns": list(self.document_columns),
             "foreign_changes": [dict(vars(change)) for change in self.foreign_changes],
+            "is_new_table": self.is_new_table,
         }
 
     @classmethod
@@ -141,6 +153,7 @@ class FlowOutcome:
             document.get("columns", {}),
             tuple(document.get("document_columns", ())),
             tuple(ForeignChange(**change) for change in document.get("foreign_changes", ())),
+            document.get("is_new_table", False),
         )
 
 
@@ -163,6 +176,14 @@ class ApplyReport:
     """By connector: where its tables end together; only where the run was asked to be consistent."""
     set_aside_files: tuple[SetAsideFile, ...] = ()
     """Archived files that cannot be read; the flows of their topics failed."""
+    held_topics: tuple[HeldTopic, ...] = ()
+    """Topics that are no flows: their records stand in the archive's quarantine."""
+
+    @property
+    def nothing_pending(self) -> bool:
+        """True when the run had nothing to apply: it went well, and of no flow anything waited that was archived in its interval."""
+        has_work = any(flow.had_work for flow in self.flows) or any(topic.added for topic in self.held_topics)
+        return self.ok and not self.set_aside_files and not has_work
 
     @property
     def ok(self) -> bool:
@@ -170,7 +191,10 @@ class ApplyReport:
         return self.error is None and all(flow.status is not FlowStatus.FAILED for flow in self.flows)
 
     def set_aside_lines(self) -> Iterator[str]:
-        """Yield what people are told of files that cannot be read."""
+        """Yield what people are told of files that cannot be read, and of records that belong to no flow."""
+        yield from map(str, self.held_topics[:_NAMED_TOPICS])
+        if len(self.held_topics) > _NAMED_TOPICS:
+            yield f"and {len(self.held_topics) - _NAMED_TOPICS} more topics; the report names them all"
         if self.set_aside_files:
             yield f"files set aside, for they cannot be read: {len(self.set_aside_files)}, for example {self.set_aside_files[0]}"
 
@@ -185,6 +209,7 @@ class ApplyReport:
         """Return the report as plain JSON values."""
         return {
             "ok": self.ok,
+            "nothing_pending": self.nothing_pending,
             "archive": self.archive,
             "lake": self.lake,
             "flows": [flow.to_json() for flow in self.flows],
@@ -194,6 +219,7 @@ class ApplyReport:
             "transactions": [item.to_json() for item in self.transactions],
             "cuts": [cut.to_json() for cut in self.cuts],
             "set_aside_files": [file.to_json() for file in self.set_aside_files],
+            "held_topics": [topic.to_json() for topic in self.held_topics],
         }
 
     @classmethod
@@ -209,4 +235,5 @@ class ApplyReport:
             tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
             tuple(Cut.from_json(item) for item in document.get("cuts", ())),
             tuple(SetAsideFile.from_json(item) for item in document.get("set_aside_files", ())),
+            tuple(HeldTopic.from_json(item) for item in document.get("held_topics", ())),
         )

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.new_files import poke
 from airflow_cdc.model.set_aside import UNREADABLE
 from airflow_cdc.model.transactions import ends_transactions, prefix_of
+
+ALWAYS = Interval()
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class PendingFiles:
     """By flow: bytes of its ``planned`` files, as they lie in the archive; a file of several topics counts whole for each."""
     stopped: tuple[str, ...] = ()
     """Topics of set-aside files: no work, but a run that applies others must not pass over them."""
+    outside: int = 0
+    """Files that were archived outside of the interval that is asked for, counted as the others are."""
 
     @property
     def count(self) -> int:
@@ -49,31 +54,36 @@ def pending_files(
     lake_fs: FileSystem,
     lake_root: str,
     tables: Iterable[str] = (),
+    interval: Interval = ALWAYS,
 ) -> PendingFiles:
     """Return the files that wait for the flows whose names match ``tables`` (globs; none: every flow).
 
     :param archive_root: the archive's root as its file system names it.
     :param archive: the archive's URI as the runs are given it; it names the archive's state in the lake.
+    :param interval: when they were archived.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
     globs = tuple(tables)
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
-    unsurveyed = _unsurveyed(archive_fs, archive_root, state, ledger, globs)
+    new = _unsurveyed(archive_fs, archive_root, state, ledger, globs)
+    unsurveyed = tuple(file for file in new if interval.holds(file))
     waiting = state.waiting(ledger).flows
     planned: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    held = 0
-    for topic in ledger.tables():
+    held, outside = 0, len(new) - len(unsurveyed)
+    for topic in state.flows(ledger):
         if matches_any(topic, globs):
-            files = _pending_sizes(state, ledger, FlowState(lake_fs, lake_root, topic))
-            work = files.keys() - set(waiting.get(topic, ()))
-            held += len(files) - len(work)
+            files = _pending(state, ledger, FlowState(lake_fs, lake_root, topic))
+            ready = files.keys() - set(waiting.get(topic, ()))
+            held += len(files) - len(ready)
+            work = [files[path].size for path in ready if interval.holds(files[path])]
+            outside += len(ready) - len(work)
             if work:
                 planned[topic] = len(work)
-                sizes[topic] = sum(files[path] for path in work)
+                sizes[topic] = sum(work)
     stopped = sorted({file.topic for file in state.set_aside() if file.reason == UNREADABLE and matches_any(file.topic, globs)})
-    return PendingFiles(unsurveyed, planned, held, sizes, tuple(stopped))
+    return PendingFiles(unsurveyed, planned, held, sizes, tuple(stopped), outside)
 
 
 def unsurveyed_files(
@@ -103,10 +113,10 @@ def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
     """Return how many surveyed files of a flow no committed microbatch owns wholly, whatever they wait for."""
-    return len(_pending_sizes(state, ledger, flow))
+    return len(_pending(state, ledger, flow))
 
 
-def _pending_sizes(state: ArchiveState, ledger: Ledger, flow: FlowState) -> dict[str, int]:
+def _pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> dict[str, ArchivedFile]:
     checkpoint = flow.checkpoint()
     plan = checkpoint.plan(state.archive)
-    return {file.path: file.size for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}
+    return {file.path: file for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}

@@ -1,8 +1,14 @@
-"""Places: where a lake keeps what it knows of a flow, as URIs."""
+"""Places: where a lake keeps what it knows of a flow, as URIs.
+
+``folder`` is the name of the flow's: :attr:`airflow_cdc.model.lake.FlowState.folder`.
+"""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
+
+from airflow_cdc.model.files import short_hash
 
 STATE_FOLDER = "_cdc"
 """Folder of a lake that holds what the package knows of it."""
@@ -10,34 +16,56 @@ STATE_FOLDER = "_cdc"
 
 def flow_folder(flow: str) -> str:
     """Return the folder name of a flow: its name with what a path cannot hold written as %XX."""
-    return quote(flow, safe=" ")
+    # These two are legal characters, and no names of folders.
+    return flow.replace(".", "%2E") if flow in {".", ".."} else quote(flow, safe=" ")
 
 
-def quarantine_uri(lake: str, flow: str) -> str:
+def folded_folder(flow: str, *, is_taken: bool) -> str:
+    """Return the folder name of a flow on a store that takes names for one that differ by case: no two flows have one.
+
+    :param is_taken: whether a flow of an older lake, whose name differs by case, has the name as it is.
+    """
+    escaped = "".join(f"%{ord(letter):02X}" if "A" <= letter <= "Z" else flow_folder(letter) for letter in flow)
+    plain = flow_folder(flow) if flow in {".", ".."} else escaped
+    return f"%{ord(plain[0]):02X}{plain[1:]}" if is_taken and plain == flow_folder(flow) else plain
+
+
+def archive_folder(archive: str) -> str:
+    """Return the path below a lake of what it knows of an archive, given the archive's URI."""
+    # A local folder has one state, whether it is given as a path or as a file URL.
+    return f"{STATE_FOLDER}/archives/{short_hash(re.sub(r'^file:/+', '/', archive).rstrip('/'))}"
+
+
+def archive_quarantine_uri(lake: str, archive: str) -> str:
+    """Return the URI of the quarantine of records that belong to no flow."""
+    return f"{lake.rstrip('/')}/{archive_folder(archive)}/quarantine"
+
+
+def quarantine_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's quarantine table."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/quarantine"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/quarantine"
 
 
-def delete_markers_uri(lake: str, flow: str) -> str:
+def delete_markers_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's delete markers."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/delete_markers"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/delete_markers"
 
 
-def expired_markers_uri(lake: str, flow: str) -> str:
+def expired_markers_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's delete markers that late events do not meet any more, but files that are read again do."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/expired_markers"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/expired_markers"
 
 
-def staging_uri(lake: str, flow: str) -> str:
+def staging_uri(lake: str, folder: str) -> str:
     """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/staging"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/staging"
 
 
-def events_uri(lake: str, flow: str) -> str:
+def events_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's own change log, which flows that keep every version have."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{flow_folder(flow)}/events"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/events"
 
 
-def repair_uri(lake: str, flow: str) -> str:
+def repair_uri(lake: str, folder: str) -> str:
     """Return the URI of the root of the lake in which a flow's table is rebuilt while it is repaired."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/repairs/{flow_folder(flow)}"
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/repairs/{folder}"

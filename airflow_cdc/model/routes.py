@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow, catalog_name
+from airflow_cdc.model.new_topics import OnNewTopic
 
 _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
 
@@ -109,9 +110,11 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
 class RoutedFlows(Mapping[str, CdcFlow]):
     """Settings by topic; those of a topic that only a route knows are found when they are asked for, and not listed."""
 
-    def __init__(self, flows: Mapping[str, CdcFlow], routes: Iterable[Route] = ()) -> None:
+    def __init__(self, flows: Mapping[str, CdcFlow], routes: Iterable[Route] = (), on_new_topic: OnNewTopic = OnNewTopic.CREATE) -> None:
         self._flows = dict(flows)
         self._routes = tuple(routes)
+        self.on_new_topic = on_new_topic
+        """What happens to a topic that is none of them."""
 
     def __getitem__(self, topic: str) -> CdcFlow:
         route = next((route for route in self._routes if route.matches(topic)), None)
@@ -125,18 +128,20 @@ class RoutedFlows(Mapping[str, CdcFlow]):
 
     def __bool__(self) -> bool:
         # Routes alone are settings too: `flows or {}` must keep them.
-        return bool(self._flows or self._routes)
+        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE)
 
 
-def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str) -> None:
+def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: bool = False) -> None:
     """Stop where two topics would be merged into one table, or into tables of which one lies in the other.
 
+    :param folds_case: whether the lake's store takes names for one that differ by case.
     :raises ConfigurationError: naming both topics.
     """
     by_name: dict[tuple[str, ...], CdcFlow] = {}
     by_place: dict[str, CdcFlow] = {}
     for flow in flows:
         place = _place(flow.table_path(lake))
+        place = place.casefold() if folds_case else place
         others = [by_place.setdefault(place, flow)]
         if flow.catalog_table:
             # Catalogs do not tell names apart by case.
@@ -167,14 +172,15 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
 
 
 def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
-    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings), by topic.
+    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings, and ``on_new_topic:``), by topic.
 
     :raises ConfigurationError: when the document has another shape or names a topic twice.
     """
-    lists = document if isinstance(document, Mapping) else {"flows": document}
-    if not lists or not set(lists) <= {"flows", "routes"} or not all(map(_is_list_of_settings, lists.values())):
+    lists = dict(document) if isinstance(document, Mapping) else {"flows": document}
+    policy = _on_new_topic(lists.pop("on_new_topic", OnNewTopic.CREATE.value))
+    if document == {} or not set(lists) <= {"flows", "routes"} or not all(map(_is_list_of_settings, lists.values())):
         raise ConfigurationError(
-            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else.",
+            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:'.",
             next_step="See docs/reference/flows-file.md.",
         )
     flows: dict[str, CdcFlow] = {}
@@ -183,7 +189,19 @@ def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
         if flow.topic in flows:
             raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
         flows[flow.topic] = flow
-    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())))
+    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy)
+
+
+def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:
+    """Return what settings say of topics that they do not declare."""
+    return settings.on_new_topic if isinstance(settings, RoutedFlows) else OnNewTopic.CREATE
+
+
+def _on_new_topic(value: Any) -> OnNewTopic:
+    choices = [policy.value for policy in OnNewTopic]
+    if value not in choices:
+        raise ConfigurationError(f"on_new_topic is {value!r}, expected one of {choices}.", next_step="Correct the flows file.")
+    return OnNewTopic(value)
 
 
 def _is_list_of_settings(value: Any) -> bool:

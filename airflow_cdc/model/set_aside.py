@@ -13,6 +13,7 @@ from typing import Any
 from airflow_cdc.model.archive import ArchivedFile, classify_infos, companions, modified_at
 from airflow_cdc.model.errors import UnreadableFileError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.topics import printable
 
 UNREADABLE = "unreadable_file"
 """Reason: Spark cannot read the file to its end."""
@@ -46,7 +47,7 @@ class SetAsideFile:
         return self.seen[0][1] if self.seen else 0
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.detail})"
+        return printable(f"{self.path} ({self.detail})")
 
     def to_json(self) -> dict[str, Any]:
         """Return the file as plain JSON values."""
@@ -100,7 +101,8 @@ def unreadable_error(flow: str, files: Iterable[SetAsideFile]) -> UnreadableFile
     named = "; ".join(str(file) for file in found[:_NAMED_FILES])
     more = f"; and {len(found) - _NAMED_FILES} more" if len(found) > _NAMED_FILES else ""
     return UnreadableFileError(
-        f"Flow {flow}: {len(found)} archived files cannot be read and are set aside: {named}{more}. Nothing of the flow was applied.",
+        f"Flow {printable(flow)}: {len(found)} archived files cannot be read and are set aside: {named}{more}."
+        " Nothing of the flow was applied.",
         next_step="Replace each by a whole copy under the same name, or move it out of the archive; then run again."
         " `airflow-cdc files --lake …` lists them.",
         files=[file.path for file in found],

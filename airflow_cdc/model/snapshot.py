@@ -94,8 +94,16 @@ class Snapshot:
 
         :param lanes: as of :meth:`is_proven`.
         """
-        partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in lanes}
+        asked = (lane for lane in lanes if not self.is_raised(lane))
+        partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in asked}
         return frozenset(partitions - self.passed)
+
+    def is_raised(self, lane: str) -> bool:
+        """Tell whether a lane's very first offset stands behind the snapshot: its partition was added later, and has no read of it.
+
+        A partition that is new in a later life of the topic has its first lane then, for no offset of it came before.
+        """
+        return lane in self.passed and lane not in self.last_offsets and self.begins.get(lane) == 0
 
     def decided(self, choice: SnapshotChoice, passed: frozenset[str]) -> Snapshot:
         """Return the snapshot with what a person decided about it.

@@ -36,7 +36,8 @@ def snapshot_state(*, archive: str, lake_fs: FileSystem, lake_root: str, tables:
     reads of another partition may still come.
     """
     globs = tuple(tables)
-    known = {*ArchiveState(lake_fs, lake_root, archive).ledger().tables(), *flows_in(lake_fs, lake_root)}
+    state = ArchiveState(lake_fs, lake_root, archive)
+    known = {*state.flows(state.ledger()), *flows_in(lake_fs, lake_root)}
     chosen = {flow for flow in known if matches_any(flow, globs)} | {name for name in globs if _is_wanted_name(name, globs)}
     done = {flow for flow in chosen if flow in known and _is_complete(FlowState(lake_fs, lake_root, flow))}
     return SnapshotState(tuple(sorted(done)), tuple(sorted(chosen - done)))

@@ -21,6 +21,8 @@ CONNECTORS = {
 
 _SECRETS = "(?i:secret|password|token|access[.]?key|account[.]key)"
 """Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not know."""
+HDFS = ("hdfs://", "webhdfs://")
+"""How the stores of HDFS begin."""
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 
 

@@ -55,12 +55,26 @@ class TopicShape:
     value_shape: str | None
     """The row images' Connect schema as JSON, or the names of their members as a JSON array."""
     has_topic: bool
-    """Whether the records themselves name the topic; a line that cannot be read does not."""
+    """Whether the records themselves name the topic; of a line that breaks off the beginning may."""
     records: int
     first_offset: int | None
     last_offset: int | None
     table: str | None = None
     """The source's table that ``source`` names, as the connector names its topic unless a router changes it; None where nothing does."""
+    reads_beginnings: bool = False
+    """Whether a line that breaks off counts for the topic that its beginning names; in surveys of older versions it names none."""
+
+
+@dataclass(frozen=True)
+class FilePlace:
+    """To which topics the lines of a file belong."""
+
+    layout: RecordLayout
+    """:attr:`RecordLayout.VALUE` where no record names a topic: then all lines are of the one below."""
+    rest: str
+    """Topic of the lines that name none; :data:`~airflow_cdc.model.topics.NO_TOPIC` where the file holds several and none is its own."""
+    reads_beginnings: bool = True
+    """As its shapes (:attr:`TopicShape.reads_beginnings`)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -168,13 +182,13 @@ class Survey:
         """Return the shapes of a topic's records by path."""
         return shapes_by_file(self.shapes, topic)
 
-    def topics_told(self) -> dict[str, str]:
-        """Return by path the first topic that a file's records name; lines that name none count for it."""
-        told: dict[str, str] = {}
+    def placed(self) -> dict[str, FilePlace]:
+        """Return by path what a file's lines are, and whose those are that name no topic."""
+        found: dict[str, FilePlace] = {}
         for shape in self.shapes:
-            if shape.has_topic:
-                told[shape.file] = min(shape.topic, told.get(shape.file, shape.topic))
-        return told
+            if not shape.has_topic or shape.file not in found:
+                found[shape.file] = FilePlace(shape.layout, shape.topic, shape.reads_beginnings)
+        return found
 
     def topics(self) -> tuple[str, ...]:
         """Return the topics that the files hold."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -22,6 +23,18 @@ from airflow_cdc.operators.spark_target import python_path
 _LINES_TOLD = 20
 _SECONDS_TO_END = 3.0
 """A task that is killed is itself killed by force after five."""
+_OF_A_SUBMISSION = (
+    "jars",
+    "packages",
+    "py_files",
+    "files",
+    "archives",
+    "driver_memory",
+    "executor_memory",
+    "num_executors",
+    "executor_cores",
+)
+"""What ``SparkSubmitOperator`` takes and a Spark Connect server has, or has not, from its start on."""
 _FOREIGN = ("PYSPARK_GATEWAY", "SPARK_REMOTE", "SPARK_CONNECT_MODE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE")
 """Variables by which a Spark of the worker's environment would be taken for the job's."""
 
@@ -47,6 +60,12 @@ def connect_url(conn_id: str) -> str:
     # Airflow masks the password; in the URL it may be spelled otherwise.
     mask_secret(token)
     return url.replace(f"token={quote(connection.password)}", f"token={token}")
+
+
+def without_effect(operator: Any) -> list[str]:
+    """Return the names of what an operator was given and a server that runs already does not heed."""
+    given = {name: getattr(operator, name, None) or getattr(operator, f"_{name}", None) for name in _OF_A_SUBMISSION}
+    return [name for name, value in given.items() if value]
 
 
 class ConnectClient:

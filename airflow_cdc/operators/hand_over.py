@@ -16,8 +16,8 @@ from airflow_cdc.runtime.private_file import write_privately
 
 def hand_over(
     settings: StorageSettings, target: SparkTarget, place: ReportPlace, conf: dict[str, Any], *, remote: str | None = None
-) -> str | None:
-    """Return the value of the job's ``--storage``: a file's path, or the settings themselves where they hold no secret.
+) -> tuple[str, ...]:
+    """Return the job's ``--storage`` with its value: a file's path, or the settings themselves where they hold no secret.
 
     The file lies beside the report in a private folder that goes with the task; the job removes it as soon as it has read it.
 
@@ -42,11 +42,11 @@ def hand_over(
         job = replace(told, spark={**options, **told.spark}, remote=remote)
         path = Path(place.path).with_name("storage.json")
         write_privately(path, json.dumps(job.to_json()))
-        return str(path)
+        return "--storage", str(path)
     if not (settings.hadoop or settings.file_systems):
-        return None
+        return ()
     if not settings.has_secret:
-        return json.dumps(settings.for_job().to_json())
+        return "--storage", json.dumps(settings.for_job().to_json())
     if not target.driver_is_here:
         raise ConfigurationError(
             f"A storage connection holds credentials, and the job's driver runs in the cluster ({target.master}): "
@@ -64,4 +64,4 @@ def hand_over(
         write_privately(folder / name, text)
     path = folder / "storage.json"
     write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
-    return str(path)
+    return "--storage", str(path)

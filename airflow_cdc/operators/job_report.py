@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,13 +15,24 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.files import read_json, short_hash
+from airflow_cdc.model.files import read_json
+from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.report import total_events, total_rows
 
 _NAMED_FAILURES = 10
 _Report = TypeVar("_Report")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task makes of its job's report."""
+
+    result: dict[str, Any]
+    """The XCom: small, plain JSON. It is handed on where the task fails or is skipped, too."""
+    error: AirflowException | None = None
+    """What the task ends with; None where it succeeds."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +44,28 @@ class ReportPlace:
     fs: Any
     path: str
     """The file as its file system names it."""
+    name: str = ""
+    """Its path below the lake's root; empty where the report does not lie in a lake."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the job has written it, and nobody has removed it."""
+        return bool(self.fs.exists(self.path))
 
     def read(self, parse: Callable[[dict[str, Any]], _Report]) -> _Report | None:
         """Return the report; None where the job wrote none.
 
         :param parse: makes the report of its JSON.
-        :raises StateUnreadableError: when the file holds anything else.
+        :raises StateUnreadableError: when the file holds anything else. It is removed: whoever clears the task would meet it again.
         """
-        document = read_json(self.fs, self.path)
         try:
+            document = read_json(self.fs, self.path)
             return parse(document) if document else None
+        except StateUnreadableError:
+            self.remove()
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.remove()
             raise StateUnreadableError(
                 f"The job's report {self.uri} has another shape than expected: {type(error).__name__} {error}.",
                 next_step="Give the job and Airflow the same version of airflow-cdc.",
@@ -50,7 +73,7 @@ class ReportPlace:
 
     def remove(self) -> None:
         """Remove the file where it is."""
-        if self.fs.exists(self.path):
+        if self.is_there:
             self.fs.rm_file(self.path)
 
 
@@ -62,32 +85,29 @@ def report_on_this_machine() -> Iterator[ReportPlace]:
         yield ReportPlace(path, ObjectStoragePath(folder).fs, path)
 
 
-def report_name(task: str) -> str:
-    """Return where below a lake's root the report of a job lies whose driver runs elsewhere.
+def new_report_name() -> str:
+    """Return where below a lake's root the report of a new submission lies whose driver runs elsewhere.
 
-    :param task: names the task instance, not its try: a retry that finds the job of the try before still running reads that job's report.
+    Nobody else has that name: neither another try of the task, whose job may still write, nor another Airflow over the same lake, whose
+    Dags, runs and tasks may have the same ids.
     """
-    return f"{STATE_FOLDER}/reports/{short_hash(task)}.json"
+    return f"{STATE_FOLDER}/reports/{uuid.uuid4().hex}.json"
 
 
-def lake_report(lake: CdcLakeHook, task: str) -> ReportPlace:
-    """Return the place of that report."""
-    name = report_name(task)
-    return ReportPlace(f"{lake.root}/{name}", lake.fs, f"{lake.fs_root}/{name}")
+def lake_report(lake: CdcLakeHook, name: str) -> ReportPlace:
+    """Return the place of a report in a lake.
 
-
-@contextmanager
-def report_in_lake(lake: CdcLakeHook, task: str) -> Iterator[ReportPlace]:
-    """Yield that place, and remove what lies there afterwards."""
-    place = lake_report(lake, task)
-    yield place
-    # Not after a kill or timeout: the job may still be running, and the next try asks for what it writes.
-    place.remove()
+    :param name: its path below the lake's root.
+    """
+    return ReportPlace(f"{lake.root}/{name}", lake.fs, f"{lake.fs_root}/{name}", name)
 
 
 def summary(report: ApplyReport) -> dict[str, Any]:
-    """Return what the task hands on as XCom: small, plain JSON; ``cuts`` only where the job was asked to be consistent."""
+    """Return what the task hands on as XCom: small, plain JSON; ``cuts`` only where the job was asked to be consistent, ``error`` only
+    where the run or a flow failed.
+    """
     cuts = {"cuts": _cut_summary(report)} if report.cuts else {}
+    error = {"error": report.error} if report.error else {}
     return {
         "archive": report.archive,
         "lake": report.lake,
@@ -95,6 +115,7 @@ def summary(report: ApplyReport) -> dict[str, Any]:
         "rows": dict(vars(total_rows(batch for flow in report.flows for batch in flow.batches))),
         "flows": {flow.flow: _flow_summary(flow) for flow in report.flows},
         **cuts,
+        **error,
     }
 
 
@@ -110,6 +131,8 @@ def _flow_summary(flow: FlowOutcome) -> dict[str, Any]:
         short["table_version"] = max(versions, default=None)
         short["events"] = dict(vars(flow.events))
         short["rows"] = dict(vars(flow.rows))
+    if flow.status is FlowStatus.FAILED:
+        short["error"] = flow.error
     return short
 
 
@@ -122,8 +145,27 @@ def asset_extra(report: ApplyReport) -> dict[str, Any]:
     return {**told, "tables": tables}
 
 
-def lines(report: ApplyReport) -> Iterator[str]:
-    """Yield the report as lines for the task's log: a flow a line."""
+def log_report(log: Any, report: ApplyReport) -> None:
+    """Write the report into the task's log: a flow a line, one that failed as an error."""
+    for line in _lines(report):
+        log.info(line)
+    for flow in report.flows:
+        if flow.status is FlowStatus.FAILED:
+            log.error("%s: failed: %s", flow.flow, _cause(flow.error))
+    if report.error:
+        log.error("The run failed: %s", _cause(report.error))
+
+
+def log_flows(log: Any, report: FlowsReport) -> None:
+    """The same of a report of another job: where a flow failed, its last line says why."""
+    for flow in report.flows:
+        *told, last = flow.lines()
+        for line in told:
+            log.info(line)
+        (log.error if flow.error else log.info)(last)
+
+
+def _lines(report: ApplyReport) -> Iterator[str]:
     for flow in report.flows:
         if flow.status is FlowStatus.UP_TO_DATE:
             yield f"{flow.flow}: up to date"
@@ -141,8 +183,6 @@ def lines(report: ApplyReport) -> Iterator[str]:
             if rejects:
                 yield f"{flow.flow}: in the quarantine: " + ", ".join(f"{count} {reason}" for reason, count in sorted(rejects.items()))
         yield from flow.gap_lines()
-        if flow.status is FlowStatus.FAILED:
-            yield f"{flow.flow}: failed: {_cause(flow.error)}"
     yield from report.transaction_lines()
     yield from report.set_aside_lines()
     if report.control_topics:
@@ -159,6 +199,22 @@ def failure(report: ApplyReport) -> AirflowException:
         causes.insert(0, ("The run", report.error))
     head = f"{len(failed)} of {len(report.flows)} flows failed." if failed else "The job stopped before it could apply any flow."
     return failure_of(head, causes)
+
+
+def rejects_failure(flows: Sequence[str]) -> AirflowException:
+    """Return the exception for flows of which too many records were set aside; a retry would read none of them again.
+
+    :param flows: a line a flow.
+    """
+    named = [*flows[:_NAMED_FAILURES], *([f"… and {len(flows) - _NAMED_FAILURES} more."] if len(flows) > _NAMED_FAILURES else [])]
+    next_step = "Next step: look at the quarantine (airflow-cdc quarantine), mend the flow's settings and replay; all else is applied."
+    return AirflowFailException("\n".join([f"Too many records of {len(flows)} flows were set aside (fail_on_rejects).", *named, next_step]))
+
+
+def errors_of(report: FlowsReport) -> dict[str, Any]:
+    """Return what is added to an XCom where something failed: ``{"errors": {"server.db.orders": {"type": …, …}}}``."""
+    causes = dict(report.causes())
+    return {"errors": causes} if causes else {}
 
 
 def failure_of(head: str, causes: Sequence[tuple[str, dict[str, Any] | None]]) -> AirflowException:

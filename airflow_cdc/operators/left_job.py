@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.operators.spark_target import SparkTarget
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
 
 _YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
 _KUBERNETES_WAITS = "spark.kubernetes.submission.waitAppCompletion"
@@ -51,9 +55,38 @@ def is_manager_known(hook: SparkSubmitHook) -> bool:
         return False
 
 
-def kill_left_job(job: str, *, conn_id: str) -> None:
-    """Kill a job from a process that did not submit it: through YARN's REST interface, or by deleting the driver's pod."""
+def kill_left_job(job: str, *, conn_id: str, keytab: str | None = None, principal: str | None = None, rm_auth: str | None = None) -> None:
+    """Kill a job from a process that did not submit it: through YARN's REST interface, or by deleting the driver's pod.
+
+    :param keytab: the operator's, with ``principal``: with both the ResourceManager is asked by Kerberos.
+    :param rm_auth: the operator's ``yarn_rm_auth`` as an import path.
+    """
     is_pod = ":" in job
-    hook = SparkSubmitHook(conn_id=conn_id, deploy_mode="cluster", track_driver_via_k8s_api=is_pod, yarn_track_via_rm_api=not is_pod)
+    hook = SparkSubmitHook(
+        conn_id=conn_id,
+        deploy_mode="cluster",
+        keytab=keytab,
+        principal=principal,
+        track_driver_via_k8s_api=is_pod,
+        yarn_track_via_rm_api=not is_pod,
+        yarn_rm_auth=made_auth(rm_auth) if rm_auth else None,
+    )
     take_up(hook, job)
     hook.on_kill()
+
+
+def made_auth(path: str) -> AuthBase:
+    """Return the authentication that a callable makes.
+
+    :param path: import path of a callable without arguments, such as ``requests_kerberos.HTTPKerberosAuth``.
+    :raises ConfigurationError: when it cannot be imported or called.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        auth: AuthBase = getattr(import_module(module), name)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"yarn_rm_auth {path!r} makes no authentication: {error}.",
+            next_step="Name a class or function that takes no arguments and returns a requests.auth.AuthBase.",
+        ) from error
+    return auth

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.maintenance import MaintenanceReport, MaintenanceSettings
-from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class CdcMaintainOperator(CdcSubmitOperator):
     """Compact, cluster, purge and vacuum the Delta tables of a lake's flows; remove expired delete markers and what crashes left behind.
 
-    What a table holds does not change, and with nothing to do hardly anything is done. It may run beside merges: one of two that meet loses
-    Delta's commit and is tried again. Keep it to one run at a time with ``max_active_tis_per_dag=1``.
+    What a table holds does not change, and with nothing to do hardly anything is done. Beside a merge of the same
+    flow the second of the two waits (docs/how-to/object-stores.md).
 
     It returns ``{"lake": …, "dry_run": false, "flows": {"server.db.orders": [{"kind": "target", "actions": ["compact"], "files_before": 12,
     "files_after": 1, …}]}}``, of each table that something was done to.
@@ -76,14 +76,20 @@ class CdcMaintainOperator(CdcSubmitOperator):
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
             lake, settings = CdcLakeHook(self.lake_conn_id), self._settings()
-            report = self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place), MaintenanceReport.from_json)
-        for line in report.lines():
-            self.log.info(line)
+            return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
+
+    def parse(self, document: dict[str, Any]) -> MaintenanceReport:
+        """Return the job's report, made of its JSON."""
+        return MaintenanceReport.from_json(document)
+
+    def outcome(self, context: Context, lake: CdcLakeHook, report: MaintenanceReport) -> Outcome:
+        """Return what was done; any cause that kept a flow from it fails the task."""
+        log_flows(self.log, report)
         if not report.ok:
-            raise failure_of(f"{len(report.causes())} causes kept maintenance from its end.", report.causes())
+            return Outcome(_summary(report), failure_of(f"{len(report.causes())} causes kept maintenance from its end.", report.causes()))
         if not report.flows and (globs := table_globs(self.tables)):
             self.log.warning("No flow of the lake matches %s: nothing was done.", ", ".join(globs))
-        return _summary(report)
+        return Outcome(_summary(report))
 
     def _settings(self) -> MaintenanceSettings:
         # A wrong number must not cost the start of Spark. Rendered templates are texts.
@@ -109,4 +115,4 @@ class CdcMaintainOperator(CdcSubmitOperator):
 def _summary(report: MaintenanceReport) -> dict[str, Any]:
     """Return what the task hands on as XCom: small, plain JSON."""
     flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
-    return {"lake": report.lake, "dry_run": report.dry_run, "flows": flows}
+    return {"lake": report.lake, "dry_run": report.dry_run, "flows": flows, **errors_of(report)}

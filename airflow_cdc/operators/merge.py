@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.intervals_of_run import interval_of_run
 from airflow_cdc.model.archive_shape import ArchiveShape
-from airflow_cdc.model.interval import Interval, parse_interval
+from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.operators.job_report import asset_extra, failure, lines, summary
+from airflow_cdc.model.reject_limit import RejectLimit
+from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 from airflow_cdc.operators.told_versions import told_versions
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.providers.openlineage.extractors import OperatorLineage
-
-_BACKFILL, _SCHEDULED = "backfill", "scheduled"
-"""Types of a Dag run."""
 
 
 class CdcMergeOperator(CdcSubmitOperator):
@@ -47,12 +46,12 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param archived_until: only files that were archived before this time. (templated)
     :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval, a scheduled
         one all that were before the interval's end, late ones too; a run by hand or by an asset takes all that waits.
-    :param deferrable: where the driver runs in a cluster (YARN, Kubernetes), leave the job to it and wait for its report in the triggerer;
-        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot, and says so.
-    :param poke_interval: seconds between two looks for the report.
-    :param conn_id: Spark connection. It must exist.
-    :param application: another job with the same arguments. (templated)
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
+    :param skip_if_nothing_pending: end skipped where nothing was pending, as the sensor in front of it would: nothing downstream runs, and
+        no asset is told. A retry, or a task that was cleared, ends well instead: the try before may have applied what it finds done.
+    :param fail_on_rejects: fail the task, without retries, when records of a flow were set aside: ``any``, or more than this share of what
+        was read of the flow (0 to 1); ``never`` by default. Everything else is applied all the same. Airflow records no asset
+        events of a task that failed: the next run that ends well tells the changed tables. (templated)
+    :param kwargs: what :class:`~airflow_cdc.operators.submit.CdcSubmitOperator` and Airflow's ``SparkSubmitOperator`` take.
     """
 
     template_fields: Sequence[str] = (
@@ -63,6 +62,7 @@ class CdcMergeOperator(CdcSubmitOperator):
         "flows_file",
         "archived_since",
         "archived_until",
+        "fail_on_rejects",
     )
     ui_color = "#d6e6c8"
     job = "apply.py"
@@ -79,8 +79,8 @@ class CdcMergeOperator(CdcSubmitOperator):
         archived_since: str | None = None,
         archived_until: str | None = None,
         by_data_interval: bool = False,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        poke_interval: float = CdcSubmitOperator.poke_interval,
+        skip_if_nothing_pending: bool = True,
+        fail_on_rejects: str | float = "never",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,32 +93,29 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.archived_since = archived_since
         self.archived_until = archived_until
         self.by_data_interval = by_data_interval
-        self.deferrable = deferrable
-        self.poke_interval = poke_interval
+        self.skip_if_nothing_pending = skip_if_nothing_pending
+        self.fail_on_rejects = fail_on_rejects
         self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
             refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
+            # A typing error must not cost the start of Spark.
+            RejectLimit.parse(self.fail_on_rejects)
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             interval = self._interval(context)
-            report = self.submit(
+            return self.submit(
                 context,
                 lake,
                 lambda place: self._arguments(archive, lake, interval, place),
-                ApplyReport.from_json,
                 others=(archive,),
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
-        return self._outcome(context, lake, report)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
-        with told_by_airflow():
-            lake = CdcLakeHook(self.lake_conn_id)
-            report = self.take_report(context, lake, event, ApplyReport.from_json)
-        return self._outcome(context, lake, report)
+    def parse(self, document: dict[str, Any]) -> ApplyReport:
+        """Return the job's report, made of its JSON."""
+        return ApplyReport.from_json(document)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Return what the run read and wrote, also where it failed after that; at its start nobody knows which tables it will change."""
@@ -127,39 +124,35 @@ class CdcMergeOperator(CdcSubmitOperator):
         # Not from XCom: asked for in the process that the provider calls this in, it never answers.
         return merge_lineage(self._report) if self._report else None
 
-    def _outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> dict[str, Any]:
+    def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
+        """Return what was applied; a flow that failed fails the task, and the outlet assets are told the changed tables."""
         self._report = report
-        for line in lines(report):
-            self.log.info(line)
-        if not report.ok:
-            if self.outlets:
-                told_versions(lake, context["ti"]).begin(report)
-            raise failure(report)
+        log_report(self.log, report)
+        refused = list(RejectLimit.parse(self.fail_on_rejects).broken(report))
+        told = told_versions(lake, context["ti"]) if self.outlets else None
+        if refused or not report.ok:
+            if told:
+                told.begin(report)
+            return Outcome(summary(report), failure(report) if not report.ok else rejects_failure(refused))
         if not report.flows and (globs := table_globs(self.tables)):
             self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
-        if self.outlets:
-            with told_by_airflow():
-                self._tell_assets(context, lake, report)
-        return summary(report)
+        changed = told.changed(report) if told else []
+        is_first_try = context["ti"].try_number == 1
+        if self.skip_if_nothing_pending and report.nothing_pending and is_first_try and not changed:
+            return Outcome(summary(report), AirflowSkipException("Nothing was pending."))
+        if told:
+            tables = {flow.flow: table_extra(flow) for flow in changed}
+            self.outlets = tell_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
+            told.write(report)
+        return Outcome(summary(report))
 
     def _interval(self, context: Context) -> Interval:
         """Return when the files were archived that the run shall take.
 
         :raises ConfigurationError: when a time cannot be read.
         """
-        given = parse_interval(self.archived_since, self.archived_until)
-        if given != Interval() or not self.by_data_interval:
-            return given
-        run = context["dag_run"]
-        # The attributes: the context of a run without a logical date has no such keys.
-        begin, end = run.data_interval_start, run.data_interval_end
-        if begin is None or end is None:
-            return given
-        kind = getattr(run.run_type, "value", run.run_type)
-        if kind == _BACKFILL and begin < end:
-            return Interval(begin, end)
-        # Behind a scheduled run nothing may be left that came late. Of one by hand its date says when somebody pressed the button.
-        return Interval(until=end) if kind == _SCHEDULED else Interval()
+        times = {"since": self.archived_since, "until": self.archived_until}
+        return interval_of_run(context, **times, by_data_interval=self.by_data_interval)
 
     def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, interval: Interval, report: str) -> Iterator[str]:
         yield from ("--archive", archive.root, "--lake", lake.root)
@@ -177,9 +170,3 @@ class CdcMergeOperator(CdcSubmitOperator):
         if archive.shape != ArchiveShape():
             yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
         yield from ("--report", report)
-
-    def _tell_assets(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> None:
-        told = told_versions(lake, context["ti"])
-        tables = {flow.flow: table_extra(flow) for flow in told.changed(report)}
-        self.outlets = tell_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
-        told.write(report)

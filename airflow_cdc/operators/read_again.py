@@ -10,7 +10,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.reprocessing import ReprocessReport
 from airflow_cdc.model.truth import truth
-from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 
 if TYPE_CHECKING:
@@ -71,25 +71,27 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         with told_by_airflow():
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             asked = [*self.asked(), *(["--dry-run"] if self._only_plans() else [])]
-            report = self.submit(
-                context,
-                lake,
-                lambda place: self._arguments(archive.root, lake.root, asked, place),
-                ReprocessReport.from_json,
-                others=(archive,),
-            )
-        for line in report.lines():
-            self.log.info(line)
-        if not report.ok:
-            failed = sum(flow.error is not None for flow in report.flows)
-            head = f"{failed} of {len(report.flows)} flows failed." if failed else "The job stopped before it could read any flow again."
-            raise failure_of(head, report.causes())
-        return {
+            return self.submit(context, lake, lambda place: self._arguments(archive.root, lake.root, asked, place), others=(archive,))
+
+    def parse(self, document: dict[str, Any]) -> ReprocessReport:
+        """Return the job's report, made of its JSON."""
+        return ReprocessReport.from_json(document)
+
+    def outcome(self, context: Context, lake: CdcLakeHook, report: ReprocessReport) -> Outcome:
+        """Return what came of each flow; one that failed fails the task."""
+        log_flows(self.log, report)
+        result = {
             "archive": report.archive,
             "lake": report.lake,
             "dry_run": report.dry_run,
             "flows": {flow.flow: flow.summary() for flow in report.flows},
+            **errors_of(report),
         }
+        if report.ok:
+            return Outcome(result)
+        failed = sum(flow.error is not None for flow in report.flows)
+        head = f"{failed} of {len(report.flows)} flows failed." if failed else "The job stopped before it could read any flow again."
+        return Outcome(result, failure_of(head, report.causes()))
 
     def _only_plans(self) -> bool:
         # A rendered template is a text, and every text is true.

@@ -13,7 +13,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER
-from airflow_cdc.operators.job_report import failure, lines, summary
+from airflow_cdc.operators.job_report import Outcome, failure, log_report, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 
 if TYPE_CHECKING:
@@ -77,19 +77,24 @@ class CdcRebuildOperator(CdcSubmitOperator):
             into = CdcLakeHook(self.into_lake_conn_id) if self.into_lake_conn_id else None
             # A wrong moment must not cost the start of Spark.
             as_of, root = parse_as_of(str(self.as_of)) if self.as_of else None, self._root(context, lake, into)
-            report = self.submit(
+            return self.submit(
                 context,
                 lake,
                 lambda place: self._arguments(archive, lake.root, root, as_of, place),
-                ApplyReport.from_json,
                 others=(archive, into) if into else (archive,),
             )
-        for line in lines(report):
-            self.log.info(line)
+
+    def parse(self, document: dict[str, Any]) -> ApplyReport:
+        """Return the job's report, made of its JSON."""
+        return ApplyReport.from_json(document)
+
+    def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
+        """Return what was rebuilt; a flow that failed fails the task."""
+        log_report(self.log, report)
         if not report.ok:
-            raise failure(report)
+            return Outcome(summary(report), failure(report))
         self.log.info("Rebuilt in %s; compare: airflow-cdc diff '%s' '%s'", report.lake, lake.root, report.lake)
-        return summary(report)
+        return Outcome(summary(report))
 
     def _root(self, context: Context, lake: CdcLakeHook, into: CdcLakeHook | None) -> str:
         if into is None:

@@ -5,64 +5,68 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
-from airflow_cdc.model.errors import CdcError
-from airflow_cdc.operators.connect_client import ConnectClient, connect_url
+from airflow_cdc.model.errors import CdcError, storage_refusal
+from airflow_cdc.model.job_argument import as_argument
+from airflow_cdc.operators.child_processes import processes_of
+from airflow_cdc.operators.connect_client import ConnectClient, connect_url, without_effect
 from airflow_cdc.operators.hand_over import hand_over
-from airflow_cdc.operators.job_report import ReportPlace, lake_report, report_in_lake, report_name, report_on_this_machine
-from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, take_up
+from airflow_cdc.operators.job_report import Outcome, ReportPlace, lake_report, new_report_name, report_on_this_machine
+from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, made_auth, take_up
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for, spark_target
+from airflow_cdc.operators.submitted_files import check_files
 from airflow_cdc.triggers.report import CdcReportTrigger
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Context
+    from requests.auth import AuthBase
 
-
-class _JobReport(Protocol):
-    @property
-    def ok(self) -> bool: ...
-
-
-_Report = TypeVar("_Report", bound=_JobReport)
-_OF_A_SUBMISSION = (
-    "jars",
-    "packages",
-    "py_files",
-    "files",
-    "archives",
-    "driver_memory",
-    "executor_memory",
-    "num_executors",
-    "executor_cores",
-)
-"""What ``SparkSubmitOperator`` takes and a Spark Connect server has, or has not, from its start on."""
 _ASK_EVERY = 600.0
 """Seconds after which a task that waits for a report asks the cluster whether the job still runs."""
+_LONGEST_UNASKED = timedelta(days=7)
+"""How long a task waits where nobody can be asked about the job and it has no ``execution_timeout``; Airflow's sensors wait as long."""
+_REPORT_KEY = "cdc_report"
+"""What the task state store knows the report of the stored job by."""
+_RESULT = "return_value"
+"""Key under which Airflow keeps what a task returns."""
+_GONE = "NotFound"
+"""State of a job that the cluster knows no more."""
 
 
 class CdcSubmitOperator(SparkSubmitOperator):
     """Submit a job of this package to where the Spark connection leads, wait for it, and read its report.
 
+    A job that the try before left running in the cluster is taken up, and of one that ended meanwhile the report is read, where Airflow
+    keeps its name (3.3 on) and the cluster can be asked. A job whose report was taken is done with: clearing the task submits another.
+
     :param conn_id: Spark connection. It must exist. One of type ``spark_connect`` makes the job a client of that server, in a Python
         process of the task's own: nothing is submitted.
     :param application: another job with the same arguments. (templated)
+    :param deferrable: where the driver runs in a cluster (YARN, Kubernetes), leave the job to it and wait for its report in the triggerer;
+        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot, and says so.
+    :param poke_interval: seconds between two looks for the report.
+    :param yarn_rm_auth: authentication at YARN's ResourceManager, or the import path of a callable that makes it: the triggerer, which
+        kills the job when a user ends a task that waits there, can be told nothing else.
     :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
     """
 
     job = ""
     """File name of the job in :mod:`airflow_cdc.jobs`."""
-    deferrable = False
-    """Whether the task waits in the triggerer for a job whose driver runs in a cluster; it then has an ``execute_complete``."""
-    poke_interval = 30.0
-    """Seconds between two looks for the report."""
-    _left: ReportPlace | None = None
-    """Where the report will be of a job that this task leaves to the cluster."""
+    lake_conn_id: str
+    """Connection of the lake in which the report lies while the driver runs elsewhere."""
+    _place: ReportPlace | None = None
+    """Where the job's report will be."""
+    _is_left = False
+    """Whether the job goes on without this task."""
     _client: ConnectClient | None = None
     """The job, where it is a client of a Spark Connect server."""
 
@@ -72,90 +76,172 @@ class CdcSubmitOperator(SparkSubmitOperator):
         conn_id: str = "spark_default",
         application: str = "",
         name: str = "airflow-cdc {{ ti.dag_id }}.{{ ti.task_id }}",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: float = 30.0,
+        yarn_rm_auth: AuthBase | str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(application=application, conn_id=conn_id, name=name, **kwargs)
+        self._rm_auth_path = yarn_rm_auth if isinstance(yarn_rm_auth, str) else None
+        auth = None if isinstance(yarn_rm_auth, str) else yarn_rm_auth
+        super().__init__(application=application, conn_id=conn_id, name=name, yarn_rm_auth=auth, **kwargs)
+        self.deferrable = deferrable
+        self.poke_interval = poke_interval
+
+    def parse(self, document: dict[str, Any]) -> Any:
+        """Return the job's report, made of its JSON."""
+        raise NotImplementedError
+
+    def outcome(self, context: Context, lake: CdcLakeHook, report: Any) -> Outcome:
+        """Return what the task makes of its report. It may be asked again, by a retry, until the task has ended.
+
+        :param report: what :meth:`parse` made.
+        """
+        raise NotImplementedError
 
     def submit(
         self,
         context: Context,
         lake: CdcLakeHook,
         arguments: Callable[[str], Iterable[str]],
-        read: Callable[[dict[str, Any]], _Report],
         *,
         others: Sequence[CdcStorageHook] = (),
         little_waits: Callable[[], bool] = lambda: False,
-    ) -> _Report:
-        """Submit the job, wait for it, and return its report, also where the job failed and said why.
+    ) -> dict[str, Any]:
+        """Submit the job, wait for it, and turn its report into the task's outcome.
 
         :param arguments: the job's, by where it shall write its report.
-        :param read: makes the report of its JSON.
         :param others: what the job reaches beside the lake; it gets the stores' credentials of all of them.
         :param little_waits: tells whether the job has little to do; asked only where that makes a difference.
         :raises CdcError: when the Spark connection leads nowhere, or the report is none.
-        :raises AirflowException: when the job left no report, or failed after it.
+        :raises AirflowException: when the job left no report, or failed after it, and what the outcome raises.
         """
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
-        with self._report_place(target, lake, context) as place:
-            remote = connect_url(self._conn_id) if target.is_connect else None
-            self._prepare(target, little_waits=target.is_local and little_waits())
-            if self.deferrable:
-                self._leave(target, place)
+        remote = connect_url(self._conn_id) if target.is_connect else None
+        self._prepare(target, little_waits=target.is_local and little_waits())
+        if self.deferrable:
+            self._leave(target)
+        with report_on_this_machine() if target.driver_is_here else nullcontext(self._place_in(lake, context)) as self._place:
             settings = lake.storage_settings()
             for other in others:
                 settings = settings.joined(other.storage_settings())
             self.env_vars = {**settings.environment, **(self.env_vars or {})} or None
-            storage = hand_over(settings, target, place, self.conf or {}, remote=remote)
-            self.application_args = [*arguments(place.uri), *(("--storage", storage) if storage else ())]
-            report = self._run_client(place, read) if remote else self._run_job(context, place, read)
+            storage = hand_over(settings, target, self._place, self.conf or {}, remote=remote)
+            self.application_args = [as_argument(text) for text in (*arguments(self._place.uri), *storage)]
+            report = self._run_client(self._place) if remote else self._run_job(context, self._place)
             if report is None:
                 job = job_of(self._hook) if self._hook else None
                 self.log.info("Job %s runs in the cluster; the task waits for its report in the triggerer.", job)
                 seconds = self.execution_timeout and self.execution_timeout.total_seconds()
-                self._wait_in_triggerer(context, lake, job, time.time() + seconds if seconds else None)
-            return report
+                self._wait_in_triggerer(lake, job, time.time() + seconds if seconds else None)
+            return self._settle(context, lake, report)
 
-    def take_report(self, context: Context, lake: CdcLakeHook, event: dict[str, Any], read: Callable[[dict[str, Any]], _Report]) -> _Report:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
+        with told_by_airflow():
+            lake = CdcLakeHook(self.lake_conn_id)
+            return self._settle(context, lake, self._report_of(event, context, lake))
+
+    def _settle(self, context: Context, lake: CdcLakeHook, report: Any) -> dict[str, Any]:
+        """Hand on what the report says.
+
+        It is removed last, after everything that can fail: up to there a retry finds the job's end in it and does all of this again. One
+        that dies behind it finds a job without a report and submits another, which has nothing left to do.
+        """
+        outcome = self.outcome(context, lake, report)
+        if outcome.error and self.do_xcom_push:
+            # Of a task that fails or is skipped Airflow keeps no result.
+            context["ti"].xcom_push(_RESULT, outcome.result)
+        if self._place:
+            self._place.remove()
+        if outcome.error:
+            raise outcome.error
+        return outcome.result
+
+    def _report_of(self, event: dict[str, Any], context: Context, lake: CdcLakeHook) -> Any:
         """Return the report that a deferred task waited for, or wait on.
 
-        :param event: the trigger's.
-        :raises CdcError: as :meth:`submit`.
-        :raises AirflowException: when the job ended without a report, or did not end in time.
+        :raises AirflowException: when the job ended without a report, did not end in time, or its report cannot be read.
         """
-        if event["status"] != "success":
-            raise (AirflowException if event["transient"] else AirflowFailException)(event["message"])
+        told = event["told"]
+        why, job, until = told["why"], told["job"], told["until"]
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
-        place, why, job = lake_report(lake, _task_of(context)), event["told"]["why"], event["told"]["job"]
-        self._leave(target, place)
+        self._leave(target)
         self._hook = self._get_hook()
         if job:
             take_up(self._hook, job)
-        if why == "late":
-            self.on_kill()
-            end = "it is killed." if self._can_ask else "it may still run: the Spark connection names no ResourceManager to kill it."
-            raise AirflowException(f"Job {job} left no report within execution_timeout ({self.execution_timeout}); {end}")
-        still_runs = why == "ask" and self._still_runs(job, context)
-        report = place.read(read)
-        if report is None and still_runs:
-            self._wait_in_triggerer(context, lake, job, event["told"]["until"])
+        if event["status"] != "success":
+            self.log.warning("The triggerer cannot look for the report of job %s: %s", job, event["message"])
+        # Asked before the look: what ends in between has its report there.
+        may_run = why != "report" and self._may_run(job, context)
+        report = self._read(lake, told, waits=may_run)
+        if report is None and may_run:
+            if why == "late" or (until is not None and time.time() >= until):
+                bound = f"execution_timeout ({self.execution_timeout})" if self.execution_timeout else f"{_LONGEST_UNASKED.days} days"
+                raise self._given_up(job, f"Job {job} left no report within {bound}")
+            self._wait_in_triggerer(lake, job, until)
         if report is None:
             raise AirflowException(f"Job {job} ended and left no report: it did not start, or was killed. See the cluster's log of it.")
         if target.is_kubernetes:
             # On YARN they ran when spark-submit ended.
             self._hook._run_post_submit_commands()
-        place.remove()
         return report
 
+    def _read(self, lake: CdcLakeHook, told: dict[str, Any], *, waits: bool) -> Any:
+        """Return the report that a trigger told of; None where there is none, or where it cannot be read now and the task may wait on."""
+        try:
+            self._place = lake_report(lake, told["report"])
+            return self._place.read(self.parse)
+        except Exception as error:
+            refused = error if isinstance(error, CdcError) else storage_refusal(error)
+            terminal = refused is not None and not refused.transient
+            if waits and told["why"] == "ask" and not terminal and self._place:
+                # The triggerer tolerates for how long that may last.
+                self.log.warning("The report of job %s cannot be looked for now: %s", told["job"], error)
+                return None
+            raise self._given_up(told["job"], f"The report of job {told['job']} cannot be read: {error}", terminal=terminal) from error
+
+    def _given_up(self, job: str | None, problem: str, *, terminal: bool = False) -> AirflowException:
+        """Kill a job that nobody waits for any more, and return the error; without retries where one would run beside it."""
+        if self._can_ask:
+            self.on_kill()
+            return (AirflowFailException if terminal else AirflowException)(f"{problem}; it is killed.")
+        return AirflowFailException(
+            f"{problem}; it may still run: the Spark connection names no ResourceManager to kill it. Next step: end it by hand "
+            f"(yarn application -kill {job}), then clear the task; a retry would run beside it."
+        )
+
     def submit_job(self, context: Context) -> str | None:
-        """Submit, where Spark's operator found no job of the try before; what that one may have left is no report of this one."""
-        if self._left:
-            self._left.remove()
+        """Submit a job, where none is to be taken up; what a job before may have left is forgotten first."""
+        if self.durable and (store := context.get("task_state_store")) is not None:
+            # The cached state of a pod would be taken for that of the next one.
+            for key in (self.external_id_key, self._K8S_DRIVER_STATUS_KEY):
+                store.delete(key)
+        if self._place:
+            self._place.remove()
         job: str | None = super().submit_job(context)
         return job
 
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """Return the cluster's word for the state of a job."""
+        try:
+            return str(super().get_job_status(external_id, context))
+        except RuntimeError as error:
+            # YARN forgets applications that ended long ago, and the provider has no other word for it: each clear would fail.
+            if "HTTP 404" not in str(error):
+                raise
+            return _GONE
+
+    def is_job_succeeded(self, status: str) -> bool:
+        """Tell whether a job of an earlier try ended and its report can be taken; else another is submitted.
+
+        Airflow's task state store outlives the task's success: the report of the job that it names was taken then.
+        """
+        ended = status == _GONE or super().is_job_succeeded(status)
+        return bool(ended and self._place and self._place.is_there)
+
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
         """Wait for the job, unless the triggerer does."""
-        if self._left is None:
+        if not self._is_left:
             super().poll_until_complete(external_id, context)
         elif self._hook:
             # It may be the job of the try before, which this hook did not submit.
@@ -167,25 +253,34 @@ class CdcSubmitOperator(SparkSubmitOperator):
             self._client.kill()
         if self._hook is None:
             return
-        started = _descendants(self._hook)
+        started = processes_of(self._hook)
         super().on_kill()
         for process in started:
             with contextlib.suppress(Exception):
                 process.kill()
 
-    def _report_place(self, target: SparkTarget, lake: CdcLakeHook, context: Context) -> contextlib.AbstractContextManager[ReportPlace]:
-        if target.driver_is_here:
-            return report_on_this_machine()
-        return report_in_lake(lake, _task_of(context))
+    def _get_hook(self) -> SparkSubmitHook:
+        if self._rm_auth_path and self._yarn_rm_auth is None:
+            self._yarn_rm_auth = made_auth(self._rm_auth_path)
+        return super()._get_hook()
 
-    def _leave(self, target: SparkTarget, place: ReportPlace) -> None:
+    def _place_in(self, lake: CdcLakeHook, context: Context) -> ReportPlace:
+        """Return where the report of the next submission lies, or that of the job of an earlier try where one may be taken up."""
+        store = context.get("task_state_store") if self.durable and self._can_ask else None
+        known = store.get(_REPORT_KEY) if store is not None else None
+        name = str(known or new_report_name())
+        if store is not None and not known:
+            store.set(_REPORT_KEY, name)
+        return lake_report(lake, name)
+
+    def _leave(self, target: SparkTarget) -> None:
         """Make spark-submit end when the cluster has taken the job."""
         if target.driver_is_here:
             # The Spark connection decides, and may lead elsewhere in another environment: no error.
             self.log.warning("The driver runs here, as a child of this task: it is not deferred, and keeps the worker's slot.")
             return
         self.conf = conf_to_leave(target, self.conf or {})
-        self._left = place
+        self._is_left = True
         if target.is_kubernetes:
             self._track_driver_via_k8s_api = True
         elif is_manager_known(self._get_hook()):
@@ -194,16 +289,25 @@ class CdcSubmitOperator(SparkSubmitOperator):
             # Nobody can ask about a job of the try before, and Spark's operator refuses to begin.
             self.durable = False
 
-    def _wait_in_triggerer(self, context: Context, lake: CdcLakeHook, job: str | None, until: float | None) -> NoReturn:
+    def _wait_in_triggerer(self, lake: CdcLakeHook, job: str | None, until: float | None) -> NoReturn:
+        assert self._place
         can_ask = job and self._can_ask
+        if until is None and not can_ask:
+            until = time.time() + _LONGEST_UNASKED.total_seconds()
+        has_object = self._yarn_rm_auth is not None and not self._rm_auth_path
+        if can_ask and has_object:
+            self.log.warning("A user who ends the waiting task does not end job %s: yarn_rm_auth is no import path.", job)
         trigger = CdcReportTrigger(
             poke_interval=self.poke_interval,
             lake_conn_id=lake.conn_id,
-            report=report_name(_task_of(context)),
+            report=self._place.name,
             ask_at=time.time() + _ASK_EVERY if can_ask else None,
             until=until,
             job=job,
-            spark_conn_id=self._conn_id if can_ask else None,
+            spark_conn_id=self._conn_id if can_ask and not has_object else None,
+            keytab=self.keytab,
+            principal=self.principal,
+            rm_auth=self._rm_auth_path,
         )
         self.defer(trigger=trigger, method_name="execute_complete")
 
@@ -212,7 +316,9 @@ class CdcSubmitOperator(SparkSubmitOperator):
         """Whether the cluster can be asked about a job that this task left to it, and be told to kill it."""
         return bool(self._track_driver_via_k8s_api or self._yarn_track_via_rm_api)
 
-    def _still_runs(self, job: str, context: Context) -> bool:
+    def _may_run(self, job: str | None, context: Context) -> bool:
+        if not (job and self._can_ask):
+            return True
         try:
             return bool(self.is_job_active(self.get_job_status(job, context)))
         except Exception as error:  # noqa: BLE001 - a cluster that does not answer says nothing of the job.
@@ -222,25 +328,23 @@ class CdcSubmitOperator(SparkSubmitOperator):
     def _prepare(self, target: SparkTarget, *, little_waits: bool) -> None:
         self.application = self.application or application_of(self.job)
         if target.is_connect:
-            self._tell_what_is_the_servers()
+            if names := without_effect(self):
+                # No error: the same Dag may run by spark-submit in another environment.
+                self.log.warning("The Spark connection leads to a Spark Connect server, which runs already: without effect are %s.", names)
             return
         self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
         # Their values are in conf now: as arguments of their own they would hide Delta's.
         self.jars = self.packages = None
         self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
+        given = {"application": self.application, "py_files": self.py_files, "files": self.files, "archives": self._archives}
+        check_files(target, given, self.conf)
 
-    def _tell_what_is_the_servers(self) -> None:
-        given = {name: getattr(self, name, None) or getattr(self, f"_{name}", None) for name in _OF_A_SUBMISSION}
-        if names := [name for name, value in given.items() if value]:
-            # No error: the same Dag may run by spark-submit in another environment.
-            self.log.warning("The Spark connection leads to a Spark Connect server, which runs already: without effect are %s.", names)
-
-    def _run_client(self, place: ReportPlace, read: Callable[[dict[str, Any]], _Report]) -> _Report:
+    def _run_client(self, place: ReportPlace) -> Any:
         """Run the job as a client of a Spark Connect server and return its report."""
         self._client = ConnectClient(self.log.info)
         code = self._client.run(self.application, self.application_args or (), self.env_vars or {})
-        report = place.read(read)
+        report = place.read(self.parse)
         if report is None:
             told = "\n".join(self._client.last_lines)
             raise AirflowException(f"The job ended with exit code {code} and left no report: it did not start, or was killed.\n{told}")
@@ -248,15 +352,13 @@ class CdcSubmitOperator(SparkSubmitOperator):
             raise AirflowException(f"The job did all it had to and then ended with exit code {code}; a retry finds nothing left to do.")
         return report
 
-    def _run_job(self, context: Context, place: ReportPlace, read: Callable[[dict[str, Any]], _Report]) -> _Report | None:
+    def _run_job(self, context: Context, place: ReportPlace) -> Any:
         """Submit the job and return its report; None where it goes on without this task."""
-        if self._left and not self._can_ask:
-            self._left.remove()
         try:
             SparkSubmitOperator.execute(self, context)
         except Exception as error:
             # spark-submit's error shows the last lines of a log; the job's own cause is in the report.
-            report = place.read(read)
+            report = place.read(self.parse)
             if report is None and isinstance(error, ValueError):
                 # Spark's hook and operator refuse settings that exclude each other; trying again would not change them.
                 raise AirflowFailException(f"Nothing was submitted: {error}") from error
@@ -270,8 +372,8 @@ class CdcSubmitOperator(SparkSubmitOperator):
             return report
         finally:
             self._close_pipe()
-        report = place.read(read)
-        if report is None and not self._left:
+        report = place.read(self.parse)
+        if report is None and not self._is_left:
             raise AirflowException(f"spark-submit ended well, but no report is at {place.uri}; is {self.application} the right job?")
         return report
 
@@ -281,11 +383,6 @@ class CdcSubmitOperator(SparkSubmitOperator):
             submitted.stdout.close()
 
 
-def _task_of(context: Context) -> str:
-    instance = context["ti"]
-    return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}"
-
-
 @contextlib.contextmanager
 def told_by_airflow() -> Iterator[None]:
     """Raise our errors as Airflow's: without retries where trying again cannot help."""
@@ -293,14 +390,3 @@ def told_by_airflow() -> Iterator[None]:
         yield
     except CdcError as error:
         raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
-
-
-def _descendants(hook: Any) -> list[Any]:
-    import psutil
-
-    submitted = getattr(hook, "_submit_sp", None)
-    if submitted is None or submitted.poll() is not None:
-        return []
-    with contextlib.suppress(psutil.Error):
-        return list(psutil.Process(submitted.pid).children(recursive=True))
-    return []

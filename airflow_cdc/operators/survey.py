@@ -27,7 +27,8 @@ class CdcSurveyOperator(CdcMergeOperator):
     ui_color = "#e3eef9"
 
     def __init__(self, *, min_bytes: int = 0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Its reports tell of no flow.
+        super().__init__(**{**kwargs, "skip_if_nothing_pending": False})
         self.min_bytes = min_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.verification import VerifyReport
-from airflow_cdc.operators.job_report import failure_of
+from airflow_cdc.operators.job_report import Outcome, failure_of
 from airflow_cdc.operators.spark_target import spark_target
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 from airflow_cdc.runtime.private_file import write_privately
@@ -84,16 +84,23 @@ class CdcVerifyOperator(CdcSubmitOperator):
             lake = CdcLakeHook(self.lake_conn_id)
             with self._against() as against:
                 others = [CdcLakeHook(self.other_lake_conn_id)] if self.other_lake_conn_id else []
-                report = self.submit(
-                    context, lake, lambda place: self._arguments(lake.root, against, place), VerifyReport.from_json, others=others
-                )
+                return self.submit(context, lake, lambda place: self._arguments(lake.root, against, place), others=others)
+
+    def parse(self, document: dict[str, Any]) -> VerifyReport:
+        """Return the job's report, made of its JSON."""
+        return VerifyReport.from_json(document)
+
+    def outcome(self, context: Context, lake: CdcLakeHook, report: VerifyReport) -> Outcome:
+        """Return what was found; what differs fails the task, unless it is told not to."""
         for line in report.lines():
             self.log.info(line)
+        error: AirflowException | None = None
         if report.error:
-            raise failure_of("The comparison did not come to its end.", [("The run", report.error)])
-        if self.fail_if_different and not report.equal:
-            raise AirflowFailException("\n".join(["Nothing was compared." if not report.tables else "Tables differ.", *report.lines()]))
-        return report.to_json()
+            error = failure_of("The comparison did not come to its end.", [("The run", report.error)])
+        elif self.fail_if_different and not report.equal:
+            head = "Tables differ." if report.tables else "Nothing was compared."
+            error = AirflowFailException("\n".join([head, *report.lines()]))
+        return Outcome(report.to_json(), error)
 
     @contextlib.contextmanager
     def _against(self) -> Iterator[list[str]]:

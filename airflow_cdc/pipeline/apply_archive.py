@@ -4,66 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
 
-from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.completeness import (
-    MOST_LISTED,
-    ArchivedOffsets,
-    FileOffsets,
-    OffsetGap,
-    file_offsets,
-    files_behind,
-    in_lanes,
-    report_offsets,
-)
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import (
-    CdcError,
-    CountMismatchError,
-    OffsetGapError,
     SparkFailedError,
-    StorageFailedError,
-    UnexpectedError,
-    UnreadableFileError,
 )
-from airflow_cdc.model.files import FileSystem, absolute_uri
-from airflow_cdc.model.flow import CdcFlow, OnGap, matches_any
-from airflow_cdc.model.interval import Interval
+from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.lives import Lives
-from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.places import quarantine_uri, staging_uri
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.routes import refuse_shared_tables
 from airflow_cdc.model.set_aside import UNREADABLE
-from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
-from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.model.topics import printable
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.check_transactions import check_transactions
-from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.end_together import Together, find_fallen_logs, find_together
-from airflow_cdc.pipeline.explain_failure import explain_failure
-from airflow_cdc.pipeline.explain_mismatch import explain_mismatch
-from airflow_cdc.pipeline.file_parts import PartsOfFlow
-from airflow_cdc.pipeline.find_applied import known_epochs
+from airflow_cdc.pipeline.flow_run import FlowRun
 from airflow_cdc.pipeline.look import Look
-from airflow_cdc.pipeline.merge import columns_of
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.plan_lives import PlanLives
-from airflow_cdc.pipeline.record.quarantine import drop_replaced
-from airflow_cdc.pipeline.register_table import register_table
-from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.schema_changes import SchemaChanges
-from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.sort_topics import hold_topics, refused_flows, sort_topics
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.survey_new_files import megabytes, survey_new_files
+from airflow_cdc.pipeline.survey_new_files import survey_new_files
 
 
 def apply_archive(run: ArchiveRun) -> ApplyReport:
@@ -78,30 +42,33 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     state = ArchiveState(lake_fs, lake_root, run.archive)
     look = Look(archive_fs, archive_root, state, run.expected, lists_all=run.consistent or run.check_transactions)
     ledger = state.ledger() if run.only_planned else survey_new_files(run, state, look)
-    refuse_shared_tables((run.flows.get(topic, CdcFlow(topic)) for topic in ledger.tables()), run.lake)
-    chosen = [topic for topic in ledger.tables() if matches_any(topic, run.tables) and not run.only_survey]
+    topics = sort_topics(run, ledger, lake_fs, lake_root)
+    run = replace(run, flows=topics.flows)
+    chosen = [topic for topic in topics.flows if matches_any(topic, run.tables) and not run.only_survey]
     stopped = stopped_flows(run, state, ledger)
+    stopped += [flow for flow in refused_flows(run, state, ledger, topics) if flow.flow not in {other.flow for other in stopped}]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen if topic not in {flow.flow for flow in stopped}]
     together = find_together(run, state, ledger, look, states) if run.consistent else Together()
     changes = SchemaChanges(run.spark, state, ledger)
-    flows = [_FlowRun(run, state, ledger, flow, lake_fs, changes, together) for flow in states]
+    flows = [FlowRun(run, state, ledger, flow, lake_fs, lake_root, changes, together) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
-        outcomes = list(pool.map(_FlowRun.apply, flows))
+        outcomes = list(pool.map(FlowRun.apply, flows))
     _write_waiting(state, ledger, flows, outcomes)
     report = ApplyReport(
         archive=run.archive,
         lake=run.lake,
         flows=tuple(sorted([*outcomes, *stopped], key=lambda outcome: outcome.flow)),
-        control_topics=tuple(ledger.control_topics()),
+        control_topics=tuple(map(printable, ledger.control_topics())),
         ignored_files=look.ignored,
         transactions=state.transactions().reports(ledger.tables()) if run.consistent else (),
         cuts=tuple(together.cuts.values()),
         set_aside_files=tuple(file for file in state.set_aside() if file.reason == UNREADABLE),
     )
+    report = hold_topics(run, state, ledger, topics, report)
     return _check_transactions(run, state, ledger, look, report, states=states) if run.check_transactions and not run.consistent else report
 
 
-def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[_FlowRun], outcomes: Sequence[FlowOutcome]) -> None:
+def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[FlowRun], outcomes: Sequence[FlowOutcome]) -> None:
     """Write down which files no next run would take before more has come, so that no sensor calls for one."""
     known = state.waiting(ledger)
     # What a cut by position holds back the next run takes; a flow that failed is to be tried again.
@@ -127,261 +94,3 @@ def _check_transactions(
         )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))
-
-
-@dataclass(frozen=True)
-class _FlowRun:
-    """One flow in one run over an archive."""
-
-    run: ArchiveRun
-    archive: ArchiveState
-    ledger: Ledger
-    state: FlowState
-    lake_fs: FileSystem
-    changes: SchemaChanges
-    together: Together
-
-    @property
-    def is_cut_proven(self) -> bool:
-        cut = self.together.cut_of(self.flow.name)
-        return cut is not None and cut.is_proven
-
-    @cached_property
-    def flow(self) -> CdcFlow:
-        return self.run.flows.get(self.state.flow, CdcFlow(self.state.flow))
-
-    @cached_property
-    def table(self) -> str:
-        return self.flow.table_path(self.run.lake)
-
-    def apply(self) -> FlowOutcome:
-        """Apply the flow's pending microbatches one by one, up to the first that fails."""
-        reports: list[BatchReport] = []
-        try:
-            while planned := self._next():
-                microbatch, is_retry = planned
-                size = megabytes(microbatch.size)
-                self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
-                reports.append(self._apply(microbatch, is_retry=is_retry))
-                self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
-            if self.flow.catalog_table:
-                register_table(self.run.spark, self.flow, self.table)
-        except CdcError as problem:
-            return self._failed(reports, problem)
-        except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
-            return self._failed(reports, self._unexpected(problem))
-        waiting, cut, outside = self._waiting, self.behind_cut, self._outside
-        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
-        gaps = self._gaps[:MOST_LISTED] if waiting else ()
-        columns = self._columns() if any(report.table_version is not None for report in reports) else {}
-        return FlowOutcome(
-            self.flow.name,
-            status,
-            self.table,
-            tuple(reports),
-            waiting_for=gaps,
-            waiting_files=len(waiting),
-            cut_files=len(cut),
-            cut_records=sum(cut.values()),
-            outside_files=len(outside),
-            table_version=self.state.checkpoint().table_version,
-            columns=columns,
-            document_columns=tuple(name for name in self.flow.document_columns if name in columns),
-            foreign_changes=tuple(self._check.changes),
-        )
-
-    def _columns(self) -> dict[str, str]:
-        try:
-            return columns_of(self.run.spark, spark_uri(self.table))
-        except SPARK_ERRORS:
-            # They are told for lineage alone: what was merged must not look as if it had failed.
-            return {}
-
-    def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
-        error = problem.to_json()
-        self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
-        changes = tuple(self._check.changes)
-        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
-
-    def _unexpected(self, problem: Exception) -> CdcError:
-        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-        return kind(
-            f"Flow {self.flow.name}: {type(problem).__name__}: {problem}",
-            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
-        )
-
-    def _next(self) -> tuple[Microbatch, bool] | None:
-        """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
-        while True:
-            checkpoint = self.state.checkpoint()
-            open_intent = self.state.intent(checkpoint.number + 1)
-            if open_intent and open_intent.does_nothing:
-                self.state.write_commit(checkpoint.withdrawn(), self.table)
-                continue
-            if open_intent:
-                self._check.before(checkpoint, repairs=open_intent.is_again)
-            if open_intent or self.run.only_planned:
-                return (open_intent, True) if open_intent else None
-            self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
-            planned, held = checkpoint.plan(self.archive.archive)
-            try:
-                parts = self._parts.find(checkpoint)
-            except SPARK_ERRORS as problem:
-                raise self._explained(checkpoint.number + 1, problem) from problem
-            microbatch = next_microbatch(
-                flow=self.flow.name,
-                number=checkpoint.number + 1,
-                archive=self.archive.archive,
-                surveys=self.archive.pending_surveys(checkpoint, self.ledger),
-                planned=planned,
-                max_bytes=self.flow.max_microbatch_bytes,
-                held=held,
-                waiting=self._waiting | self._outside | {path for path, part in parts.items() if not part.shapes},
-                parts=parts,
-                lives=self._lives,
-            )
-            if microbatch:
-                self._stop_at_gap(microbatch)
-            if microbatch is None:
-                return None
-            self._check.before(checkpoint)
-            microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
-            if self.state.write_intent(microbatch):
-                return microbatch, False
-
-    @cached_property
-    def _check(self) -> StateCheck:
-        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.changes.of))
-        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
-
-    @cached_property
-    def _parts(self) -> PartsOfFlow:
-        if self.run.end_of:
-            applied = known_epochs(self.state, self.state.checkpoint(), self.archive.archive)
-            end = self.run.end_of(self.archive, self.ledger, self.flow.topic, {**applied.lives, **self._lives})
-        else:
-            end = self.together.end_of(self.state, lambda: (self._lives, [str(item.partition) for item in self._surveyed_offsets[1]]))
-        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
-
-    @cached_property
-    def _lives(self) -> Lives:
-        """By path: the lives of the topic in the files that were pending when the run began."""
-        try:
-            return PlanLives(self.run.spark, self.archive, self.ledger, self.state, self.flow).find(self.state.checkpoint())
-        except SPARK_ERRORS as problem:
-            raise self._explained(self.state.checkpoint().number + 1, problem) from problem
-
-    @cached_property
-    def behind_cut(self) -> dict[str, int]:
-        """By path: records of pending files that stand at or behind the cut. To be asked when nothing more is applied."""
-        return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
-
-    @cached_property
-    def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
-        """What all surveyed files hold, applied or not, and what those hold that were pending when the run began."""
-        checkpoint = self.state.checkpoint()
-        plan = checkpoint.plan(self.archive.archive)
-        pending: list[FileOffsets] = []
-        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
-            paths = {file.path for file in pending_in(survey, self.flow.topic, *plan)}
-            found = [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
-            pending += in_lanes(found, self._lives)
-        return self._applied_offsets(checkpoint).with_files(pending), tuple(pending)
-
-    def _applied_offsets(self, checkpoint: FlowCheckpoint) -> ArchivedOffsets:
-        return checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
-
-    @cached_property
-    def _outside(self) -> frozenset[str]:
-        """Paths of the pending files that were archived outside of the run's interval."""
-        if self.run.interval == Interval():
-            return frozenset()
-        checkpoint = self.state.checkpoint()
-        plan = checkpoint.plan(self.archive.archive)
-        surveys = self.archive.pending_surveys(checkpoint, self.ledger)
-        pending = (file for survey in surveys for file in pending_in(survey, self.flow.topic, *plan))
-        return frozenset(file.path for file in pending if not self.run.interval.holds(file))
-
-    @property
-    def _gaps(self) -> tuple[OffsetGap, ...]:
-        # Over all that is surveyed: what a later microbatch owns is not missing.
-        return self._surveyed_offsets[0].gaps(self.flow.topic)
-
-    @cached_property
-    def _waiting(self) -> frozenset[str]:
-        """Paths of the pending files that wait for missing offsets."""
-        return files_behind(self._gaps, self._surveyed_offsets[1]) if self.flow.on_gap is OnGap.WAIT else frozenset()
-
-    def _stop_at_gap(self, microbatch: Microbatch) -> None:
-        if self.flow.on_gap is not OnGap.STOP or not self._gaps:
-            return
-        more = f" And {len(self._gaps) - 1} more ranges." if len(self._gaps) > 1 else ""
-        raise OffsetGapError(
-            f"Flow {self.flow.name}, before microbatch {microbatch.number}: {self._gaps[0]}.{more} The flow's policy is to stop.",
-            next_step="Bring the missing records to the archive; or, if Kafka never had them, set on_gap to 'warn'; then run again.",
-            gaps=self._gaps,
-        )
-
-    def _apply(self, microbatch: Microbatch, *, is_retry: bool) -> BatchReport:
-        self.run.after_effect("intent")
-        session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
-        application = f"{self.flow.name}:{self.state.incarnation()}"
-        checkpoint = self.state.checkpoint()
-        attempt = MicrobatchRun(
-            session,
-            self.run.lake,
-            self.flow,
-            application,
-            checkpoint,
-            microbatch,
-            self.state,
-            self.run.after_effect,
-            is_retry,
-            self.changes.of,
-            seen_through=self._check.seen_through,
-        )
-        try:
-            report = apply_by_mode(attempt)
-            if microbatch.is_again:
-                drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
-        except CountMismatchError as problem:
-            raise explain_mismatch(self.archive, self.state, microbatch, problem) from problem
-        except CdcError:
-            raise
-        except Exception as problem:
-            # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
-            if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
-                raise
-            cause = self._explained(microbatch.number, problem)
-            if isinstance(cause, UnreadableFileError):
-                cause = explain_mismatch(self.archive, self.state, microbatch, cause)
-            raise cause from problem
-        finally:
-            release_session(session)
-        offsets = report_offsets(
-            self.flow.topic,
-            [file for file in microbatch.files if file.path not in microbatch.rests],
-            microbatch.offsets,
-            before=self._applied_offsets(checkpoint),
-            known=self._surveyed_offsets[0],
-        )
-        report = replace(report, offsets=offsets)
-        self.state.write_commit(report, self.table, microbatch.digest)
-        self.run.after_effect("commit")
-        self._clear_staging()
-        return report
-
-    def _explained(self, number: int, problem: Exception) -> CdcError:
-        return explain_failure(self.state, number, problem, archive=self.archive.archive)
-
-    def _clear_staging(self) -> None:
-        folder = file_system(staging_uri(self.run.lake, self.flow.name))[1]
-        if self.lake_fs.exists(folder):
-            self.lake_fs.rm(folder, recursive=True)
-
-
-def _summary(report: BatchReport) -> str:
-    events, rows = report.events, report.rows
-    parts = {name: getattr(events, name) for name in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")}
-    told = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    return f"{events.read:,} records = {told or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"

@@ -12,6 +12,7 @@ from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.lease import WAIT_SECONDS, Lease
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.pipeline.file_parts import FlowEnd
@@ -49,5 +50,9 @@ class ArchiveRun:
     """Says how far a flow is to be applied, asked once everything is surveyed, with the lives of the topic; None: to its end."""
     only_planned: bool = False
     """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing a flow."""
+    lease: Lease | None = None
+    """The lease of the only flow in ``tables``, where the caller holds it; None: the run takes one for each flow that has work to do."""
     only_survey: bool = False
     """Whether to look into the new files and apply nothing: runs that follow at the same time need not look into them each."""

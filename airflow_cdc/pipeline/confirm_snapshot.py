@@ -13,12 +13,14 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.select_flows import known_flow
+from airflow_cdc.pipeline.storage import file_system
 
 _LIST = "`airflow-cdc confirm-snapshot` without a choice lists the snapshots."
 
@@ -41,6 +43,8 @@ class SnapshotConfirmation:
     """Told what happens, a line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
     """Told the name of each effect when it is done; tests crash there."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing the flow."""
 
 
 def confirm_snapshot(order: SnapshotConfirmation) -> ApplyReport:
@@ -49,10 +53,15 @@ def confirm_snapshot(order: SnapshotConfirmation) -> ApplyReport:
     Rows go with this microbatch where the snapshot is proven to be whole, else with the one that completes the proof.
 
     :raises ConfigurationError: when the lake knows no such flow, no such snapshot is undecided, or it proves nothing.
-    :raises ConcurrentRunError: when another microbatch of the flow is planned and not done.
+    :raises ConcurrentRunError: when another run is writing the flow, or another microbatch of it is planned and not done.
     """
     lake = absolute_uri(order.lake)
     state = known_flow(lake, order.flow)
+    with Leases(*file_system(lake), wait_seconds=order.wait_seconds, progress=order.progress).hold(order.flow) as lease:
+        return _confirm(order, lake, state, lease)
+
+
+def _confirm(order: SnapshotConfirmation, lake: str, state: FlowState, lease: Lease) -> ApplyReport:
     checkpoint = state.checkpoint()
     number = checkpoint.number + 1
     planned = state.intent(number)
@@ -67,9 +76,10 @@ def confirm_snapshot(order: SnapshotConfirmation) -> ApplyReport:
             f"Flow {order.flow}: another run planned microbatch {number} first.", next_step="Nothing is lost; run again."
         )
     only = (glob.escape(order.flow),)
-    return apply_archive(
-        ArchiveRun(order.spark, intent.archive, lake, order.flows, only, order.progress, order.after_effect, only_planned=True)
+    run = ArchiveRun(
+        order.spark, intent.archive, lake, order.flows, only, order.progress, order.after_effect, lease=lease, only_planned=True
     )
+    return apply_archive(run)
 
 
 def _is_asked(order: SnapshotConfirmation, decision: SnapshotDecision) -> bool:

@@ -119,7 +119,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
             f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
-            next_step=f"Set {tables.way_to_tell} in the flows file, or on_truncate to 'ignore'; run again.",
+            next_step=f"{tables.way_to_tell}, or set on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}
     micros: dict[str, int] = {}

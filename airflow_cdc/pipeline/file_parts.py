@@ -156,8 +156,8 @@ class PartsOfFlow:
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = read_parts(session, self.archive.archive, files, {item.file.path: item.part for item in rest})
         surveys = {item.survey.number: item.survey for item in rest}
-        told = {path: topic for survey in surveys.values() for path, topic in survey.topics_told().items()}
-        shapes_of = shapes_by_file(survey_lines(lines, files, told=told), self.flow)
+        placed = {path: place for survey in surveys.values() for path, place in survey.placed().items()}
+        shapes_of = shapes_by_file(survey_lines(lines, files, placed), self.flow)
         for item in rest:
             inside = shapes_of.get(item.file.path, ())
             left = item.records - sum(shape.records for shape in inside)

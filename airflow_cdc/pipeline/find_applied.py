@@ -16,7 +16,7 @@ from airflow_cdc.model.lives import LifeSpan
 from airflow_cdc.model.microbatch import FilePart, Microbatch
 from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import TopicShape, shapes_by_file
+from airflow_cdc.model.survey import FilePlace, TopicShape, shapes_by_file
 from airflow_cdc.pipeline.file_parts import read_parts
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.survey import survey_lines
@@ -43,7 +43,7 @@ class _Surveyed:
     """What the surveys found in some files."""
 
     shapes: dict[str, tuple[TopicShape, ...]] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    placed: dict[str, FilePlace] = field(default_factory=dict)
     """First topic that the file's records name."""
 
 
@@ -61,7 +61,7 @@ def find_applied(
     surveyed = _surveyed(state, flow.flow, applied)
     parts = {path: part for path, each in applied.items() if (part := _part(each, within))}
     divided = [each.file for path, each in applied.items() if path in parts]
-    inside = _look(spark, state, flow.flow, files=divided, parts=parts, told=surveyed.told)
+    inside = _look(spark, state, flow.flow, files=divided, parts=parts, placed=surveyed.placed)
     shapes = {path: inside.get(path, ()) if path in parts else surveyed.shapes.get(path, ()) for path in applied}
     files = tuple(each.file for path, each in applied.items() if shapes[path])
     if not files:
@@ -148,7 +148,7 @@ def _surveyed(state: ArchiveState, topic: str, paths: Mapping[str, object]) -> _
     found, ledger = _Surveyed(), state.ledger()
     for survey in state.surveys(ledger.topics.get(topic, 1), ledger.surveyed_through) if paths else ():
         found.shapes |= {path: shapes for path, shapes in survey.shapes_of(topic).items() if path in paths}
-        found.told |= {path: first for path, first in survey.topics_told().items() if path in paths}
+        found.placed |= {path: place for path, place in survey.placed().items() if path in paths}
     return found
 
 
@@ -159,13 +159,13 @@ def _look(
     *,
     files: list[ArchivedFile],
     parts: Mapping[str, FilePart],
-    told: Mapping[str, str],
+    placed: Mapping[str, FilePlace],
 ) -> dict[str, tuple[TopicShape, ...]]:
     """Return how a topic's records in the parts of files are spelled, by path."""
     if not files:
         return {}
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))
-    return shapes_by_file(survey_lines(read_parts(session, state.archive, files, parts), files, told=told), topic)
+    return shapes_by_file(survey_lines(read_parts(session, state.archive, files, parts), files, placed), topic)
 
 
 def _lowest(*bounds: int | None) -> int | None:

@@ -72,10 +72,13 @@ def find_voids(
 
 
 def _unread(run: MicrobatchRun, snapshots: Snapshots, tables: PhysicalTables) -> Unread | None:
-    known = (each for each in (*snapshots.pending, snapshots.newest) if each and each.is_complete)
+    # Not only of one whose last read came: that may lie in a lane of which nothing came yet, and a lane goes on only behind all reads.
+    known = (each for each in (*snapshots.pending, snapshots.newest) if each)
     newest = max((each for each in known if may_replace(each, run.flow.on_snapshot)), key=lambda each: each.position, default=None)
     # Partitions that were raised since hold keys whose reads lie in another lane.
-    if newest is None or any(lane not in newest.last_offsets for lane in run.lanes if is_of_life(lane, newest.life)):
+    if newest is None or any(
+        lane not in newest.last_offsets for lane in run.lanes if is_of_life(lane, newest.life) or newest.is_raised(lane)
+    ):
         return None
     lanes = [lane for lane in newest.last_offsets if lane in newest.passed and lane != UNKNOWN_PARTITION]
     if not lanes:

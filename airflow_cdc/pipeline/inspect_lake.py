@@ -15,8 +15,9 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.pending import surveyed_files_pending
-from airflow_cdc.model.places import quarantine_uri
+from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri
 from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.model.topics import NO_TOPIC
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
@@ -134,12 +135,22 @@ def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: i
 
 
 def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return the quarantined records of the flows, in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``)."""
+    """Return the quarantined records in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``): of flows, and of topics
+    that are none, where ``flow`` is the topic, None for lines that name none.
+    """
     fs, root = file_system(lake)
     records: list[dict[str, Any]] = []
     for flow in flows_in(fs, root):
-        uri = spark_uri(quarantine_uri(lake, flow))
-        if matches_any(flow, globs) and read_target(spark, uri) is not None:
-            rows = spark.sql(f"SELECT * FROM {sql.delta(uri)} ORDER BY microbatch, file, line").collect()
-            records += [{"flow": flow, **row.asDict()} for row in rows]
+        if matches_any(flow, globs):
+            records += [{"flow": flow, **row} for row in _quarantined(spark, quarantine_uri(lake, FlowState(fs, root, flow).folder))]
+    for state in archives_in(fs, root):
+        held = _quarantined(spark, archive_quarantine_uri(lake, state.archive)) if state.held_topics() else []
+        records += [{"flow": row["topic"], **row} for row in held if matches_any(row["topic"] or NO_TOPIC, globs)]
     return records
+
+
+def _quarantined(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
+    if read_target(spark, spark_uri(uri)) is None:
+        return []
+    rows = spark.sql(f"SELECT * FROM {sql.delta(spark_uri(uri))} ORDER BY microbatch, file, line").collect()
+    return [row.asDict() for row in rows]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -28,6 +29,7 @@ from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedEr
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow import BY_KEY, CdcFlow, matches_any
 from airflow_cdc.model.lake import FlowState, archives_in, flows_in
+from airflow_cdc.model.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, staging_uri
 from airflow_cdc.pipeline.archive import spark_uri
@@ -63,6 +65,8 @@ class MaintenanceRun:
     settings: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     progress: Callable[[str], None] = lambda line: None
     """Told what happens, a line at a time."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing a flow."""
 
 
 def maintain(run: MaintenanceRun) -> MaintenanceReport:
@@ -88,10 +92,14 @@ class _FlowRun:
         done: list[TableMaintenance] = []
         cleared, error = 0, None
         try:
-            staging = file_system(staging_uri(self.lake, self.flow))[1]
-            cleared = clear_staging(self.fs, staging, dry_run=self.run.settings.dry_run)
-            # What was done before a failure must be told.
-            done.extend(filter(None, (maintain_table(self.run.spark, upkeep) for upkeep in self._upkeeps())))
+            with self._lease() as lease:
+                staging = file_system(staging_uri(self.lake, self._flow_state.folder))[1]
+                cleared = clear_staging(self.fs, staging, dry_run=self.run.settings.dry_run)
+                for upkeep in self._upkeeps():
+                    if lease:
+                        lease.check()
+                    # What was done before a failure must be told.
+                    done.extend(filter(None, [maintain_table(self.run.spark, upkeep)]))
         except CdcError as problem:
             error = problem.to_json()
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
@@ -101,6 +109,11 @@ class _FlowRun:
             self.run.progress(line)
         return outcome
 
+    def _lease(self) -> AbstractContextManager[Lease | None]:
+        if self.run.settings.dry_run:
+            return nullcontext()
+        return Leases(self.fs, self.root, self.run.wait_seconds, progress=self.run.progress).hold(self.flow)
+
     def _upkeeps(self) -> list[Upkeep]:
         settings = self.run.settings
         found = []
@@ -108,7 +121,7 @@ class _FlowRun:
             table = spark_uri(self._state.table)
             found.append(Upkeep(TableKind.TARGET, table, settings, self._cluster_by(table), self._needed_since))
         for kind, uri_of in _OWN_TABLES.items():
-            uri = uri_of(spark_uri(self.lake), self.flow)
+            uri = uri_of(spark_uri(self.lake), self._flow_state.folder)
             expire = self._expire if kind is TableKind.DELETE_MARKERS else None
             found.append(Upkeep(kind, uri, settings, expire=expire))
         return found
@@ -133,7 +146,7 @@ class _FlowRun:
         through = expired_through(self._flow_state, self._state, archives_in(self.fs, self.root), settings)
         if through is None:
             return 0
-        uri, expired = (uri_of(spark_uri(self.lake), self.flow) for uri_of in (delete_markers_uri, expired_markers_uri))
+        uri, expired = (uri_of(spark_uri(self.lake), self._flow_state.folder) for uri_of in (delete_markers_uri, expired_markers_uri))
         return expire_markers(spark, uri, expired, through, dry_run=settings.dry_run)
 
     def _needed_since(self, history: TableHistory) -> datetime | None:

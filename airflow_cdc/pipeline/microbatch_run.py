@@ -104,7 +104,7 @@ class MicrobatchRun:
 
     def state(self, uri_of: Callable[[str, str], str]) -> str:
         """Return the URI of one of the flow's own tables or folders, as Spark spells it."""
-        return uri_of(spark_uri(self.lake), self.flow.name)
+        return uri_of(spark_uri(self.lake), self.past.folder)
 
     def lines(self, *, numbered: bool = False) -> DataFrame:
         """Return the archived lines that the microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""

@@ -47,13 +47,20 @@ class PhysicalTables:
         """The column that says which table a row is of; None where none does."""
         if IDENTIFIER in self.keys:
             return IDENTIFIER
-        return self.flow.table_column if self.keys else None
+        return self.flow.table_column if self.keys and not self.share_a_name else None
+
+    @property
+    def share_a_name(self) -> bool:
+        """Whether tables of several databases or schemas have one name, which then is no table's own."""
+        return len({name.rpartition(".")[2] for name in self.names}) < len(self.names)
 
     @property
     def way_to_tell(self) -> str:
-        """What to set in the flows file, for an error, where nothing says which table a row is of."""
+        """What to do, for an error, where nothing says which table a row is of."""
+        if self.keys and self.share_a_name:
+            return "Let the router add its column to the keys (key.enforce.uniqueness), for the tables share a name"
         column = "table_column to the column that has the table's name"
-        return column if self.keys else f"keys, which a table without them lacks, and {column}"
+        return f"Set {column if self.keys else f'keys, which a table without them lacks, and {column}'} in the flows file"
 
     def rows_of(self, tables: Collection[str], alias: str = "") -> str:
         """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table,

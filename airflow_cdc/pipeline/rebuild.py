@@ -22,7 +22,7 @@ from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.places import STATE_FOLDER, flow_folder
+from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -127,7 +127,7 @@ class _Note:
     @property
     def _place(self) -> tuple[FileSystem, str, str]:
         fs, root = file_system(self.into)
-        return fs, root, f"{root.rstrip('/')}/{STATE_FOLDER}/rebuilt/{flow_folder(self.flow)}.json"
+        return fs, root, f"{root.rstrip('/')}/{STATE_FOLDER}/rebuilt/{FlowState(fs, root, self.flow).folder}.json"
 
     @property
     def number(self) -> int:

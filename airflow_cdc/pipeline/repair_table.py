@@ -240,7 +240,7 @@ class _Repair(RepairedFlow):
 
     @cached_property
     def _lake(self) -> str:
-        return repair_uri(self.run.lake, self.flow.name)
+        return repair_uri(self.run.lake, self.state.folder)
 
     @cached_property
     def _rebuilt(self) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.new_topics import HeldTopic
 from airflow_cdc.model.places import quarantine_uri
-from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.reprocessing import check_reasons
+from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.record.quarantine import quarantined_files
 from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
 from airflow_cdc.pipeline.select_flows import check_known
@@ -43,14 +48,39 @@ def replay_quarantine(order: Reprocessing, reasons: Collection[str] = ()) -> Rep
 
     :param order: of which flow; its range is not asked for.
     :param reasons: only files with records that were set aside for one of these reasons; none: all.
-    :raises ConfigurationError: for a reason that there is none of, or a flow that the lake does not know.
+    A topic whose records stand in the archive's quarantine has applied nothing yet: it is applied, from its first file on.
+
+    :raises ConfigurationError: for a reason that there is none of, a flow that the lake does not know, or a topic that is no flow still.
     :raises CdcError: as :func:`airflow_cdc.pipeline.reprocess.reprocess` does.
     """
     check_reasons(reasons)
-    fs, root = file_system(absolute_uri(order.lake))
+    lake = absolute_uri(order.lake)
+    fs, root = file_system(lake)
+    state = ArchiveState(fs, root, absolute_uri(order.archive))
     # A misspelled flow has no quarantine either.
-    check_known(ArchiveState(fs, root, absolute_uri(order.archive)), order.lake, order.flow)
-    files = quarantined_files(order.spark, spark_uri(quarantine_uri(absolute_uri(order.lake), order.flow)), reasons)
+    check_known(state, order.lake, order.flow)
+    if held := state.held_topics().get(order.flow):
+        return _apply_held(order, held)
+    files = quarantined_files(order.spark, spark_uri(quarantine_uri(lake, FlowState(fs, root, order.flow).folder)), reasons)
     if not files:
         return Replayed(0, None)
     return Replayed(len(files), reprocess(replace(order, first=None, last=None, files=files)))
+
+
+def _apply_held(order: Reprocessing, held: HeldTopic) -> Replayed:
+    planned = BatchReport(order.flow, 1, held.files, 0, EventCounts(read=held.records, rejected=held.records), RowCounts())
+    if order.dry_run:
+        return Replayed(held.files, Reprocessed(planned))
+    tables = (glob.escape(order.flow),)
+    report = apply_archive(
+        ArchiveRun(
+            order.spark, order.archive, order.lake, order.flows, tables, order.progress, order.after_effect, wait_seconds=order.wait_seconds
+        )
+    )
+    if still := next((topic for topic in report.held_topics if topic.topic == order.flow), None):
+        raise ConfigurationError(
+            f"Lake {order.lake}: {still}. Nothing was replayed.",
+            next_step="Declare the topic under flows: or routes: in the flows file; replay again with it.",
+        )
+    batches = [batch for flow in report.flows for batch in flow.batches]
+    return Replayed(held.files, Reprocessed(batches[-1] if batches else planned, report))

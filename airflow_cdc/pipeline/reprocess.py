@@ -13,6 +13,7 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, FlowState
+from airflow_cdc.model.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import quarantine_uri
@@ -59,6 +60,8 @@ class Reprocessing:
     """Told the name of each effect when it is done; tests crash there."""
     files: frozenset[str] | None = None
     """Paths of the only files to read; None: all of the range."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing the flow."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,19 @@ def reprocess(order: Reprocessing) -> Reprocessed:
 
     :raises ConfigurationError: when the lake has applied nothing of the flow, its table keeps history, or its events do not spell positions
         so.
-    :raises ConcurrentRunError: when a microbatch of new files is planned and not done; for a dry run any.
+    :raises ConcurrentRunError: when another run is writing the flow, or a microbatch of new files is planned and not done; for a dry run
+        any.
     :raises CdcError: when the range cannot be read or merged; nothing was changed.
     """
+    if order.dry_run:
+        return _reprocess(order, None)
+    fs, root = file_system(absolute_uri(order.lake))
+    check_known(ArchiveState(fs, root, absolute_uri(order.archive)), order.lake, order.flow)
+    with Leases(fs, root, order.wait_seconds, progress=order.progress).hold(order.flow) as lease:
+        return _reprocess(order, lease)
+
+
+def _reprocess(order: Reprocessing, lease: Lease | None) -> Reprocessed:
     run = ArchiveRun(
         order.spark,
         absolute_uri(order.archive),
@@ -92,6 +105,7 @@ def reprocess(order: Reprocessing) -> Reprocessed:
         (glob.escape(order.flow),),
         order.progress,
         order.after_effect,
+        lease=lease,
         only_planned=True,
     )
     fs, root = file_system(run.lake)

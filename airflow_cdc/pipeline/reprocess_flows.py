@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +13,7 @@ from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedEr
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.lease import WAIT_SECONDS
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport, check_reasons
 from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
@@ -43,6 +44,8 @@ class FlowsAgain:
     """Settings by topic, as the flows' runs have them."""
     progress: Callable[[str], None] = lambda line: None
     """Told what happens, a line at a time."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing a flow."""
 
 
 def reprocess_flows(run: FlowsAgain) -> ReprocessReport:
@@ -61,17 +64,19 @@ def replay_flows(run: FlowsAgain, reasons: Collection[str] = ()) -> ReprocessRep
     :raises ConfigurationError: when a glob matches no flow, or there is no such reason.
     """
     check_reasons(reasons)
-    return _each(run, lambda order: replay_quarantine(order, reasons).again)
+    return _each(run, lambda order: replay_quarantine(order, reasons).again, and_held=True)
 
 
-def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None]) -> ReprocessReport:
+def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None], *, and_held: bool = False) -> ReprocessReport:
     archive, lake = absolute_uri(run.archive), absolute_uri(run.lake)
-    names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables)
+    # A topic that was held and is declared by now is a flow, of which nothing is applied yet.
+    declared = run.flows if and_held else ()
+    names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables, declared)
 
     def one(name: str) -> FlowReprocess:
         try:
             order = Reprocessing(run.spark, archive, lake, name, run.first, run.last, run.dry_run, run.flows, run.progress)
-            outcome = _outcome(name, work(order))
+            outcome = _outcome(name, work(replace(order, wait_seconds=run.wait_seconds)))
         except CdcError as problem:
             outcome = FlowReprocess(name, error=problem.to_json())
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.

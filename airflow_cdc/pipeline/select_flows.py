@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import matches_any
@@ -10,13 +10,15 @@ from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 from airflow_cdc.pipeline.storage import file_system
 
 
-def select_flows(state: ArchiveState, lake: str, globs: Iterable[str]) -> list[str]:
+def select_flows(state: ArchiveState, lake: str, globs: Iterable[str], declared: Container[str] = ()) -> list[str]:
     """Return the flows of an archive that a lake knows and whose names match, ordered by name.
 
     :param globs: of which each must match a flow: who repairs a table would take a misspelled name's silence for success. None: all.
+    :param declared: topics that are flows also where the last run held them.
     :raises ConfigurationError: when one matches none.
     """
-    known, wanted = state.ledger().tables(), list(globs)
+    known, wanted = state.flows(state.ledger()), list(globs)
+    known = sorted([*known, *(topic for topic in state.held_topics() if topic and topic in declared)])
     idle = [glob for glob in wanted if not any(matches_any(name, [glob]) for name in known)]
     if idle:
         raise ConfigurationError(

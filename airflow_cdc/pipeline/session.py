@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -74,6 +75,8 @@ def start_session(
     """
     # PySpark prints each failed analysis with its whole plan; our errors say what matters, and the plan would hide it.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    # Said by PySpark of a library that it looks for and that we do not use, wherever something else brought pandas 3.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if remote:
         return connect.open_session(remote, app_name, options or {}, SESSION_OPTIONS)
     builder = SparkSession.builder.appName(app_name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+_ONE_METHOD = 6_000
+"""Characters of SQL: fewer may fit into a method of ``spark.sql.codegen.hugeMethodLimit``, more do not (docs/performance.md)."""
 _NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
 """Characters that Parquet field names refuse; Delta stores such columns under mapped names."""
 
@@ -59,12 +61,18 @@ def let(variable: str, value: str, body: str) -> str:
     return f"transform(array({value}), {variable} -> {body})[0]"
 
 
-def once(value: str) -> str:
+def once(value: str, *, beside: Iterable[str] = ()) -> str:
     """Return a value that is computed where it is selected, and nowhere else.
 
     Spark moves filters below a projection with all that they ask for: each mention of a parsed line in them would parse it once more.
+
+    :param beside: what else is selected there. Spark makes one method of it all, and methods have an end: it complains of one beyond
+        64 KB with a stack and the plan, and throws away one that the JVM would not compile. Where they would be so long, a lambda makes
+        Spark evaluate this projection alone, by code in pieces.
     """
-    return f"if(monotonically_increasing_id() < 0, NULL, {value})"
+    is_long = len(value) + sum(map(len, beside)) > _ONE_METHOD
+    is_never = "exists(array(monotonically_increasing_id()), id -> id < 0)" if is_long else "monotonically_increasing_id() < 0"
+    return f"if({is_never}, NULL, {value})"
 
 
 def mentions(json_text: str, members: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ One Spark job for all files of all flows; what it finds is written down once (:m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
+from airflow_cdc.model.survey import FilePlace, RecordKind, RecordLayout, TopicShape
+from airflow_cdc.model.topics import NO_TOPIC, is_legal_topic
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
@@ -23,9 +24,9 @@ from airflow_cdc.pipeline.decode.envelope import (
     CORRUPT,
     KIND_MEMBERS,
     LINE_STRUCT,
-    TOPIC,
     in_line,
     kind_of,
+    named_topic,
     no_utf8,
     parse_line,
     schema_in,
@@ -43,6 +44,7 @@ _PAYLOAD = {
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
+MALFORMED = RecordKind.MALFORMED.value
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
 _DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
 _SOURCE = "payload.source"
@@ -60,12 +62,12 @@ def survey_files(
 ) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
     """Return the files, of the format in which they can be read, and how their records are spelled and how many are, by topic.
 
-    A line whose topic cannot be read counts for the first topic of its file, so that it reaches that flow's quarantine.
+    A line that names no topic counts for the one of its file; where the file holds several, for none (:func:`_places`).
     """
     survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
     survey = survey.again(survey.of_other_format())
     survey = survey.again(survey.of_other_shape())
-    return survey.files, _shapes(survey.rows, survey.files, _told(survey.rows))
+    return survey.files, _shapes(survey.rows, _places(survey.rows, survey.files))
 
 
 @dataclass(frozen=True)
@@ -97,25 +99,23 @@ class _Look:
             return self
         rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
         # A file of lines may begin with a broken one: what no format can read stays what its name says.
-        readable = {row[FILE] for row in rows if row["kind"] != RecordKind.MALFORMED.value}
+        readable = {row[FILE] for row in rows if row["kind"] != MALFORMED}
         kept = others.keys() - ({row[FILE] for row in rows} - readable)
         rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
         return replace(self, files=tuple(others[file.path] if file.path in kept else file for file in self.files), rows=rows)
 
 
-def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], *, told: Mapping[str, str] | None = None) -> tuple[TopicShape, ...]:
-    """Return how some lines of files are spelled and how many are, by topic.
+def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
+    """Return how some lines of surveyed files are spelled and how many are, by topic.
 
     :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
-    :param told: by path: first topic that the file's records name (:meth:`airflow_cdc.model.survey.Survey.topics_told`), where the lines
-        are not all of the file; None: they are.
+    :param placed: by path: as the survey of the whole file found out (:meth:`airflow_cdc.model.survey.Survey.placed`).
     """
-    rows = _count(lines, files)
-    return _shapes(rows, files, _told(rows) if told is None else told)
+    return _shapes(_count(lines, files, [path for path, place in placed.items() if not place.reads_beginnings]), placed)
 
 
-def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, Any]]:
-    records = _describe(_values(lines), files)
+def _count(lines: DataFrame, files: Sequence[ArchivedFile], of_older_surveys: Sequence[str] = ()) -> list[dict[str, Any]]:
+    records = _describe(_values(lines, of_older_surveys), files)
     # A block at a time: the least of a struct is no value that Spark can keep in a hash table, and it would sort all records instead.
     counted = records.groupBy(*_DESCRIBED, *_SHAPES, "block").agg(
         F.count("*").alias("records"),
@@ -134,12 +134,21 @@ def _count(lines: DataFrame, files: Sequence[ArchivedFile]) -> list[dict[str, An
     return [row.asDict() for row in whole.selectExpr("*", *shapes).drop(*_SHAPES).collect()]
 
 
-def _values(lines: DataFrame) -> DataFrame:
-    """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null)."""
+def named_lines(lines: DataFrame, *columns: str) -> DataFrame:
+    """Return one row a line as a survey reads it: file, raw text, topic (NULL where it names none), partition, offset, corrupt, is_utf8.
+
+    :param columns: others of :func:`airflow_cdc.pipeline.archive.read_lines` to keep.
+    """
+    return _values(lines, (), RAW_KEY, *columns).withColumn("is_utf8", F.expr(f"NOT ({no_utf8(RAW_KEY)})")).drop("value", "key")
+
+
+def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) -> DataFrame:
+    """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null); ``columns``."""
     value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
     of_record = {**_RECORD, "value": f"STRUCT<{value_struct}>"}
     line, record = LINE_STRUCT, "__cdc_record"
-    parsed = lines.selectExpr(FILE, ORDINAL, RAW, RAW_KEY, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
+    kept = (RAW_KEY, *(name for name in columns if name != RAW_KEY))
+    parsed = lines.selectExpr(FILE, ORDINAL, RAW, *kept, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
     # A record may have members beside its value that are named like some of a value and hold something else: they are nobody's.
     looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
     is_odd = f"{record}.topic IS NOT NULL"
@@ -148,7 +157,7 @@ def _values(lines: DataFrame) -> DataFrame:
         return f"if({is_odd}, {record}.{member}, {line}.{member})"
 
     is_record = whole_record(told("topic"), told("value"))
-    topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {TOPIC})"
+    topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {named_topic(of_older_surveys)})"
 
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
     bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
@@ -156,6 +165,7 @@ def _values(lines: DataFrame) -> DataFrame:
         FILE,
         ORDINAL,
         RAW,
+        *columns,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
         f"{is_record} AS is_record",
         f"coalesce({told(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
@@ -213,36 +223,65 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     return named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
 
 
-def _told(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return by path the first topic that a file's records name."""
-    told: dict[str, str] = {}
+def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:
+    """Return by path to which topics a file's lines belong.
+
+    A line that cannot be read proves nothing of the others: a row may have a column ``topic``.
+    """
+    good, broken = _named(row for row in rows if row["kind"] != MALFORMED), _named(row for row in rows if row["kind"] == MALFORMED)
+    with_good = {row[FILE] for row in rows if row["kind"] != MALFORMED}
+    placed = {}
+    for file in files:
+        names = good.get(file.path, set())
+        if file.path not in with_good and not file.is_topic_named:
+            names = broken.get(file.path, set())
+        layout = RecordLayout.RECORD if names else RecordLayout.VALUE
+        placed[file.path] = FilePlace(layout, _rest(file.topic, names))
+    return placed
+
+
+def _named(rows: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
     for row in rows:
         if row["topic"] is not None:
-            told[row[FILE]] = min(row["topic"], told.get(row[FILE], row["topic"]))
-    return told
+            names.setdefault(row[FILE], set()).add(row["topic"])
+    return names
 
 
-def _shapes(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile], told: Mapping[str, str]) -> tuple[TopicShape, ...]:
-    by_name = {file.path: file.topic for file in files}
+def _rest(topic: str, names: Collection[str]) -> str:
+    """Return the topic of a file's lines that name none.
+
+    :param topic: by the file's name or folder.
+    :param names: those that its records name.
+    """
+    # A name that is none belongs to a record that is no better than the line.
+    legal = {name for name in names if is_legal_topic(name)} or {*names}
+    if not legal or topic in legal:
+        return topic
+    return legal.pop() if len(legal) == 1 else NO_TOPIC
+
+
+def _shapes(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
     shapes = []
     for row in rows:
-        file = row[FILE]
-        layout = RecordLayout.RECORD if file in told else RecordLayout.VALUE
+        place = placed[row[FILE]]
+        topic = row["topic"] if place.layout is RecordLayout.RECORD else None
         shapes.append(
             TopicShape(
-                file=file,
-                topic=row["topic"] or told.get(file, by_name[file]),
-                layout=layout,
+                file=row[FILE],
+                topic=place.rest if topic is None else topic,
+                layout=place.layout,
                 kind=row["kind"],
                 connector=row["connector"],
                 partition=row["partition"],
                 key_shape=row["key_shape"],
                 value_shape=row["value_shape"],
-                has_topic=row["topic"] is not None,
+                has_topic=topic is not None,
                 records=row["records"],
                 first_offset=row["first_offset"],
                 last_offset=row["last_offset"],
                 table=row["table"],
+                reads_beginnings=True,
             )
         )
     return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))

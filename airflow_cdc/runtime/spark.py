@@ -15,6 +15,9 @@ DRIVER_OPTIONS = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # One batch asks for about as many generated classes as Spark keeps by default; the next would compile and warm up all of them anew.
     "spark.sql.codegen.cache.maxEntries": "500",
+    # Delta writes a version of its log by `create` without overwriting. With this, and Hadoop 3.4.2 or newer, S3A makes that a conditional
+    # put: the store itself then refuses the second of two writers, which S3A's own look beforehand does not (docs/how-to/object-stores.md).
+    "spark.hadoop.fs.s3a.create.performance": "true",
 }
 """Spark settings that a driver of ours is better off with, wherever it runs."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.sensors.look import CdcLookSensor
 from airflow_cdc.triggers.lag import CdcLagTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 
 class CdcLagSensor(CdcLookSensor):
@@ -42,7 +45,7 @@ class CdcLagSensor(CdcLookSensor):
         self.max_bytes = max_bytes
         self.max_seconds = max_seconds
 
-    def question(self) -> dict[str, Any]:
+    def question(self, context: Context) -> dict[str, Any]:
         """Return what is asked, beside the connections."""
         bounds = {"max_files": self.max_files, "max_bytes": self.max_bytes, "max_seconds": self.max_seconds}
         return {"tables": table_globs(self.tables), **bounds}

@@ -56,7 +56,7 @@ class CdcLookSensor(BaseSensorOperator):
         self.lake_conn_id = lake_conn_id
         self.deferrable = deferrable
 
-    def question(self) -> dict[str, Any]:
+    def question(self, context: Context) -> dict[str, Any]:
         """Return what the trigger's ``look`` is asked with, beside the two connections."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class CdcLookSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
         try:
-            answer = self.trigger_class.look(**self._asked)
+            answer = self.trigger_class.look(**self._asked(context))
         except Exception as error:
             failure = failure_of(error)
             raise self._failure(failure["message"], transient=failure["transient"]) from error
@@ -81,7 +81,7 @@ class CdcLookSensor(BaseSensorOperator):
         # Without this look, a task whose answer is already there would take the way through the triggerer.
         seen = self.poke(context)
         if not seen:
-            self._defer()
+            self._defer(context)
         return seen.xcom_value
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -92,13 +92,12 @@ class CdcLookSensor(BaseSensorOperator):
         self.tell(told)
         return told
 
-    @property
-    def _asked(self) -> dict[str, Any]:
-        return {"archive_conn_id": self.archive_conn_id, "lake_conn_id": self.lake_conn_id, **self.question()}
+    def _asked(self, context: Context) -> dict[str, Any]:
+        return {"archive_conn_id": self.archive_conn_id, "lake_conn_id": self.lake_conn_id, **self.question(context)}
 
-    def _defer(self) -> NoReturn:
+    def _defer(self, context: Context) -> NoReturn:
         self.defer(
-            trigger=self.trigger_class(**self._asked, poke_interval=self.poke_interval),
+            trigger=self.trigger_class(**self._asked(context), poke_interval=self.poke_interval),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout),
         )

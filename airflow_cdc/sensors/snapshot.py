@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.sensors.look import CdcLookSensor
 from airflow_cdc.triggers.snapshot import CdcSnapshotTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 
 class CdcSnapshotSensor(CdcLookSensor):
@@ -26,6 +29,6 @@ class CdcSnapshotSensor(CdcLookSensor):
         super().__init__(**kwargs)
         self.tables = tables
 
-    def question(self) -> dict[str, Any]:
+    def question(self, context: Context) -> dict[str, Any]:
         """Return what is asked, beside the connections."""
         return {"tables": table_globs(self.tables)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.sensors.look import CdcLookSensor
 from airflow_cdc.triggers.transactions import CdcTransactionTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 
 class CdcTransactionSensor(CdcLookSensor):
@@ -31,6 +34,6 @@ class CdcTransactionSensor(CdcLookSensor):
         self.connectors = connectors
         self.past = past
 
-    def question(self) -> dict[str, Any]:
+    def question(self, context: Context) -> dict[str, Any]:
         """Return what is asked, beside the connections."""
         return {"connectors": table_globs(self.connectors), "past": self.past or None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, pending_summary
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 
@@ -11,13 +12,21 @@ class CdcArchiveTrigger(CdcLookTrigger):
     """Fire when at least ``min_files`` archived files wait, or when looking fails."""
 
     @staticmethod
-    def look(*, archive_conn_id: str, lake_conn_id: str, tables: list[str], min_files: int) -> Answer:  # type: ignore[override]
+    def look(  # type: ignore[override]
+        *, archive_conn_id: str, lake_conn_id: str, tables: list[str], min_files: int, since: str | None = None, until: str | None = None
+    ) -> Answer:
         """Return what waits in an archive.
 
         :param archive_conn_id: connection of the archive.
         :param lake_conn_id: connection of the lake whose state tells what is applied.
         :param tables: globs of flow names; none: every flow.
         :param min_files: how many files must wait.
+        :param since: only files that were archived from this time on, in ISO 8601.
+        :param until: only files that were archived before this time.
         """
-        pending = pending_summary(CdcArchiveHook(archive_conn_id).pending(CdcLakeHook(lake_conn_id), tables))
-        return Answer(pending["files"] >= min_files, pending)
+        interval = parse_interval(since, until)
+        pending = CdcArchiveHook(archive_conn_id).pending(CdcLakeHook(lake_conn_id), tables, interval=interval)
+        told = pending_summary(pending)
+        if pending.outside:
+            told["outside"] = pending.outside
+        return Answer(told["files"] >= min_files, told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,8 @@ class Answer:
 class CdcLookTrigger(BaseTrigger):
     """Look again and again, and fire when the answer is there, or when looking fails.
 
-    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Nothing is remembered
-    between two looks, so a restart of the triggerer changes nothing.
+    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Nothing is
+    remembered between two looks but for how long they have failed, so a restart of the triggerer changes nothing.
 
     :param poke_interval: seconds between two looks.
     :param question: what :meth:`look` is asked with, as plain JSON values.
@@ -50,15 +51,34 @@ class CdcLookTrigger(BaseTrigger):
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {**self.question, "poke_interval": self.poke_interval}
 
+    def tolerates(self, error: Exception, seconds: float) -> bool:
+        """Tell whether to look again after an error.
+
+        :param seconds: for how long every look has failed.
+        """
+        return False
+
+    def event_of_error(self) -> dict[str, Any]:
+        """Return what the event of an error tells beside it."""
+        return {}
+
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until the answer is there."""
+        """Look until the answer is there, or until an error is not tolerated."""
+        failing_since: float | None = None
         while True:
             try:
                 # File systems and connection look-ups block: on the loop they would hold up every other trigger of the triggerer.
                 answer = await asyncio.to_thread(self.look, **self.question)
             except Exception as error:  # noqa: BLE001 - raised here, it would reach the task without its text.
-                yield TriggerEvent({"status": "error", **failure_of(error)})
-                return
+                failing_since = failing_since or time.monotonic()
+                if not self.tolerates(error, time.monotonic() - failing_since):
+                    yield TriggerEvent({"status": "error", **failure_of(error), **self.event_of_error()})
+                    return
+                # Each time: who reads the log while it lasts must not look for its beginning.
+                self.log.warning("The look failed and is repeated in %s seconds: %s", self.poke_interval, failure_of(error)["message"])
+                await asyncio.sleep(self.poke_interval)
+                continue
+            failing_since = None
             if answer.is_done:
                 yield TriggerEvent({"status": "success", "told": answer.told})
                 return

@@ -24,12 +24,10 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
     folder = tmp_path_factory.mktemp("live")
     dags = Path(shutil.copytree(REPOSITORY / "dags", folder / "dags"))
     # As the how-to says: the same Dag with intervals that suit the backfill.
-    merge = (dags / "cdc_merge.py").read_text(encoding="utf-8")
-    merge = merge.replace(f'"{MERGE}"', f'"{HOURLY}"').replace("*/10 * * * *", "@hourly")
-    # Ended long ago: no scheduled run may take what the backfill is to take.
-    merge = merge.replace("catchup=False,", "catchup=False, end_date=datetime(2026, 3, 1, tzinfo=timezone.utc),")
-    (dags / "cdc_hourly.py").write_text(merge, encoding="utf-8")
-    patient = merge.replace(f'"{HOURLY}"', f'"{PATIENT}"')
+    backfill = (dags / "cdc_backfill.py").read_text(encoding="utf-8")
+    (dags / "cdc_hourly.py").write_text(backfill.replace('"cdc_backfill"', f'"{HOURLY}"').replace("@monthly", "@hourly"), encoding="utf-8")
+    patient = (dags / "cdc_merge.py").read_text(encoding="utf-8").replace(f'"{MERGE}"', f'"{PATIENT}"')
+    patient = patient.replace("catchup=False,", "catchup=False, end_date=datetime(2026, 3, 1, tzinfo=timezone.utc),")
     patient = patient.replace("timeout=0, soft_fail=True", "timeout=600, poke_interval=5, deferrable=True")
     (dags / "cdc_patient.py").write_text(patient, encoding="utf-8")
     with running(LiveAirflow(folder / "home", dags, AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="True")) as started:

@@ -45,7 +45,14 @@ def test_a_dag_takes_the_defaults_and_its_own_settings_go_over_them(file: Path) 
             "defaults": {**defaults, "retry_delay": 9, "pool": "spark", "conf": {"spark.executor.memory": "2g"}},
             "dags": [
                 {"dag_id": "cdc_{table}", "each_table": ["a.orders", "a.items"]},
-                {"dag_id": "rest", "tables": ["*", "!a.*"], "schedule": None, "consistent": True, "one_slot_pool": "rest"},
+                {
+                    "dag_id": "rest",
+                    "tables": ["*", "!a.*"],
+                    "schedule": None,
+                    "consistent": True,
+                    "one_slot_pool": "rest",
+                    "fail_on_rejects": 0.01,
+                },
             ],
         },
     )
@@ -59,6 +66,7 @@ def test_a_dag_takes_the_defaults_and_its_own_settings_go_over_them(file: Path) 
     assert {name: getattr(orders, name) for name in defaults} == defaults
     assert (orders.retry_delay, orders.pool, orders.conf) == (9, "spark", {"spark.executor.memory": "2g"})
     assert (rest.schedule, rest.consistent, rest.pool, rest.one_slot_pool, rest.owner) == (None, True, None, "rest", "me")
+    assert rest.fail_on_rejects == 0.01
 
 
 def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of_their_own(file: Path) -> None:
@@ -80,8 +88,8 @@ def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of
         ({"dags": [{**ONE, "owner": ""}]}, "dags[0].owner is '', expected a text"),
         ({}, "dags is missing"),
         ({"dag": [ONE], "dags": [ONE]}, "dag is no setting; known are archive_conn_id, dags, defaults,"),
-        ({"dags": [{**ONE, "retry": 1}]}, "dags[0].retry is no setting; known are catchup, check_transactions,"),
-        ({"defaults": {"dag_id": "x"}, "dags": [ONE]}, "defaults.dag_id is no setting; known are catchup,"),
+        ({"dags": [{**ONE, "retry": 1}]}, "dags[0].retry is no setting; known are by_data_interval, catchup, check_transactions,"),
+        ({"defaults": {"dag_id": "x"}, "dags": [ONE]}, "defaults.dag_id is no setting; known are by_data_interval, catchup,"),
         ({"dags": [ONE, {"tables": ["b"]}]}, "dags[1].dag_id is missing"),
         ({"dags": [{**ONE, "retries": "2"}]}, "dags[0].retries is '2', expected a valid integer"),
         ({"dags": [{**ONE, "catchup": "no way"}]}, "dags[0].catchup is 'no way', expected a valid boolean"),
@@ -97,6 +105,18 @@ def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of
             "dags[0].each_table is ['b.*'], expected names of tables, no globs such",
         ),
         ({"dags": [{"dag_id": "x{table}", "each_table": ["b c"]}]}, "dags[0].each_table[0] makes the dag_id 'xb c', expected up to 250"),
+        ({"dags": [{**ONE, "execution_timeout": 0}]}, "dags[0].execution_timeout is 0, expected greater than 0"),
+        ({"dags": [{**ONE, "deferrable": "yes"}]}, "dags[0].deferrable is 'yes', expected a valid boolean"),
+        ({"dags": [{**ONE, "on_failure_callback": "page me"}]}, "dags[0].on_failure_callback is 'page me', expected a dotted path"),
+        ({"dags": [{**ONE, "on_retry_callback": "alone"}]}, "dags[0].on_retry_callback is 'alone', expected a dotted path such as"),
+        (
+            {"dags": [{**ONE, "by_data_interval": True, "schedule": None}]},
+            "dags[0].schedule is None with by_data_interval, expected cron's",
+        ),
+        (
+            {"defaults": {"by_data_interval": True}, "dags": [{**ONE, "schedule": "@once"}]},
+            "dags[0].schedule is '@once' with by_data_interval",
+        ),
         ({"dags": [{**ONE, "pool": "p", "one_slot_pool": "q"}]}, "expected one of 'pool' and 'one_slot_pool'"),
         ({"dags": [{**ONE, "one_slot_pool": "default_pool"}]}, "expected a one_slot_pool other than default_pool"),
         ({"dags": [ONE, {"dag_id": "one", "tables": ["b"]}]}, "dags[0] and dags[1] make the same dag_id 'one'"),
@@ -155,9 +175,9 @@ def dags(*entries: dict[str, Any]) -> dict[str, Any]:
         ([{"tables": ["!a"]}, {"tables": ["b"]}], "'*' and 'b'"),
     ],
 )
-def test_dags_that_could_write_one_table_at_the_same_time_are_refused(file: Path, entries: list[dict[str, Any]], shared: str) -> None:
+def test_dags_that_could_merge_one_table_at_the_same_time_are_refused(file: Path, entries: list[dict[str, Any]], shared: str) -> None:
     told = refused(file, dags(*entries))
-    assert "could write one table at the same time" in told
+    assert "could merge one table at the same time" in told
     assert told.endswith(f"{shared} may match the same.")
 
 

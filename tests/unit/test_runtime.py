@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import ssl
 import stat
@@ -12,6 +13,7 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from airflow_cdc import runtime
 from airflow_cdc.runtime import bundled_java, layout
@@ -315,6 +317,18 @@ def test_importing_it_imports_nothing_but_the_standard_library() -> None:
     code = "import sys; before = set(sys.modules); import airflow_cdc.runtime; print(*set(sys.modules) - before)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {name.partition(".")[0] for name in imported} - {"airflow_cdc"} <= sys.stdlib_module_names
+
+
+def test_the_wheel_asks_for_the_client_of_this_pyspark_and_a_pandas_that_it_knows() -> None:
+    # pip has no guard but these bounds: without, it brings the client's and pandas' newest beside the pyspark that Delta wants.
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert block
+    asked = {found.name: found.specifier for found in map(Requirement, re.findall(r'^  "([^"]+)"', block[1], re.MULTILINE))}
+    assert [str(bound) for bound in asked["pyspark-client"]] == [f"=={version('pyspark')}"]
+    assert version("pyspark") in asked["pyspark"]
+    assert version("pandas") in asked["pandas"]
+    assert "3.0.0" not in asked["pandas"]
 
 
 def test_nothing_else_owns_the_files_of_pyspark() -> None:

@@ -49,11 +49,11 @@ def read_variable_scale(value: str) -> str:
 
 def digits_behind_point(value: str) -> str:
     """Return the SQL of how many digits a number's text needs behind the point; a cast would round them away."""
-    fraction = rf"length(rtrim('0', regexp_extract({value}, r'^[^.eE]*\.(\d*)', 1)))"
+    fraction = rf"length(trim(TRAILING '0' FROM regexp_extract({value}, r'^[^.eE]*\.(\d*)', 1)))"
     # A cast that fails costs Spark an exception with its whole message, caught again: ten times what the value does.
     exponent = rf"coalesce(try_cast(nullif(regexp_extract({value}, r'[eE]([+-]?\d+)\s*$', 1), '') AS INT), 0)"
     any_number = rf"if({value} RLIKE r'^\s*[+-]?[0.]+([eE]|\s*$)', 0, {fraction} - {exponent})"
-    plain = f"if(instr({value}, '.') = 0, 0, length(rtrim('0', substr({value}, instr({value}, '.') + 1))))"
+    plain = f"if(instr({value}, '.') = 0, 0, length(trim(TRAILING '0' FROM substr({value}, instr({value}, '.') + 1))))"
     return rf"if({value} RLIKE r'^[+-]?\d+(\.\d+)?$', {plain}, {any_number})"
 
 
@@ -94,7 +94,7 @@ def _scaled(unscaled: str, scale: int, sql_type: str) -> str:
 def _with_point(text: str, scale: str) -> str:
     """SQL of an integer's text with ``scale`` (above zero) of its digits behind a point."""
     # The sign goes as text too: Spark's abs() and unary minus round a DECIMAL to 34 digits.
-    digits = f"ltrim('-', {text})"
+    digits = f"trim(LEADING '-' FROM {text})"
     padded = f"lpad({digits}, greatest({scale} + 1, length({digits})), '0')"
     sign = f"if(startswith({text}, '-'), '-', '')"
     return f"concat({sign}, left({padded}, length({padded}) - {scale}), '.', right({padded}, {scale}))"
@@ -123,7 +123,7 @@ transform(array(named_struct(
     'chunks', CAST((length(digits) + 5) DIV 6 AS INT),
     'bits', lpad(if(digits >= '8', translate(digits, '0123456789ABCDEF', 'FEDCBA9876543210'), digits),
         CAST((length(digits) + 5) DIV 6 * 6 AS INT), '0'))),
-  n -> concat(if(n.below_zero, '-', ''), ltrim('0', array_join(reverse(transform(
+  n -> concat(if(n.below_zero, '-', ''), trim(LEADING '0' FROM array_join(reverse(transform(
     aggregate(
       sequence(1, n.chunks),
       array(0L),

@@ -353,7 +353,7 @@ class Decoder:
             *ours,
             *more,
             f"{untold} AS {UNAVAILABLE}",
-            f"{sql.once(reject)} AS {REJECT}",
+            f"{sql.once(reject, beside=values)} AS {REJECT}",
         )
 
     def _is_ours(self) -> str:

@@ -6,7 +6,9 @@ A line is a whole Kafka record or the record's value alone; value and key are, e
 
 from __future__ import annotations
 
-from airflow_cdc.model.columns import RAW
+from collections.abc import Sequence
+
+from airflow_cdc.model.columns import FILE, RAW
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import huawei_cdl
 
@@ -40,11 +42,29 @@ _IS_NONE = f"NOT {whole_record(_READ_TOPIC, f'{LINE_STRUCT}.value')} OR (NOT is_
 TOPIC = f"if({_IS_NONE}, NULL, {_READ_TOPIC})"
 """SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
 
+_UP_TO_NAME = r'(?s)^.*?"topic"\s*:\s*"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Closed behind the name, the beginning of a line is a document only where the name is a member of the line itself.
+_NAMED_IN_PART = f"get_json_object(concat(regexp_extract({RAW}, {sql.text(_UP_TO_NAME)}, 0), '}}'), '$.topic')"
+_IS_BROKEN = f"{LINE_STRUCT}.{CORRUPT} IS NOT NULL AND get_json_object({RAW}, '$.topic') IS NULL"
+_NAMED_TOPIC = f"""coalesce({TOPIC}, if({_IS_BROKEN} AND (is_valid_utf8({RAW}) OR NOT contains({_NAMED_IN_PART}, {_REPLACED})),
+    {_NAMED_IN_PART}, NULL))"""
+
 SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
 """SQL of the schema of a raw line's value, NULL for a bare one."""
 
 KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING"), **huawei_cdl.KIND_MEMBERS}
 """Members of a value by which :func:`kind_of` tells what it is."""
+
+
+def named_topic(of_older_surveys: Sequence[str] = ()) -> str:
+    """Return the SQL of the topic that a line names, also where the line breaks off behind the name.
+
+    To be believed in files of whole records only: a row may have a column ``topic``.
+
+    :param of_older_surveys: paths of the files whose surveys took a line that breaks off for one that names none.
+    """
+    older = ", ".join(map(sql.text, of_older_surveys))
+    return f"if({FILE} IN ({older}), {TOPIC}, {_NAMED_TOPIC})" if older else _NAMED_TOPIC
 
 
 def parse_line(members: str) -> str:

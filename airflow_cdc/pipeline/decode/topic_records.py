@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame
 
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.envelope import TOPIC
+from airflow_cdc.pipeline.decode.envelope import TOPIC, named_topic
 
 
 def of_topic(records: DataFrame, topic: str, shapes: Sequence[TopicShape]) -> DataFrame:
-    """Return the parsed lines of one topic; a line without topic goes to the file's first.
+    """Return the parsed lines of one topic, as the survey counted each line for exactly one topic of its file.
 
     :param shapes: of the topic, in the files that were read.
     """
     if all(shape.layout is not RecordLayout.RECORD for shape in shapes):
         return records
-    # The survey counted each line without a topic for exactly one topic of its file.
-    owned = {shape.file for shape in shapes if not shape.has_topic}
-    files = ", ".join(sql.text(file) for file in sorted(owned)) or "''"
-    return records.filter(f"NOT coalesce({TOPIC} <> {sql.text(topic)}, {TOPIC} IS NULL AND {FILE} NOT IN ({files}))")
+    # Of a file of values every line is the topic's, whatever a row's columns are called.
+    whole = _in({shape.file for shape in shapes if shape.layout is RecordLayout.VALUE})
+    owned = _in({shape.file for shape in shapes if not shape.has_topic})
+    may_be_broken = any(shape.kind == RecordKind.MALFORMED.value or not shape.has_topic for shape in shapes)
+    older = sorted({shape.file for shape in shapes if not shape.reads_beginnings})
+    # Where no line of the topic can be broken, the cheaper expression tells the same.
+    named = named_topic(older) if may_be_broken else TOPIC
+    is_ours = f"NOT coalesce({named} <> {sql.text(topic)}, {named} IS NULL AND NOT {owned})"
+    return records.filter(is_ours if whole == "false" else f"{whole} OR {is_ours}")
+
+
+def _in(files: Collection[str]) -> str:
+    return f"{FILE} IN ({', '.join(map(sql.text, sorted(files)))})" if files else "false"

@@ -14,12 +14,16 @@ import stat
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.unit.airflow.resource_manager import JOB as JOB_ID
+from tests.unit.airflow.resource_manager import ResourceManager
 
 REPOSITORY = Path(__file__).parents[3]
 _HOME = tempfile.mkdtemp(prefix="airflow-cdc-tests-")
@@ -47,9 +51,12 @@ from pathlib import Path
 
 sys.path.insert(0, {repository!r})
 import fsspec
+from airflow_cdc.jobs.write_report import write_report
 from airflow_cdc.model.archive import list_archive
+from airflow_cdc.model.interval import parse_interval
+from airflow_cdc.model.job_argument import read_argument
 from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
+from airflow_cdc.model.microbatch import next_microbatch, pending_in
 from airflow_cdc.model.flow import matches_any
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import Position
@@ -58,16 +65,16 @@ from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
 
 Path({seen!r}).write_text(json.dumps({{"arguments": sys.argv, "environment": dict(os.environ)}}))
 parser = argparse.ArgumentParser()
-for name in ("archive", "lake", "flows", "report"):
+for name in ("archive", "lake", "flows", "report", "since", "until"):
     parser.add_argument("--" + name)
 parser.add_argument("--table", action="append", default=[])
-job = parser.parse_known_args()[0]
+job = parser.parse_known_args([read_argument(text) for text in sys.argv[1:]])[0]
 print("[airflow-cdc] applying", flush=True)
 
 archive_fs, archive_root = fsspec.core.url_to_fs(job.archive)
 lake_fs, lake_root = fsspec.core.url_to_fs(job.lake)
 state = ArchiveState(lake_fs, lake_root, job.archive)
-ledger = state.ledger()
+ledger, interval = state.ledger(), parse_interval(job.since, job.until)
 new = state.unsurveyed(list_archive(archive_fs, archive_root).files, ledger)
 if new:
     unknown = dict.fromkeys(TopicShape.__dataclass_fields__)
@@ -82,10 +89,12 @@ for topic in ledger.tables():
     flow, table, reports = FlowState(lake_fs, lake_root, topic), job.lake + "/" + topic, []
     while True:
         checkpoint = flow.checkpoint()
-        planned = checkpoint.planned.get(state.archive, PlanPosition())
+        planned, held = checkpoint.plan(state.archive)
+        surveys = list(state.pending_surveys(checkpoint, ledger))
+        outside = {{file.path for survey in surveys for file in pending_in(survey, topic, planned, held) if not interval.holds(file)}}
         batch = next_microbatch(
-            flow=topic, number=checkpoint.number + 1, archive=state.archive, planned=planned, max_bytes=2**30,
-            surveys=state.surveys(max(planned.survey, 1), ledger.surveyed_through),
+            flow=topic, number=checkpoint.number + 1, archive=state.archive, planned=planned, held=held, max_bytes=2**30,
+            surveys=surveys, waiting=outside,
         )
         if batch is None:
             break
@@ -100,8 +109,7 @@ for topic in ledger.tables():
     version = flow.checkpoint().table_version
     outcomes.append(FlowOutcome(topic, status, table, tuple(reports), table_version=version, columns=columns, document_columns=derived))
 report = ApplyReport(job.archive, job.lake, tuple(outcomes))
-with fsspec.open(job.report, "w") as file:
-    file.write(json.dumps(report.to_json()))
+write_report(job.report, report.to_json())
 '''
 
 
@@ -127,6 +135,8 @@ class Scene:
         self._seen = folder / "seen.json"
         script = JOB.format(python=sys.executable, repository=str(REPOSITORY), seen=str(self._seen))
         self.spark_submit = write_executable(folder / "spark-submit", script)
+        self._job = write_executable(folder / "job.py", script)
+        self.go = folder / "go"
 
     def connect(self, conn_id: str, **fields: Any) -> None:
         """Define a connection."""
@@ -136,9 +146,9 @@ class Scene:
         """Define a connection the way of Airflow's URIs."""
         self._monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", uri)
 
-    def land(self, name: str, *, topic: str = TOPIC) -> None:
+    def land(self, name: str, *, topic: str = TOPIC, below: str = "partition=0") -> None:
         """Put a file into the archive."""
-        file = self.archive / topic / "partition=0" / f"{topic}+0+{name}.json"
+        file = self.archive / topic / below / f"{topic}+0+{name}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text('{"op": "c"}\n')
 
@@ -162,11 +172,31 @@ class Scene:
             sys.exit({exit_code})
             """)
 
+    def submit_to_yarn(self, manager: ResourceManager, *, leaves: bool = True) -> None:
+        """Replace spark-submit by YARN's: it ends, and the job goes on until the file ``go`` is there; or it waits for the job.
+
+        Each submission gets an application of its own, the first is ``JOB``; ``submissions`` counts them.
+        """
+        extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": manager.url}
+        self.connect("spark_default", conn_type="spark", host="yarn", extra=extra)
+        submitted, run = self.folder / "submitted", f'{self._job} "$@"'
+        left = f"(while [ ! -e {self.go} ]; do sleep 0.02; done; {run}) < /dev/null > /dev/null 2>&1 &"
+        name = f"{JOB_ID[:-1]}$(wc -l < {submitted})"
+        told = f'echo x >> {submitted}\necho "Submitted application {name}"'
+        self.submit_by(f"#!/bin/sh\n{told}\n{left if leaves else run}\nexit 0\n")
+
+    @property
+    def submissions(self) -> int:
+        """How often that spark-submit was called."""
+        submitted = self.folder / "submitted"
+        return len(submitted.read_text().split()) if submitted.exists() else 0
+
     def merge(self, **arguments: Any) -> Any:
-        """Return a merge operator that submits by this scene's spark-submit."""
+        """Return a merge operator that submits by this scene's spark-submit, and is not skipped where the scene has no files."""
         from airflow_cdc.operators.merge import CdcMergeOperator
 
-        return CdcMergeOperator(**{"task_id": "merge", "spark_binary": str(self.spark_submit), **arguments})
+        given = {"task_id": "merge", "spark_binary": str(self.spark_submit), "skip_if_nothing_pending": False}
+        return CdcMergeOperator(**{**given, **arguments})
 
     @staticmethod
     def save(dag: Any) -> None:
@@ -233,11 +263,30 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 @pytest.fixture
+def manager() -> Iterator[ResourceManager]:
+    manager = ResourceManager()
+    yield manager
+    manager.server.shutdown()
+    manager.server.server_close()
+
+
+@pytest.fixture
+def yarn(scene: Scene, manager: ResourceManager) -> Iterator[Scene]:
+    """A scene whose job goes on when spark-submit has ended, until a file lets it."""
+    scene.land("0000000000")
+    scene.submit_to_yarn(manager)
+    yield scene
+    # Whatever waits for it shall not outlive the test.
+    scene.go.touch()
+
+
+@pytest.fixture
 def context() -> dict[str, Any]:
     """What a run without a logical date hands to a task: by REST, by an asset, by a partition."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    instance = SimpleNamespace(dag_id="cdc", task_id="merge", run_id="manual__1", map_index=-1, try_number=1, stats_tags={})
+    instance = SimpleNamespace(dag_id="cdc", task_id="merge", run_id="manual__1", map_index=-1, try_number=1, stats_tags={}, pushed={})
+    instance.xcom_push = instance.pushed.__setitem__
     return {"ti": instance, "outlet_events": OutletEventAccessors(), "params": {"tables": []}}
 
 

@@ -94,7 +94,7 @@ def test_what_a_job_changed_whose_task_died_is_told_by_the_next_run(scene: Any, 
     _merge(scene, context, orders)
     ours = scene.spark_submit.read_text()
     scene.land("0000000001")
-    scene.submit_by(ours.replace("with fsspec.open(job.report", "sys.exit(1)\nwith fsspec.open(job.report"))
+    scene.submit_by(ours.replace("\nwrite_report(", "\nsys.exit(1)\nwrite_report("))
     with pytest.raises(AirflowException):
         _merge(scene, context, orders, run_id="b")
     scene.submit_by(ours)

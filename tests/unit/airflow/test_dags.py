@@ -16,6 +16,7 @@ import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 
 from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.job_argument import read_argument
 from tests.unit.airflow.dag_bag import dag_bag
 
 DAGS = Path(__file__).parents[3] / "dags"
@@ -63,6 +64,26 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
     text = (DAGS / file).read_text()
     name = file.removesuffix(".py")
     assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
+
+
+def test_every_dag_says_what_it_is_for_and_what_merges_tells_of_its_tables() -> None:
+    dags = [dag for file in FILES for dag in _bag(file).dags.values()]
+    assert [dag.dag_id for dag in dags if not (dag.doc_md and dag.description)] == []
+    merges = [task for dag in dags for task in dag.tasks if task.task_id in {"merge", "merge_group"}]
+    assert len(merges) == 9
+    assert [task.dag_id for task in merges if not task.outlets] == []
+
+
+def test_the_alias_of_the_shipped_dags_tells_airflow_of_the_tables_that_a_run_changed(scene: Any, run_dag: Any) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    scene.land("0000000000", topic="server.db.told_by_alias")
+    assert run_dag(None)["merge"] == "success"
+    with create_session() as session:
+        told = [(event.asset.uri, [alias.name for alias in event.source_aliases]) for event in session.scalars(select(AssetEvent))]
+    assert ("x-cdc://lake/cdc_lake_default/server.db.told_by_alias", ["cdc_tables:cdc_lake_default"]) in told
 
 
 @pytest.mark.parametrize("task", ["merge", "maintain", "reprocess", "replay", "rebuild"])
@@ -118,7 +139,7 @@ def test_the_maintenance_hands_the_forms_values_to_the_job(scene: Any, run_dag: 
     scene.submit_leaves({"ok": True, "lake": "l", "dry_run": True, "flows": [], "error": None}, exit_code=0)
     form = {"tables": ["a.*", "b"], "vacuum_after_days": 14, "only_plan": True}
     assert run_dag(logical_date, "cdc_maintenance", **form) == {"state": "success", "maintain": "success"}
-    settings = json.loads(dict(scene.pairs)["--settings"])
+    settings = json.loads(read_argument(dict(scene.pairs)["--settings"]))
     assert (settings["vacuum_after_days"], settings["expire_after_days"], settings["purge_from"]) == (14, 30, 0.1)
     assert settings["dry_run"] is True
     assert [value for name, value in itertools.pairwise(scene.arguments) if name == "--table"] == ["a.*", "b"]
@@ -204,7 +225,7 @@ def test_a_dag_of_the_yaml_file_applies_its_tables_with_the_files_flows(scene: A
     assert run_dag(logical_date, "cdc_server.db.orders", "cdc_tables.py") == ran
     assert ("--table", "server.db.orders") in scene.pairs
     flows = dict(scene.pairs)["--flows"]
-    assert read_flows(flows)["server.db.prices"].stored_as_scd_type == 2
+    assert read_flows(read_argument(flows))["server.db.prices"].stored_as_scd_type == 2
     # Its own table is done, the other Dag's waits.
     later = logical_date and logical_date.replace(minute=30)
     assert run_dag(later, "cdc_server.db.orders", "cdc_tables.py")["merge"] == "skipped"

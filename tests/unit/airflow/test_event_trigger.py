@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,8 @@ def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_tol
     assert found == [[told(1, orders=1)], [], [told(1, orders=1)]]
     merge(scene)
     assert watched(watcher(store)) == [[]]
-    assert json.loads(store.kept[archive_event.KEY]) == {"count": 0, "digest": "0", "names": []}
+    kept = json.loads(store.kept[archive_event.KEY])
+    assert (kept["count"], kept["digest"], kept["names"]) == (0, "0", [])
 
 
 def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,22 +134,41 @@ def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into(scene:
     assert watched(watcher(None)) == [[]]
 
 
-def test_it_goes_on_looking_after_an_error_and_logs_it_once(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    store = Store()
+def test_it_goes_on_looking_after_an_error(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.archive.rename(scene.folder / "away")
+    # A look that has begun may still see what lands: it has to end before.
+    back, land = (lambda: (scene.folder / "away").rename(scene.archive)), (lambda: scene.land("0000000000"))
+    assert watched(watcher(Store()), back, land) == [[], [], [told(1, orders=1)]]
+    assert capsys.readouterr().out.count("There is no archive") == 1
 
-    def down() -> None:
-        store.is_down = True
+
+def test_a_state_that_cannot_be_used_neither_silences_nor_repeats(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store()
+    store.is_down = True
 
     def up() -> None:
         store.is_down = False
 
-    # A look that has begun may still see what lands: it has to end before.
-    back, land = (lambda: (scene.folder / "away").rename(scene.archive)), (lambda: scene.land("0000000000"))
-    found = watched(watcher(store), back, down, land, up)
-    assert found == [[], [], [], [], [told(1, orders=1)]]
-    log = capsys.readouterr().out
-    assert (log.count("There is no archive"), log.count("API server is gone")) == (1, 1)
+    trigger = watcher(store)
+    assert watched(trigger, lambda: scene.land("0000000000"), lambda: None) == [[], [told(1, orders=1)], []]
+    assert capsys.readouterr().out.count("The asset's state cannot be used: ConnectionError: the API server is gone") == 1
+    # What was announced meanwhile is written down once that can be done.
+    assert watched(trigger, up) == [[], []]
+    assert json.loads(store.kept[archive_event.KEY])["count"] == 1
+    assert watched(watcher(store)) == [[]]
+
+
+def test_an_error_that_stays_is_logged_again_and_again(
+    scene: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_event, "COMPLAIN_AGAIN_SECONDS", 0.05)
+    store = Store()
+    store.is_down = True
+    watched(watcher(store))
+    assert capsys.readouterr().out.count("the API server is gone") > 1
+    scene.archive.rename(scene.folder / "away")
+    watched(watcher(Store()))
+    assert capsys.readouterr().out.count("There is no archive") > 1
 
 
 def test_it_tells_of_the_chosen_tables_only(scene: Any) -> None:
@@ -162,8 +183,8 @@ def test_a_watcher_can_be_made_of_it_and_comes_back_from_what_it_serializes() ->
     trigger = CdcArchiveEventTrigger(tables=("a.*",), poke_interval=5)
     path, arguments = trigger.serialize()
     assert path == "airflow_cdc.triggers.archive_event.CdcArchiveEventTrigger"
-    expected = {"archive_conn_id": "cdc_archive_default", "lake_conn_id": "cdc_lake_default", "tables": ["a.*"], "poke_interval": 5}
-    assert arguments == expected
+    conn_ids = {"archive_conn_id": "cdc_archive_default", "lake_conn_id": "cdc_lake_default"}
+    assert arguments == {**conn_ids, "tables": ["a.*"], "poke_interval": 5, "repeat_after": 3600.0, "name": ""}
     assert CdcArchiveEventTrigger(**arguments).serialize() == (path, arguments)
     asset = Asset(name="a", uri="x-cdc://a", watchers=[AssetWatcher(name="w", trigger=trigger)])
     assert asset.watchers[0].trigger is trigger
@@ -171,9 +192,60 @@ def test_a_watcher_can_be_made_of_it_and_comes_back_from_what_it_serializes() ->
     assert isinstance(BaseEventTrigger.hash(path, arguments), int)
 
 
+def test_what_no_run_has_looked_into_is_announced_again_after_a_while(scene: Any) -> None:
+    scene.land("0000000000")
+    trigger = watcher(Store(), repeat_after=0.4)
+    first, *later = watched(trigger, *[lambda: None] * 4, seconds=0.25)
+    assert first == [told(1, orders=1)]
+    again = [event for events in later for event in events]
+    assert again == [{**told(1, orders=1), "again": True}] * len(again)
+    assert 1 <= len(again) <= 3
+
+
+def test_what_a_failed_run_looked_into_and_did_not_apply_is_announced_again_until_one_applies_it(scene: Any) -> None:
+    store, waiting = Store(), {**told(1, orders=1), "again": True}
+    job = scene.spark_submit.read_text()
+    scene.land("0000000000")
+    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    # The run ends between the survey and the merge.
+    scene.submit_by(job.replace("outcomes = []", "sys.exit(0)"))
+    merge(scene)
+    time.sleep(0.5)
+    assert watched(watcher(store, repeat_after=0.5), seconds=0.4) == [[waiting]]
+    scene.submit_by(job)
+    merge(scene)
+    assert watched(watcher(store, repeat_after=0.1), lambda: None) == [[], []]
+
+
+def test_it_announces_once_where_it_is_asked_to(scene: Any) -> None:
+    scene.land("0000000000")
+    assert watched(watcher(Store(), repeat_after=None), lambda: None) == [[told(1, orders=1)], []]
+    with pytest.raises(ValueError, match="repeat_after is 0, expected seconds above 0"):
+        CdcArchiveEventTrigger(repeat_after=0)
+
+
+def test_where_nothing_waits_the_lake_is_asked_once_and_not_at_every_look(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    look = CdcArchiveEventTrigger._look
+    monkeypatch.setattr(CdcArchiveEventTrigger, "_look", lambda self, *, is_whole: asked.append(is_whole) or look(self, is_whole=is_whole))
+    assert watched(watcher(Store(), repeat_after=0.01)) == [[]]
+    assert asked[0] is True
+    assert not any(asked[1:])
+    assert len(asked) > 2
+
+
+def test_watchers_of_one_asset_remember_each_its_own_where_they_have_names(scene: Any) -> None:
+    store = Store()
+    scene.land("0000000000")
+    scene.land("0000000000", topic=OTHER_TOPIC)
+    assert watched(watcher(store, name="a", tables=["*.orders"])) == [[told(1, orders=1)]]
+    assert watched(watcher(store, name="b", tables=["*.customers"])) == [[told(1, customers=1)]]
+    assert watched(watcher(store, name="a", tables=["*.orders"])) == [[]]
+
+
 def test_of_very_many_announced_files_the_last_are_told_apart() -> None:
     files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_TOLD_APART + 10)]
-    announced = Announced.of(files)
+    announced = Announced.of(files, at=1.5)
     assert len(json.dumps(announced.to_json())) < 64 * 1024
     assert Announced.from_json(json.loads(json.dumps(announced.to_json()))) == announced
     assert announced.left_out(files) == ()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+REPOSITORY = Path(__file__).parents[3]
 KEY, SECRET = "AKIDKEY", "s3cr3t-key"
 REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
 
@@ -27,8 +28,12 @@ def handed(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     scene.connect("cdc_archive_default", conn_type="cdc_archive", host="s3://b/topics", extra={"storage_conn_id": "store"})
     scene.submit_by(f"""\
         #!{sys.executable}
-        import json, os, shutil, sys
+        import json, os, sys
         from pathlib import Path
+        sys.path.insert(0, {str(REPOSITORY)!r})
+        from airflow_cdc.jobs.write_report import write_report
+        from airflow_cdc.model.job_argument import read_argument
+        sys.argv = [read_argument(text) for text in sys.argv]
         given = dict(zip(sys.argv, sys.argv[1:]))
         storage = given.get("--storage", "")
         is_file = storage.startswith("/")
@@ -43,8 +48,7 @@ def handed(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         seen["keyfile"] = Path(keyfile).read_text() if keyfile else None
         Path({str(scene._seen)!r}).write_text(json.dumps(seen))
         if "--report" in given and os.path.isabs(given["--report"]):
-            Path(given["--report"]).parent.mkdir(parents=True, exist_ok=True)
-            Path(given["--report"]).write_text({json.dumps(REPORT)!r})
+            write_report(given["--report"], json.loads({json.dumps(REPORT)!r}))
         """)
     return scene
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
+from airflow_cdc.model.job_argument import read_argument
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.verify import CdcVerifyOperator
 
@@ -70,7 +71,7 @@ def test_maintenance_hands_on_what_was_done_and_logs_it(scene: Any, context: Any
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith("jobs/maintain.py"))
     given = dict(zip(scene.arguments[job + 1 :: 2], scene.arguments[job + 2 :: 2], strict=True))
     assert (given["--lake"], given["--flows"], given["--table"]) == (str(scene.lake), "/flows.yaml", "server.*")
-    assert json.loads(given["--settings"])["expire_after_days"] == 60
+    assert json.loads(read_argument(given["--settings"]))["expire_after_days"] == 60
 
 
 @pytest.mark.parametrize(("error", "kind"), [(TRANSIENT, AirflowException), (TERMINAL, AirflowFailException)])

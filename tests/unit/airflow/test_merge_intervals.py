@@ -1,4 +1,4 @@
-"""Which archived files a run of the merge asks for: by its data interval, by times, or all that waits."""
+"""Which archived files a run's sensor and merge ask for, both the same: by its data interval, by times, or all that waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from airflow_cdc.sensors.archive import CdcArchiveSensor
+from airflow_cdc.triggers.archive import CdcArchiveTrigger
 
 BEGIN = datetime(2026, 11, 22, 14, tzinfo=timezone.utc)
 END = BEGIN + timedelta(hours=1)
@@ -16,8 +19,13 @@ SINCE, UNTIL = ("--since", "2026-11-22T14:00:00+00:00"), ("--until", "2026-11-22
 
 def asked(scene: Any, context: Any, run: Any, **arguments: Any) -> set[tuple[str, str]]:
     scene.land("0000000000")
-    scene.merge(**arguments).execute({**context, "dag_run": run})
-    return {pair for pair in scene.pairs if pair[0] in ("--since", "--until")}
+    context = {**context, "dag_run": run}
+    question = CdcArchiveSensor(task_id="wait", **arguments).question(context)
+    scene.merge(**arguments).execute(context)
+    found = {pair for pair in scene.pairs if pair[0] in ("--since", "--until")}
+    # Else the sensor calls for files that the merge leaves, and Spark starts for nothing.
+    assert {(f"--{name}", question[name]) for name in ("since", "until") if name in question} == found
+    return found
 
 
 def run_of(kind: str, begin: datetime | None = BEGIN, end: datetime | None = END) -> Any:
@@ -53,6 +61,32 @@ def test_times_that_are_given_go_before_the_runs_interval(scene: Any, context: A
 def test_what_is_no_time_stops_before_spark_is_started(scene: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="since is 'now'"):
         scene.merge(archived_since="now").execute(context)
+
+
+def test_a_scheduled_run_whose_interval_ended_before_the_files_came_is_skipped_without_spark(
+    scene: Any, context: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Files that land now, of which an hour of last year knows nothing.
+    for name in ("0000000000", "0000000001"):
+        scene.land(name)
+    ended = datetime(2025, 11, 22, tzinfo=timezone.utc)
+    before = {**context, "dag_run": run_of("scheduled", ended - timedelta(hours=1), ended)}
+    sensor = CdcArchiveSensor(task_id="wait", by_data_interval=True, timeout=0, soft_fail=True)
+    with pytest.raises(AirflowSkipException):
+        sensor.execute(before)
+    assert "2 more wait that were archived outside of this run's interval" in capsys.readouterr().out
+    by_hand = {**context, "dag_run": run_of("manual")}
+    assert sensor.execute(by_hand)["files"] == 2
+
+
+def test_a_deferred_sensor_waits_for_the_files_of_its_runs_interval(scene: Any, context: Any) -> None:
+    sensor = CdcArchiveSensor(task_id="wait", by_data_interval=True, timeout=60, deferrable=True)
+    scene.land("0000000000")
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({**context, "dag_run": run_of("backfill", BEGIN - timedelta(days=400), END - timedelta(days=400))})
+    arguments = deferred.value.trigger.serialize()[1]
+    assert (arguments["since"], arguments["until"]) == ("2025-10-18T14:00:00+00:00", "2025-10-18T15:00:00+00:00")
+    assert not CdcArchiveTrigger.look(**{name: value for name, value in arguments.items() if name != "poke_interval"}).is_done
 
 
 def test_an_airflow_run_has_the_attributes_that_are_asked_for() -> None:

@@ -174,12 +174,16 @@ def test_in_cluster_mode_the_report_lies_in_the_lake_until_it_is_read(scene: Any
     assert not {"spark.pyspark.driver.python", "spark.driver.extraJavaOptions"} & set(scene.conf)
 
 
-def test_in_cluster_mode_every_try_of_a_task_names_the_same_report(scene: Any, context: Any) -> None:
-    # A retry may find the job of the try before still running: what it writes is what the retry asks for.
+def test_in_cluster_mode_no_two_submissions_share_a_report(scene: Any, context: Any) -> None:
+    # What an earlier try's job may still write, or the task of the same ids of another Airflow, is no report of this one.
     scene.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
-    reports = []
-    for try_number, run_id in ((1, "a"), (2, "a"), (1, "b")):
-        context["ti"].try_number, context["ti"].run_id = try_number, run_id
+    reports = set()
+    for _ in range(2):
         scene.merge(durable=False).execute(context)
-        reports.append(dict(scene.pairs)["--report"])
-    assert reports[0] == reports[1] != reports[2]
+        reports.add(dict(scene.pairs)["--report"])
+    assert len(reports) == 2
+    scene.submit_by("#!/bin/sh\nexit 0\n")
+    for left in reports:
+        Path(left).write_text(json.dumps({**REPORT, "ok": True}))
+    with pytest.raises(AirflowException, match="no report is at"):
+        scene.merge(durable=False).execute(context)

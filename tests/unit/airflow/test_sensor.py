@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConcurrentRunError
@@ -145,8 +146,29 @@ def test_soft_fail_does_not_skip_a_missing_archive(scene: Any, waiting: str) -> 
         wait()
 
 
+@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.parametrize("soft_fail", [False, True])
+@pytest.mark.parametrize("error", ["terminal", "passing"])
+def test_what_airflow_retries_of_a_look_that_fails(scene: Any, monkeypatch: pytest.MonkeyPatch, soft_fail: bool, error: str) -> None:
+    def unplugged(**_: Any) -> None:
+        raise ConnectionError("unplugged")
+
+    if error == "terminal":
+        scene.archive.rmdir()
+    else:
+        monkeypatch.setattr(CdcArchiveTrigger, "look", staticmethod(unplugged))
+    with DAG(dag_id=f"waits_{error}_{soft_fail}", start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)) as dag:
+        _sensor(timeout=0, soft_fail=soft_fail, retries=1, retry_delay=timedelta(0))
+    scene.save(dag)
+    (task,) = dag.test().get_task_instances()
+    # docs/reference/sensors.md: only what is terminal, and only without soft_fail.
+    tries = 1 if (error, soft_fail) == ("terminal", False) else 2
+    assert (str(task.state), task.try_number) == ("failed", tries)
+
+
 def test_the_connections_and_tables_are_templated() -> None:
-    assert set(CdcArchiveSensor.template_fields) == {"archive_conn_id", "lake_conn_id", "tables"}
+    expected = {"archive_conn_id", "lake_conn_id", "tables", "archived_since", "archived_until"}
+    assert set(CdcArchiveSensor.template_fields) == expected
 
 
 def test_the_trigger_fires_when_a_file_lands(scene: Any) -> None:

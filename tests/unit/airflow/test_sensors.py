@@ -47,7 +47,7 @@ def first_event(trigger: Any) -> Any:
 def both_ways(waiting: CdcLookSensor) -> Any:
     """Return what the sensor hands on, which must be the same in the triggerer."""
     told = waiting.execute({})
-    event = first_event(waiting.trigger_class(**waiting._asked, poke_interval=0.01))
+    event = first_event(waiting.trigger_class(**waiting._asked({}), poke_interval=0.01))
     assert event == {"status": "success", "told": told}
     assert waiting.execute_complete({}, event) == told
     assert json.loads(json.dumps(told)) == told
@@ -88,7 +88,8 @@ def test_it_defers_with_every_argument_and_its_trigger_comes_back_from_what_it_s
 
 @pytest.mark.parametrize("kind", SENSORS)
 def test_its_connections_and_names_are_templated(kind: type[CdcLookSensor]) -> None:
-    texts = {"CdcTransactionSensor": {"connectors", "past"}}.get(kind.__name__, {"tables"})
+    own = {CdcTransactionSensor: {"connectors", "past"}, CdcArchiveSensor: {"tables", "archived_since", "archived_until"}}
+    texts = own.get(kind, {"tables"})
     assert set(kind.template_fields) == {*CONNECTIONS, *texts}
 
 
@@ -100,7 +101,7 @@ def test_a_missing_archive_is_neither_waited_for_nor_skipped(scene: Any, kind: t
     expected = ArchiveNotReadableError if soft_fail else AirflowFailException
     with pytest.raises(expected, match=r"There is no archive.*Next step"):
         waiting.execute({})
-    event = first_event(waiting.trigger_class(**waiting._asked, poke_interval=0.01))
+    event = first_event(waiting.trigger_class(**waiting._asked({}), poke_interval=0.01))
     assert (event["status"], event["transient"]) == ("error", False)
     with pytest.raises(expected, match="There is no archive"):
         waiting.execute_complete({}, event)

@@ -189,6 +189,32 @@ def test_hdfs_gets_the_users_name(scene: Any) -> None:
     assert (settings.environment, settings.has_secret) == ({"HADOOP_USER_NAME": "etl"}, False)
 
 
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"host": "nn"}, {"hosts": ["nn"], "port": 9870}),
+        ({"host": "nn1, nn2", "port": 14000, "login": "etl"}, {"hosts": ["nn1", "nn2"], "port": 14000, "user": "etl"}),
+        (
+            {"host": "knox", "port": 8443, "login": "etl", "password": SECRET, "extra": {"use_ssl": True, "verify": "/ca.pem"}},
+            {"hosts": ["knox"], "port": 8443, "use_https": True, "session_verify": "/ca.pem", "user": "etl", "password": SECRET},
+        ),
+        ({"host": "nn", "extra": {"verify": False}}, {"hosts": ["nn"], "port": 9870, "session_verify": False}),
+    ],
+)
+def test_a_connection_to_webhdfs_says_how_python_reaches_hdfs(scene: Any, fields: dict[str, Any], options: dict[str, Any]) -> None:
+    settings = _settings(scene, "hdfs://nameservice/topics", conn_type="webhdfs", **fields)
+    assert (settings.hadoop, settings.file_systems) == ({}, {"hdfs://nameservice": {"protocol": "webhdfs", **options}})
+    assert settings.environment == ({"HADOOP_USER_NAME": "etl"} if "login" in fields else {})
+    assert settings.has_secret is ("password" in fields)
+
+
+def test_with_kerberos_the_ticket_names_the_user(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SECURITY", "kerberos")
+    settings = _settings(scene, "hdfs://nameservice/topics", conn_type="webhdfs", host="nn", login="etl")
+    assert settings.file_systems["hdfs://nameservice"] == {"protocol": "webhdfs", "hosts": ["nn"], "port": 9870, "kerberos": True}
+    assert settings.environment == {}
+
+
 def test_without_a_storage_connection_the_machines_own_credentials_serve(scene: Any) -> None:
     scene.connect("far", conn_type="cdc_archive", host="s3://b/topics")
     assert CdcArchiveHook("far").storage_settings() == StorageSettings()
@@ -206,6 +232,8 @@ def test_without_a_storage_connection_the_machines_own_credentials_serve(scene: 
         ("abfss://c/t", {"conn_type": "wasb", "password": SECRET}, "names no storage account"),
         (f"abfss://c@{ACCOUNT}/t", {"conn_type": "wasb", "extra": {"connection_string": f"SAS={SECRET}"}}, "holds no AccountKey"),
         ("hdfs://n/t", {"conn_type": "hdfs", "password": SECRET}, "has a password"),
+        ("hdfs://n/t", {"conn_type": "webhdfs", "password": SECRET}, "has a password"),
+        ("hdfs://n/t", {"conn_type": "webhdfs", "host": "nn", "extra": {"cert": "/c.pem"}}, "sets cert"),
         ("wasbs://c@a.blob.core.windows.net/t", {"conn_type": "wasb"}, "Nothing is known of how Spark reaches wasbs://"),
     ],
 )

@@ -28,6 +28,7 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
     document = ended.document
     assert set(document) == {
         "ok",
+        "nothing_pending",
         "archive",
         "lake",
         "flows",
@@ -37,12 +38,14 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
         "transactions",
         "cuts",
         "set_aside_files",
+        "held_topics",
     }
     assert (document["ok"], document["error"], document["ignored_files"]) == (True, None, ["README.md"])
+    assert document["nothing_pending"] is False
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
     waits = {"waiting_for", "waiting_files", "cut_files", "cut_records", "outside_files"}
-    told = {"table_version", "columns", "document_columns", "foreign_changes"}
+    told = {"table_version", "columns", "document_columns", "foreign_changes", "is_new_table"}
     assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", *waits, *told}
     assert (customers["flow"], customers["status"], customers["table"]) == (TOPIC, "applied", f"{lake}/{TOPIC}")
     assert {name: count for name, count in customers["events"].items() if count} == {"read": 3, "merged": 2, "rejected": 1}
@@ -56,9 +59,18 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
     assert logs(tmp_path) == []
 
 
+def test_apply_ends_with_1_where_more_is_rejected_than_allowed_and_applies_the_rest(scene: Scene, run: Run, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ended = run("apply", "--archive", scene.archive, "--lake", lake, "--flows", scene.flows, "--fail-on-rejects", "any", "--json")
+    assert ended.code == 1
+    assert [flow["rows"]["inserted"] for flow in ended.document["flows"]] == [2, 1]
+    assert f"too many rejects: {TOPIC}: 1 of 3 records are in the quarantine" in ended.stderr
+
+
 def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
     ended = run("apply", "--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows, "--json")
     assert ended.code == 0
+    assert ended.document["nothing_pending"] is True
     assert [(flow["flow"], flow["status"], flow["batches"]) for flow in ended.document["flows"]] == [
         (TOPIC, "up_to_date", []),
         (ORDERS, "up_to_date", []),

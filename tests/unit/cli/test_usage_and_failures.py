@@ -68,6 +68,7 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["apply", "--archive", "a"], "--lake"),
         (["apply", "--lake", "l"], "--archive"),
         (["apply", "--archive", "a", "--lake", "l", "--unknown"], "--unknown"),
+        (["apply", *ROOTS, "--fail-on-rejects", "sometimes"], "fail_on_rejects is 'sometimes'"),
         (["tables"], "--lake"),
         (["show", "--lake", "l"], "FLOW"),
         (["diff", "a"], "LAKE_B"),

@@ -112,3 +112,10 @@ def test_a_store_that_refuses_is_not_asked_again(job: Job) -> None:
     for passing in (OSError("time-out"), PermissionError("The provided token has expired.")):
         job.failure = passing
         assert job.main()["error"]["transient"] is True
+
+
+def test_the_report_is_left_in_a_lake_that_is_mounted_and_has_no_folder_for_it(job: Job, tmp_path: Path) -> None:
+    report = tmp_path / "lake" / "_cdc" / "reports" / "r.json"
+    assert apply.main(["--archive", "/a", "--lake", "/l", "--report", f"file://{report}"]) == 0
+    assert json.loads(report.read_text())["ok"] is True
+    assert [found.name for found in report.parent.iterdir()] == ["r.json"]

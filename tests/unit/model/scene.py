@@ -66,8 +66,8 @@ class Scene:
         roots = {"archive_root": self.root, "archive": self.state.archive, "lake_root": str(self.lake)}
         return {"archive_fs": self.fs, "lake_fs": FS, **roots}
 
-    def pending(self, *tables: str) -> PendingFiles:
-        return pending_files(**self.places, tables=tables)
+    def pending(self, *tables: str, **interval: Any) -> PendingFiles:
+        return pending_files(**self.places, tables=tables, **interval)
 
     def told(self, *tables: str) -> tuple[list[str], dict[str, int], int]:
         found = self.pending(*tables)

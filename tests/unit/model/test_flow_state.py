@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets
 from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.files import create_json, read_json
 from airflow_cdc.model.lake import FlowState, flows_in
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.places import delete_markers_uri, flow_folder, quarantine_uri, staging_uri
@@ -203,14 +205,13 @@ def test_a_checkpoint_of_another_shape_is_named_too(text: str, history: tuple[Fl
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.text(min_size=1, max_size=12).filter(lambda name: name not in {".", ".."} and "\0" not in name), unique=True, max_size=4)
-)
+@given(st.lists(st.text(min_size=1, max_size=12) | st.sampled_from([".", "..", "...", "%2E"]), unique=True, max_size=4))
 def test_every_flow_has_a_folder_of_its_own_under_its_name(flows: list[str]) -> None:
     fs = fsspec.filesystem("memory")
     try:
         for name in flows:
-            assert "/" not in flow_folder(name)
+            assert not {"/", "\0"} & set(flow_folder(name))
+            assert flow_folder(name) not in {"", ".", ".."}
             FlowState(fs, "/test_lake", name).write_intent(replace(microbatch(1, PlanPosition(1, 1)), flow=name))
         assert flows_in(fs, "/test_lake") == sorted(flows)
         for name in flows:
@@ -227,9 +228,53 @@ def test_the_names_of_kafka_topics_are_folders_as_they_are() -> None:
     assert flow_folder("a/b%c+d") == "a%2Fb%25c%2Bd"
 
 
+class Folding(MemoryFileSystem):  # type: ignore[misc]
+    """A store that takes names for one that differ by case, as those of macOS and Windows do."""
+
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        stripped: str = super()._strip_protocol(path)
+        return stripped.lower()
+
+
+NAMES = st.text("aAbBéÉ.%4", min_size=1, max_size=4)
+
+
+@given(st.lists(NAMES, unique=True, max_size=6), st.lists(NAMES, max_size=2, unique_by=str.lower))
+def test_flows_whose_names_differ_by_case_have_folders_of_their_own_on_any_store(flows: list[str], older: list[str]) -> None:
+    fs = Folding(skip_instance_cache=True)
+    fs.store.clear()
+    fs.pseudo_dirs[:] = [""]
+    # A lake of an older version: the folder is called as the flow is.
+    for name in older:
+        create_json(fs, f"/lake/_cdc/flows/{flow_folder(name)}/flow.json", {"flow": name, "incarnation": "old"})
+    fs.makedirs("/lake/_cdc", exist_ok=True)
+    for name in [*flows, *older]:
+        FlowState(fs, "/lake", name).incarnation()
+    for name in {*flows, *older}:
+        found = FlowState(fs, "/lake", name)
+        note = read_json(fs, f"/lake/_cdc/flows/{found.folder}/flow.json")
+        assert note is not None
+        assert note["flow"] == name
+        assert (found.incarnation() == "old") is (name in older)
+        assert (found.folder == flow_folder(name)) or name not in older
+
+
+def test_a_store_that_tells_case_apart_has_todays_folders() -> None:
+    fs = fsspec.filesystem("memory")
+    fs.makedirs("/test_case/_cdc", exist_ok=True)
+    try:
+        assert [FlowState(fs, "/test_case", name).folder for name in ("pg.Orders", "pg.orders")] == ["pg.Orders", "pg.orders"]
+    finally:
+        fs.rm("/test_case", recursive=True)
+
+
 def test_a_flows_tables_lie_in_its_folder() -> None:
     for lake in ("s3://bucket/lake", "s3://bucket/lake/"):
         assert quarantine_uri(lake, "a b") == "s3://bucket/lake/_cdc/flows/a b/quarantine"
-        assert delete_markers_uri(lake, "a/b") == "s3://bucket/lake/_cdc/flows/a%2Fb/delete_markers"
+        assert delete_markers_uri(lake, flow_folder("a/b")) == "s3://bucket/lake/_cdc/flows/a%2Fb/delete_markers"
         assert staging_uri(lake, "t") == "s3://bucket/lake/_cdc/flows/t/staging"
     assert flows_in(FS, "/nowhere/at/all") == []

@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
 from airflow_cdc.model.pending import surveyed_files_pending
@@ -47,6 +48,20 @@ def test_files_are_pending_from_their_arrival_until_a_microbatch_of_theirs_is_co
     # a file comes late, and sorts below what is surveyed
     scene.arrive("a/t.jsonl", "README.md")
     assert scene.told() == (["a/t.jsonl"], {}, 1)
+
+
+def test_of_an_interval_only_its_files_are_pending_surveyed_or_not(scene: Scene) -> None:
+    scene.arrive("2026-02-03/t.jsonl", "2026-02-04/t.jsonl", "2026-02-04/u.jsonl")
+    third = {"interval": parse_interval("2026-02-03", "2026-02-04")}
+    found = scene.pending(**third)
+    assert ([file.path for file in found.unsurveyed], found.outside) == (["2026-02-03/t.jsonl"], 2)
+    scene.survey()
+    found = scene.pending(**third)
+    assert (found.unsurveyed, found.planned, found.count, found.outside) == ((), {"t": 1}, 1, 2)
+    assert found.planned_bytes == {"t": 3}
+    none = scene.pending(interval=parse_interval("2026-02-05", None))
+    assert (bool(none), none.planned, none.outside) == (False, {}, 3)
+    assert (scene.pending().count, scene.pending().outside) == (3, 0)
 
 
 def test_a_planned_microbatch_is_pending_until_its_commit_marker_stands(scene: Scene) -> None:

@@ -164,7 +164,7 @@ def test_a_rebuild_takes_neither_the_place_nor_the_name(apply: Apply, spark: Spa
 @pytest.mark.deep
 def test_flows_of_other_places_are_not_asked_about_names(apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("airflow_cdc.pipeline.apply_archive.register_table", lambda spark, flow, uri: asked.append(flow.topic))
+    monkeypatch.setattr("airflow_cdc.pipeline.flow_run.register_table", lambda spark, flow, uri: asked.append(flow.topic))
     archive_one(archive, 1, ORDERS, CARTS)
     archive_one(archive, 2, ORDERS)
     flow = replace(CdcFlow(ORDERS, max_microbatch_bytes=1), catalog_table=("routing_shop", "orders"))

@@ -140,3 +140,16 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
 
     story.apply(late)
     assert story.rows == {1: "x", 2: "B", 3: "C"}
+
+
+def test_a_partition_that_is_new_in_a_topic_s_second_life_does_not_hold_up_the_proof_of_its_snapshot(story: Story) -> None:
+    # Found by the deep run of living histories: the new partition's offsets begin behind the snapshot, in the first lane of their own.
+    story.lands(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))
+    story.lands(*snapshot(SECOND, at=100, first=0), change("u", 2, "BB", at=110, offset=4))
+    story.lands(change("c", 6, "f", at=120, offset=0, partition=1))
+
+    batch = story.apply()
+
+    assert story.rows == {**SECOND, 2: "BB", 6: "f"}
+    assert batch.rows_unconfirmed is None
+    assert batch.reach.partitions >= {"65536", "1"}

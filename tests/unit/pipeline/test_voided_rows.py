@@ -61,13 +61,14 @@ def placed(partition: int, *events: Record) -> list[Record]:
     return [{**each, "partition": partition, "offset": offset} for offset, each in enumerate(events)]
 
 
-def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partitions_is_gone(table: Table) -> None:
+@pytest.mark.parametrize(("here", "there"), [("last", "first"), ("first", "last")], ids=["last read seen", "last read to come"])
+def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partitions_is_gone(table: Table, here: str, there: str) -> None:
     first = [*placed(0, read(1, 10, "first"), read(3, 10, "true"), event("u", 15, 3, "three")), *placed(1, read(2, 10, "last"))]
     table.load(*first, {**event("u", 16, 2, "two"), "partition": 1, "offset": 1})
-    table.load(*placed(0, read(3, 20, "last"), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")))
+    table.load(*placed(0, read(3, 20, here), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")))
     assert table.live() == [(2, "two"), (3, "read at 20"), (4, "four")]
     # The rest of the snapshot proves it.
-    table.load(*placed(1, read(5, 20, "first"), event("u", 41, 5, "five")))
+    table.load(*placed(1, read(5, 20, there), event("u", 41, 5, "five")))
     assert table.live() == [(3, "read at 20"), (4, "four"), (5, "five")]
 
 

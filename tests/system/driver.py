@@ -1,0 +1,48 @@
+"""One driver of several over a lake: applies an archive whenever it is asked to, and says what came of it.
+
+Started as a process of its own; a line of JSON on stdin asks, a line on stdout answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_cdc.model.lease import Lease, Leases
+from airflow_cdc.pipeline.apply_archive import apply_archive
+from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.session import start_session
+from airflow_cdc.pipeline.storage import use_options
+
+
+@contextmanager
+def _hold_at_once(self: Leases, flow: str) -> Iterator[Lease]:
+    """As a run does that was stopped for so long that others took over, and went on before it noticed."""
+    yield Lease(self.fs, "", 0, flow, {}, seconds=10**6)
+
+
+def main() -> None:
+    given = json.loads(sys.stdin.readline())
+    use_options(given["file_systems"])
+    if not given["heeds_leases"]:
+        Leases.hold = _hold_at_once  # type: ignore[method-assign]
+    spark = start_session("driver", master="local[1]", options=given["spark"])
+    spark.sparkContext.setLogLevel("ERROR")
+    _answer({"ready": True})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        report = apply_archive(ArchiveRun(spark, given["archive"], given["lake"], wait_seconds=asked["wait_seconds"]))
+        _answer(report.to_json())
+    spark.stop()
+
+
+def _answer(document: dict[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(document)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Two drivers over one lake on an S3-compatible store: no commit is lost, whoever comes first (issue 24)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from airflow_cdc import runtime
+from tests.events import numbered, sqlserver, write_sink_file
+from tests.system.object_store import HADOOP_AWS, TOOLS, Store, path_with_packages, running_store
+
+pytestmark = pytest.mark.system_deep
+
+TOPIC = "server1.testDB.dbo.customers"
+ROUNDS = 100
+KEYS = 7
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with running_store(tmp_path / "store", "data", "AKIDLAKE", "lake-s3cr3t-0123456789") as running:
+        yield running
+
+
+class Driver:
+    """A driver process."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
+
+    def tell(self, document: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{json.dumps(document)}\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()[-4000:]
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def driver(store: Store, folder: Path, name: str, *, heeds_leases: bool) -> Iterator[Driver]:
+    environment = {**os.environ, **runtime.spark_environment("local[1]"), "PYTHONPATH": path_with_packages()}
+    hadoop = {
+        "endpoint": store.endpoint,
+        "endpoint.region": "us-east-1",
+        "connection.ssl.enabled": "false",
+        "path.style.access": "true",
+        "access.key": store.key,
+        "secret.key": store.secret,
+    }
+    spark = {
+        **{f"spark.hadoop.fs.s3a.{name}": value for name, value in hadoop.items()},
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.jars.ivy": str(TOOLS / "ivy"),
+        "spark.jars.packages": HADOOP_AWS,
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.local.dir": str(folder / name),
+    }
+    order = {
+        "archive": "s3://data/archive",
+        "lake": "s3://data/lake",
+        "file_systems": {"s3://data": {name: value for name, value in store.options.items() if name != "use_listings_cache"}},
+        "heeds_leases": heeds_leases,
+        "spark": spark,
+    }
+    log = folder / f"{name}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.system.driver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            text=True,
+        ) as process,
+    ):
+        started = Driver(process, log)
+        started.tell(order)
+        try:
+            yield started
+        finally:
+            assert process.stdin
+            process.stdin.close()
+
+
+def rows(store: Store) -> dict[int, str]:
+    table = DeltaTable("s3://data/lake/" + TOPIC, storage_options=store.delta_options)
+    found = pyarrow.table(QueryBuilder().register("t", table).execute("SELECT id, name FROM t").read_all()).to_pylist()
+    assert len(found) == len({row["id"] for row in found})
+    return {row["id"]: row["name"] for row in found}
+
+
+@pytest.mark.parametrize("heeds_leases", [True, False], ids=["leases", "fenced by the store alone"])
+def test_of_two_drivers_that_start_at_the_same_instant_each_event_is_merged_by_one(
+    store: Store, tmp_path: Path, *, heeds_leases: bool
+) -> None:
+    expected: dict[int, str] = {}
+    ends: Counter[str] = Counter()
+    merged = 0
+    with ExitStack() as stack:
+        drivers = []
+        for name in ("one", "two"):
+            # One behind the other: both would fetch Hadoop's jars into one folder.
+            drivers.append(stack.enter_context(driver(store, tmp_path, name, heeds_leases=heeds_leases)))
+            assert drivers[-1].hear() == {"ready": True}
+        for number in range(ROUNDS):
+            key = number % KEYS
+            event = sqlserver("u" if key in expected else "c", commit=10 + number, key={"id": key}, after={"id": key, "name": f"n{number}"})
+            expected[key] = f"n{number}"
+            folder = tmp_path / f"files-{number}"
+            write_sink_file(folder, numbered([event], first=number), keys=True)
+            store.put(folder, "archive")
+            for each in drivers:
+                each.tell({"wait_seconds": 0.0 if number % 2 else 60.0})
+            for answer in [each.hear() for each in drivers]:
+                assert answer["error"] is None or answer["error"]["type"] == "ConcurrentRunError", answer["error"]
+                for flow in answer["flows"]:
+                    ends[flow["error"]["type"] if flow["error"] else flow["status"]] += 1
+                    merged += sum(batch["events"]["merged"] for batch in flow["batches"])
+            # A round in which both lost would be one of which nobody merged anything; the next one takes it up.
+        for each in drivers:
+            each.tell({"wait_seconds": 60.0})
+            answer = each.hear()
+            assert [flow["error"] for flow in answer["flows"]] == [None]
+            merged += sum(batch["events"]["merged"] for flow in answer["flows"] for batch in flow["batches"])
+
+    assert rows(store) == expected
+    assert {*ends} <= {"applied", "up_to_date", "ConcurrentRunError"}, ends
+    table = DeltaTable("s3://data/lake/" + TOPIC, storage_options=store.delta_options)
+    commits = [json.loads(entry["airflowCdc"]) if "airflowCdc" in entry else entry for entry in table.history()]
+    assert len(commits) == table.version() + 1
+    if heeds_leases:
+        assert merged == ROUNDS
+        assert ends["ConcurrentRunError"] > 0, "the drivers never met"
