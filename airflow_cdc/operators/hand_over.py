@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.storage import StorageSettings
 from airflow_cdc.operators.job_report import ReportPlace
 from airflow_cdc.operators.spark_target import SparkTarget
 from airflow_cdc.runtime.private_file import write_privately
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 
 def hand_over(
@@ -65,3 +68,11 @@ def hand_over(
     path = folder / "storage.json"
     write_privately(path, json.dumps(settings.in_folder(str(folder)).for_job(conf.get("spark.redaction.regex")).to_json()))
     return "--storage", str(path)
+
+
+def run_name(context: Context) -> tuple[str, str]:
+    """Return the job's ``--run-name`` with its value: the task instance, for those who wait for a flow that the job writes."""
+    instance = context["ti"]
+    number = instance.map_index
+    index = "" if number is None or number < 0 else f"[{number}]"
+    return "--run-name", f"{instance.dag_id}.{instance.task_id}{index}, {instance.run_id}, try {instance.try_number}"

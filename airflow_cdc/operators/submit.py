@@ -18,7 +18,7 @@ from airflow_cdc.model.errors import CdcError, storage_refusal
 from airflow_cdc.model.job_argument import as_argument
 from airflow_cdc.operators.child_processes import processes_of
 from airflow_cdc.operators.connect_client import ConnectClient, connect_url, without_effect
-from airflow_cdc.operators.hand_over import hand_over
+from airflow_cdc.operators.hand_over import hand_over, run_name
 from airflow_cdc.operators.job_report import Outcome, ReportPlace, lake_report, new_report_name, report_on_this_machine
 from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, made_auth, take_up
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for, spark_target
@@ -126,7 +126,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
                 settings = settings.joined(other.storage_settings())
             self.env_vars = {**settings.environment, **(self.env_vars or {})} or None
             storage = hand_over(settings, target, self._place, self.conf or {}, remote=remote)
-            self.application_args = [as_argument(text) for text in (*arguments(self._place.uri), *storage)]
+            self.application_args = [as_argument(text) for text in (*arguments(self._place.uri), *run_name(context), *storage)]
             report = self._run_client(self._place) if remote else self._run_job(context, self._place)
             if report is None:
                 job = job_of(self._hook) if self._hook else None
