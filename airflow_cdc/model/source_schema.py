@@ -81,7 +81,7 @@ class SourceSchema:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(
                 f"A schema of the document has another shape than expected: {type(error).__name__} {error}.",
-                next_step="Make it with airflow-cdc schema pull, or hand over a Connect, Avro or JSON schema: docs/how-to/types-of-bare-json.md.",
+                next_step="Make it with airflow-cdc schema pull, or hand over a Connect, Avro or JSON schema.",
             ) from error
         return cls(*told, columns, keys, str(document.get("origin") or ""), settings)
 
