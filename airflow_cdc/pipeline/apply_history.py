@@ -39,7 +39,7 @@ from airflow_cdc.pipeline.merge_versions import current_versions, cut_touched_ke
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns, read_place
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
 from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, logged_rows, mark_of
@@ -200,7 +200,7 @@ def _settle_snapshots(
     reads = told.events.filter(f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'")
     keys = [sql.name(key) for key in decoder.columns.keys if key in told.events.columns]
     # What they need of row changes each read tells by itself.
-    newest = F.struct(F.struct(*read_columns()).alias("newest"), F.col(POSITION).alias("oldest")).alias(READS)
+    newest = F.struct(F.struct(*read_columns()).alias("newest"), read_place().alias("oldest")).alias(READS)
     latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if told.surveyed.rows else None
     asked = partial(find_known_snapshots, run, decoder, told.all_events, told.surveyed, tables, latest=latest, known=known)
     snapshots = asked()

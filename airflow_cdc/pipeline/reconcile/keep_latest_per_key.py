@@ -38,8 +38,8 @@ writes boolean, depends boolean, spreads boolean> of a key's events; first and l
 transactions' texts only where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends;
 ``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether they lie in several partitions."""
 READS = "__cdc_reads"
-"""struct<newest struct<position, last boolean, offset, initial boolean>, oldest position> of the key's reads by full snapshots; NULLs where
-it has none."""
+"""struct<newest struct<position, lane, last boolean, offset, initial boolean>, oldest struct<position, lane>> of the key's reads by full
+snapshots; NULLs where it has none. The lane is the read's own: the key's last event may lie in a partition that was added since."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 IS_LAST = "__cdc_is_last"
@@ -163,7 +163,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
         "depends": F.lit(False),  # noqa: FBT003
         "spreads": any_is(_SPREADS),
     }
-    reads = {"newest": F.max(read).over(of_key), "oldest": F.min(read["position"]).over(of_key)}
+    reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
     # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
     is_untold, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
@@ -182,13 +182,19 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
 
 
 def read_columns() -> list[Column]:
-    """Return what the read of a full snapshot tells of it: its position, whether it is marked as a table's last, its offset, its kind."""
+    """Return what the read of a full snapshot tells: position and lane, whether it is marked as a table's last, offset and kind."""
     return [
         F.col(POSITION).alias("position"),
+        F.col(PARTITION).alias("lane"),
         F.col(SNAPSHOT).startswith("last").alias("last"),
         F.col(OFFSET).alias("offset"),
         F.col(SNAPSHOT).endswith(INITIAL).alias("initial"),
     ]
+
+
+def read_place() -> Column:
+    """Return the position and the lane of the read of a full snapshot."""
+    return F.struct(F.col(POSITION).alias("position"), F.col(PARTITION).alias("lane"))
 
 
 def _struct(members: Mapping[str, Column]) -> Column:

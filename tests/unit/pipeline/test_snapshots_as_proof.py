@@ -103,6 +103,17 @@ def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story
     assert story.rows == {1: "c", 4: "newer"}
 
 
+def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microbatch_stay(story: Story) -> None:
+    # Key 1 was read in partition 0 and lies in partition 1 since; offsets of the two have nothing to do with each other.
+    story.apply(*snapshot(FIRST, at=10, first=0))
+    behind = [change("u", 1, "AA", at=41, offset=1, partition=1), change("c", 7, "seven", at=42, offset=2, partition=1)]
+    more = [change("u", 6, f"six {number}", at=43 + number, offset=3 + number, partition=1) for number in range(6)]
+    six = change("c", 6, "six", at=40, offset=0, partition=1)
+    story.apply(*snapshot({1: "A", 2: "B"}, at=30, first=5), six, *behind, *more, change("u", 2, "BB", at=60, offset=7))
+
+    assert story.rows == {1: "AA", 2: "BB", 6: "six 5", 7: "seven"}
+
+
 def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_not_find(story: Story) -> None:
     first = [*snapshot({1: "a", 2: "b"}, at=10, first=0), change("u", 2, "x", at=20, offset=2)]
     story.apply(*first)
