@@ -16,7 +16,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow_cdc.assets import table_asset, tables_alias
 from airflow_cdc.dags_file import DagSettings, DagsFile, PlannedDag, read_dags_file
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import is_glob
+from airflow_cdc.model.globs import is_glob
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 

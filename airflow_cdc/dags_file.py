@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import is_glob
+from airflow_cdc.model.globs import is_glob
 from airflow_cdc.model.overlap import may_share
 from airflow_cdc.model.routes import flows_from_document
 

@@ -21,8 +21,8 @@ from airflow_cdc.pipeline.count_events import count_surveyed
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.schema_changes import no_changes
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN
 from benchmarks import size
 from benchmarks.events import TOPIC, spread, with_takeovers, write_events
 from benchmarks.measure import Result, in_turn
@@ -53,7 +53,7 @@ def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
     assert microbatch, "the archive was not applied"
     session = session_for_batch(spark, batch_bytes=microbatch.text_size)
     attempt = MicrobatchRun(session, str(lake.absolute()), CdcFlow(TOPIC), "bench", FlowCheckpoint(TOPIC), microbatch, state)
-    decoder = plan_decoding(session, attempt.flow, microbatch, None, no_changes)
+    decoder = plan_decoding(session, attempt.flow, microbatch, None, NOTHING_KNOWN)
 
     def last_per_key(columns: Sequence[str]) -> None:
         events = decoder.events(attempt.lines()).filter(IS_ROW_EVENT)

@@ -77,6 +77,14 @@ class SchemaChangeError(TerminalError):
     """Raised when events no longer fit the target table and no lossless change of the table would make them."""
 
 
+class TypesUnknownError(TerminalError):
+    """Raised when events carry no schema and columns look as if they spelled something else than their text says; nothing was made."""
+
+
+class ColumnMismatchError(TerminalError):
+    """Raised when one column does not fit most records of a microbatch: its declaration or the source changed; nothing was merged."""
+
+
 class TableModeError(TerminalError):
     """Raised when a flow's table was made to keep another history than the flow's settings ask for."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.declared_column import DeclaredColumn, declared_columns
 from airflow_cdc.model.document_columns import DocumentColumn, document_columns
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import STATE_FOLDER
@@ -21,7 +22,6 @@ BY_KEY = "key"
 """Clusters a table by the columns of its key."""
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
-_GLOB = frozenset("*?[")
 # A store may not tell names apart by case; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
 _COLUMNS_OF_DOCUMENTS = ("_id", "document")
@@ -74,6 +74,17 @@ class OnGap(str, Enum):
     """Leave the files behind the missing range alone until it has come."""
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
+
+
+class OnUnknownTypes(str, Enum):
+    """What happens before a column is made of which only the JSON values speak, and these look as if they spelled something else."""
+
+    STOP = "stop"
+    """Stop the flow before the table or the column is made, with the settings to paste."""
+    TEXT = "text"
+    """The column is STRING: the JSON text as it is."""
+    GUESS = "guess"
+    """The column gets the type that its JSON values look like."""
 
 
 class OnForeignChange(str, Enum):
@@ -139,8 +150,8 @@ class CdcFlow:
     """Target table: a path below the lake, or a URI of its own; the topic's name where None."""
     keys: tuple[str, ...] = ()
     """Columns that identify a row; empty: those of the events' own keys."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Spark SQL types by column; they overrule what the events say or what their values suggest."""
+    columns: Mapping[str, str | DeclaredColumn] = field(default_factory=dict)
+    """Types by column, as Spark SQL spells them, or with how bare JSON spells the values; they overrule what the events say."""
     on_truncate: OnTruncate = OnTruncate.APPLY
     """What a TRUNCATE in the source does to the target."""
     max_microbatch_bytes: int = DEFAULT_MICROBATCH_BYTES
@@ -175,6 +186,8 @@ class CdcFlow:
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
     on_foreign_change: OnForeignChange = OnForeignChange.STOP
     """What happens when somebody else changed rows of the target."""
+    on_unknown_types: OnUnknownTypes = OnUnknownTypes.STOP
+    """What happens before a column is made whose JSON values look as if they spelled something else."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -229,6 +242,11 @@ class CdcFlow:
                 f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
                 next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
             )
+
+    @cached_property
+    def declared(self) -> dict[str, DeclaredColumn]:
+        """The columns that the flow declares."""
+        return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
 
     @property
     def mode(self) -> TableMode:
@@ -316,13 +334,10 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _by_column(what: str) -> Callable[[Any], dict[str, str]]:
-    def read(value: Any) -> dict[str, str]:
-        if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
-            raise TypeError(f"{what} by column")
-        return dict(value)
-
-    return read
+def _newer_names(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
+        raise TypeError("newer names by column")
+    return dict(value)
 
 
 def _columns_or_key(value: Any) -> str | tuple[str, ...]:
@@ -360,7 +375,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "topic": _text,
     "table": lambda value: None if value is None else _text(value),
     "keys": _texts,
-    "columns": _by_column("Spark SQL types"),
+    "columns": declared_columns,
     "document_columns": document_columns,
     "on_truncate": _one_of(OnTruncate),
     "on_gap": _one_of(OnGap),
@@ -370,30 +385,13 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "table_column": lambda value: None if value is None else _text(value),
     "on_missing_file": _one_of(OnMissingFile),
     "on_foreign_change": _one_of(OnForeignChange),
+    "on_unknown_types": _one_of(OnUnknownTypes),
     "max_microbatch_bytes": _positive,
     "stored_as_scd_type": _scd_type,
     "on_delete": _one_of(OnDelete),
-    "renamed_columns": _by_column("newer names"),
+    "renamed_columns": _newer_names,
     "on_dropped_column": _one_of(OnDroppedColumn),
     "write_disposition": _one_of(WriteDisposition),
     "cluster_by": _columns_or_key,
     "catalog_table": lambda value: catalog_name(_text(value)),
 }
-
-
-def matches_any(name: str, globs: Iterable[str]) -> bool:
-    """Tell whether a flow's name matches one of the globs, or there are none; never one that a glob behind a ``!`` matches."""
-    patterns = tuple(globs)
-    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
-    refused = (pattern[1:] for pattern in patterns if pattern.startswith("!"))
-    return (not wanted or any(_matches(name, pattern) for pattern in wanted)) and not any(_matches(name, pattern) for pattern in refused)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    # Before Python 3.12 fnmatch forgets its expressions where there are more than 256: a few hundred plain names would cost seconds.
-    return fnmatch.fnmatchcase(name, pattern) if is_glob(pattern) else name == pattern
-
-
-def is_glob(pattern: str) -> bool:
-    """Tell whether a pattern is more than the name of one flow."""
-    return bool(_GLOB & set(pattern))

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.new_files import poke

@@ -5,7 +5,9 @@
     <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, of use only to be fast
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
+    <lake>/_cdc/archives/<id>/schemas/<flow>.json  schemas in its events  derived from the surveys
     <lake>/_cdc/archives/<id>/set_aside.json     files that cannot be read    written by runs; lost, the next run tries them again
+    <lake>/_cdc/schemas/<flow>.json              its schema, handed over      see model/source_schema.py
     <lake>/_cdc/leases/<flow>/<n>.json           which run may write it       see model/lease.py
     <lake>/_cdc/flows/<flow>/flow.json           this life of the flow        created once, never changed
     <lake>/_cdc/flows/<flow>/intents/<n>.json    what microbatch n owns       created once, never changed
@@ -30,7 +32,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from itertools import chain
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -139,6 +141,14 @@ class ArchiveState:
     def write_looked(self, looked: Looked) -> None:
         """Write down what a look saw, once all data files in it are surveyed."""
         replace_json(self._fs, f"{self._folder}/looked.json", looked.to_json())
+
+    def derived(self, name: str) -> dict[str, Any] | None:
+        """Return something that was made of the surveys, None where nobody wrote it yet."""
+        return read_json(self._fs, f"{self._folder}/{name}")
+
+    def put_derived(self, name: str, document: dict[str, Any]) -> None:
+        """Write down something that was made of the surveys."""
+        replace_json(self._fs, f"{self._folder}/{name}", document)
 
     def transactions(self) -> TransactionLedger:
         """Return which transactions are not archived whole, as far as a run has looked."""

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from airflow_cdc.model.flow import is_glob
+from airflow_cdc.model.globs import is_glob
 
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 

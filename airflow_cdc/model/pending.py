@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.completeness import OffsetReport
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.position import Position
@@ -107,6 +108,8 @@ class BatchReport:
     """Columns that were taken out of the documents of all rows, because the flow defines them anew or otherwise."""
     misfits: dict[str, int] = field(default_factory=dict)
     """By column: rows of which the document tells a value that does not fit it, so that it is NULL there."""
+    types: dict[str, TypeReport] = field(default_factory=dict)
+    """By column whose type the events do not carry themselves: what it is, and who says so."""
     table_version: int | None = None
     """Delta version that the merge committed; None where nothing was to be merged."""
     merge_plan: str = ""
@@ -131,6 +134,7 @@ class BatchReport:
         document["columns_widened"] = list(self.columns_widened)
         document["columns_as_text"] = list(self.columns_as_text)
         document["columns_filled"] = list(self.columns_filled)
+        document["types"] = {name: told.to_json() for name, told in self.types.items()}
         document["offsets"] = self.offsets.to_json()
         return document
 
@@ -151,6 +155,7 @@ class BatchReport:
         values["columns_widened"] = tuple(values["columns_widened"])
         values["columns_as_text"] = tuple(values.get("columns_as_text", ()))
         values["columns_filled"] = tuple(values.get("columns_filled", ()))
+        values["types"] = {name: TypeReport.from_json(told) for name, told in values.get("types", {}).items()}
         values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
         return cls(**values)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow import is_glob, matches_any
+from airflow_cdc.model.globs import is_glob, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 
 

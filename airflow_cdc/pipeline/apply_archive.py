@@ -11,7 +11,7 @@ from airflow_cdc.model.errors import (
     SparkFailedError,
 )
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
@@ -22,8 +22,8 @@ from airflow_cdc.pipeline.check_transactions import check_transactions
 from airflow_cdc.pipeline.end_together import Together, find_fallen_logs, find_together
 from airflow_cdc.pipeline.flow_run import FlowRun
 from airflow_cdc.pipeline.look import Look
-from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.sort_topics import hold_topics, refused_flows, sort_topics
+from airflow_cdc.pipeline.source_facts import facts_of
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.storage import file_system
@@ -49,8 +49,8 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     stopped += [flow for flow in refused_flows(run, state, ledger, topics) if flow.flow not in {other.flow for other in stopped}]
     states = [FlowState(lake_fs, lake_root, topic) for topic in chosen if topic not in {flow.flow for flow in stopped}]
     together = find_together(run, state, ledger, look, states) if run.consistent else Together()
-    changes = SchemaChanges(run.spark, state, ledger)
-    flows = [FlowRun(run, state, ledger, flow, lake_fs, lake_root, changes, together) for flow in states]
+    facts = facts_of(run.spark, state, ledger, run.lake)
+    flows = [FlowRun(run, state, ledger, flow, lake_fs, lake_root, facts, together) for flow in states]
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
         outcomes = list(pool.map(FlowRun.apply, flows))
     _write_waiting(state, ledger, flows, outcomes)

@@ -55,7 +55,7 @@ def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
 
 
 def _append(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.facts, epochs=run.epochs)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     keeps_truncates = target is not None or bool(decoder.columns.types)
     told = stage_events(run, decoder, decoder.events(run.lines()), tables, keeps_truncates=keeps_truncates)
@@ -90,7 +90,7 @@ def apply_to_versions(run: MicrobatchRun) -> BatchReport:
 
 
 def _cut(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.facts, epochs=run.epochs)
     events = decoder.events(run.lines(), with_images=True)
     refuse_patches(run.flow.name, decoder, events)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
@@ -264,6 +264,7 @@ class Told:
             columns_as_text=changed.as_text,
             columns_filled=changed.filled,
             misfits=changed.misfits,
+            types=dict(changed.types),
         )
 
 

@@ -49,6 +49,7 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trac
 from airflow_cdc.pipeline.record.append_once import append, append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+from airflow_cdc.pipeline.refuse_mismatch import refuse_mismatch
 from airflow_cdc.pipeline.rename_columns import rename_columns
 from airflow_cdc.pipeline.resolve_documents import resolve_documents
 
@@ -133,6 +134,7 @@ class _Settled:
             columns_as_text=changed.as_text,
             columns_filled=changed.filled,
             misfits=changed.misfits,
+            types=dict(changed.types),
         )
 
 
@@ -140,7 +142,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> _Settled:
     """Settle a microbatch; anew with each epoch that is found to begin in it."""
     renamed: dict[str, str] = {}
     while True:
-        decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
+        decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.facts, epochs=run.epochs)
         target, names = rename_columns(run, decoder.columns, target)
         renamed |= names
         settled = _settle_with(run, decoder, target, renamed)
@@ -262,6 +264,7 @@ def quarantine(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, take
     :param taken: how many events were taken in.
     :return: how many rejects by reason, and the survey's count; of odd records decoding may know better what they are.
     :raises CountMismatchError: when records are lost between the two.
+    :raises ColumnMismatchError: when one column does not fit most of the events.
     """
     if surveyed.to_account_for == taken:
         return {}, surveyed
@@ -278,6 +281,7 @@ def quarantine(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, take
                 next_step="Nothing was merged. Please report this with the microbatch's intent file.",
             )
         surveyed = told
+    refuse_mismatch(run, rows, by_reason, events=surveyed.rows)
     if rejected and not run.is_dry:
         uri = run.state(quarantine_uri)
         append_once(run.spark, rows, uri, application=f"quarantine:{run.application}", version=run.microbatch.number)

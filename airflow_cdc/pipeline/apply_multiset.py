@@ -53,7 +53,7 @@ def _apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
             f"Flow {run.flow.name}: its table has no key; a row that is right and one that is missing cannot be told apart by an event.",
             next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
         )
-    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.changes_of, epochs=run.epochs)
+    decoder = plan_decoding(run.spark, run.flow, run.microbatch, target, run.facts, epochs=run.epochs)
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
     # Equal rows are counted together: which table one is of nothing would say.

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import FlowState, flows_in
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.document_columns import definition_of, names_defined
 from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
@@ -38,6 +39,8 @@ class ColumnsChanged:
     """Of the table text, and of another type in the events."""
     misfits: dict[str, int] = field(default_factory=dict)
     """By column that was filled: rows of which the document tells a value that does not fit."""
+    types: Mapping[str, TypeReport] = field(default_factory=dict)
+    """By column whose type the events do not carry themselves: what it is, and who says so."""
 
 
 def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
@@ -51,23 +54,25 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
     types |= _document_types(run, target)
     wider = wider_columns(target, types, run.flow.name) if target else {}
     as_text = decoder.columns.as_text
+    reports = decoder.columns.reports
     if run.is_dry:
-        return target, ColumnsChanged(as_text=as_text)
+        return target, ColumnsChanged(as_text=as_text, types=reports)
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        target = create_target(
-            run.spark, run.table, types, decoder.columns.keys, mode, told=decoder.columns.told, document_columns=run.flow.document_columns
-        )
+        comments, documents = decoder.columns.comments, run.flow.document_columns
+        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode, comments=comments, document_columns=documents)
     if wider:
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         _widen(run.spark, target.uri, wider)
     target = _with_deletion_vectors(run.spark, target)
-    added = _add_columns(run.spark, target, types, decoder.columns.told)
+    added = _add_columns(run.spark, target, types, decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")
     misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
-    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(added, tuple(wider), filled, as_text, misfits)
+    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(
+        added, tuple(wider), filled, as_text, misfits, reports
+    )
 
 
 def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
@@ -149,7 +154,7 @@ def _with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTa
     return replace(target, deletion_vectors=True)
 
 
-def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], told: Collection[str]) -> tuple[str, ...]:
+def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], comments: Mapping[str, str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table has not; return their names."""
     known = {name.lower() for name in target.columns}
     missing = [name for name in columns if name.lower() not in known]
@@ -159,6 +164,6 @@ def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str,
     for name, kind in columns.items():
         if name in missing:
             place = f"AFTER {sql.name(left)}" if left else "FIRST"
-            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, told=name in told)} {place})")
+            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, comments.get(name))} {place})")
         left = name
     return tuple(missing)

@@ -53,8 +53,8 @@ from airflow_cdc.pipeline.plan_lives import PlanLives
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
-from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes
@@ -70,7 +70,7 @@ class FlowRun:
     state: FlowState
     lake_fs: FileSystem
     lake_root: str
-    changes: SchemaChanges
+    facts: SourceFacts
     together: Together
 
     @property
@@ -211,7 +211,7 @@ class FlowRun:
 
     @cached_property
     def _check(self) -> StateCheck:
-        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.changes.of))
+        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.facts))
         return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
 
     @cached_property
@@ -298,7 +298,7 @@ class FlowRun:
             self.state,
             after_effect,
             is_retry,
-            self.changes.of,
+            self.facts,
             seen_through=self._check.seen_through,
         )
         try:

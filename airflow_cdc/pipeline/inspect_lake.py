@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.pending import surveyed_files_pending
 from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri

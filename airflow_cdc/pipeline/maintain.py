@@ -27,7 +27,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
 from airflow_cdc.model.files import FileSystem, absolute_uri
-from airflow_cdc.model.flow import BY_KEY, CdcFlow, matches_any
+from airflow_cdc.model.flow import BY_KEY, CdcFlow
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance

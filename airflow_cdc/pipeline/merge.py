@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
+from airflow_cdc.model.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
 from airflow_cdc.model.columns import (
     CHANGE_LOG_COLUMNS,
     COMMITTED_AT,
@@ -55,8 +56,6 @@ KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
-TOLD_COMMENT = "Read as the connector's schema-change topic tells"
-"""Comment of a column whose values only the topic tells how to read. It stands in the commit that adds the column."""
 DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 """Table property: the definition of the document columns by which all rows were filled."""
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
@@ -105,7 +104,9 @@ class TargetTable:
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
     told: frozenset[str] = frozenset()
-    """Columns that are read as a schema-change topic tells (:data:`TOLD_COMMENT`)."""
+    """Columns that are read as a schema-change topic, a schema or the flow tells: the JSON text does not say what they are."""
+    guessed: frozenset[str] = frozenset()
+    """Columns that were made of what the JSON values look like."""
     document_columns: str = definition_of({})
     """Definition of the document columns by which all its rows were filled."""
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +115,8 @@ class TargetTable:
     def under(self, renames: Mapping[str, str]) -> TargetTable:
         """Return the table as it is once its columns have the names of today."""
         columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
-        return replace(self, columns=columns, told=frozenset(renames.get(name, name) for name in self.told))
+        told, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.told, self.guessed))
+        return replace(self, columns=columns, told=told, guessed=guessed)
 
     @property
     def flags_deletes(self) -> bool:
@@ -148,7 +150,8 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         files=int(detail["numFiles"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
-        told=frozenset(field.name for field in fields if field.metadata.get("comment") == TOLD_COMMENT),
+        told=frozenset(field.name for field in fields if field.metadata.get("comment") in (TOPIC_COMMENT, ENCODED_COMMENT)),
+        guessed=frozenset(field.name for field in fields if field.metadata.get("comment") == GUESSED_COMMENT),
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
     )
@@ -168,12 +171,9 @@ def _types(fields: Sequence[StructField]) -> dict[str, str]:
     return {field.name: field.dataType.simpleString().upper() for field in fields}
 
 
-def declare(name: str, kind: str, *, told: bool) -> str:
-    """Return the definition of a column.
-
-    :param told: whether only a schema-change topic tells how to read its values.
-    """
-    return f"{sql.name(name)} {kind}" + (f" COMMENT {sql.text(TOLD_COMMENT)}" if told else "")
+def declare(name: str, kind: str, comment: str | None) -> str:
+    """Return the definition of a column."""
+    return f"{sql.name(name)} {kind}" + (f" COMMENT {sql.text(comment)}" if comment else "")
 
 
 def latest_version(spark: SparkSession, uri: str) -> int:
@@ -188,18 +188,18 @@ def create_target(
     keys: Sequence[str],
     mode: TableMode,
     *,
-    told: Collection[str] = (),
+    comments: Mapping[str, str],
     document_columns: Mapping[str, DocumentColumn],
 ) -> TargetTable:
     """Make an empty target table with the source's columns and, behind them, ours.
 
-    :param told: columns that are read as a schema-change topic tells.
+    :param comments: of columns (:mod:`airflow_cdc.model.column_origin`).
     :param document_columns: those of the columns that are taken out of documents.
     """
     defined = definition_of(document_columns)
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in keys)}>"
     own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[mode]}
-    declared = ", ".join(declare(name, kind, told=name in told) for name, kind in {**columns, **own}.items())
+    declared = ", ".join(declare(name, kind, comments.get(name)) for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(keys)), MODE_PROPERTY: mode.value, "delta.enableDeletionVectors": "false"}
     if document_columns:
@@ -216,7 +216,8 @@ def create_target(
         files=0,
         deletion_vectors=False,
         mode=mode,
-        told=frozenset(told),
+        told=frozenset(name for name, text in comments.items() if text != GUESSED_COMMENT),
+        guessed=frozenset(name for name, text in comments.items() if text == GUESSED_COMMENT),
         document_columns=defined,
     )
 

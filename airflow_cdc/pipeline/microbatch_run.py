@@ -29,8 +29,8 @@ from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.merge_plan import told_plan
 from airflow_cdc.pipeline.physical_tables import tables_of
-from airflow_cdc.pipeline.schema_changes import ChangesOf, no_changes
 from airflow_cdc.pipeline.session import compile_for_table, noted, transaction
+from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN, SourceFacts
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
@@ -60,8 +60,8 @@ class MicrobatchRun:
     """Told the name of each effect when it is done; tests crash there."""
     is_retry: bool = True
     """Whether an earlier run planned it, and so may have merged it."""
-    changes_of: ChangesOf = no_changes
-    """Tells what the schema-change topics say of a table, by its topic."""
+    facts: SourceFacts = NOTHING_KNOWN
+    """What is known of the source's table beside the events."""
     found_epochs: Epochs | None = None
     """Where epochs of the source's log begin, as this attempt found out; None: as the checkpoint knows."""
     is_dry: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,14 +22,12 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.dialects import dialect_of
 from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
-from airflow_cdc.pipeline.decode.infer_types import infer_types
-from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, is_single, member_names, resolve_columns, schema_types
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.find_renames import find_renames
 from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
-from airflow_cdc.pipeline.told_columns import find_told
+from airflow_cdc.pipeline.settle_columns import Source, settle_columns
+from airflow_cdc.pipeline.source_facts import SourceFacts
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 
@@ -39,14 +37,14 @@ def plan_decoding(
     flow: CdcFlow,
     microbatch: Microbatch,
     target: TargetTable | None,
-    changes_of: ChangesOf,
+    facts: SourceFacts,
     *,
     epochs: Epochs = FIRST_EPOCH,
 ) -> Decoder:
     """Return the decoder of a microbatch.
 
     :param target: the target table, None where it does not exist yet.
-    :param changes_of: tells what the schema-change topics say of a table.
+    :param facts: what is known of the topic's table beside the events.
     :param epochs: where epochs of the source's log begin.
     :raises UnsupportedConnectorError: for a connector without dialect.
     :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
@@ -71,8 +69,9 @@ def plan_decoding(
         columns = _of_documents(flow)
     else:
         ours = [shape for shape in rows if not foreign.holds(shape)]
-        renames = find_renames(flow, dialect, ours, target, changes_of, without_key=without_key)
-        columns = _columns(spark, flow, microbatch, ours, target, changes_of=changes_of, without_key=without_key, renames=renames)
+        renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
+        source = Source(flow, ours, target, facts, renames, without_key=without_key)
+        columns = settle_columns(source, lambda: _images(spark, flow, microbatch, without_key=without_key))
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
             columns = _clearing(columns, target and target.under(renames))
     if target and rows and columns.keys != target.keys:
@@ -157,40 +156,6 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
         return decoder
     deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()))
     return replace(decoder, shapes=(*decoder.shapes, deletes))
-
-
-def _columns(
-    spark: SparkSession,
-    flow: CdcFlow,
-    microbatch: Microbatch,
-    rows: list[TopicShape],
-    target: TargetTable | None,
-    *,
-    changes_of: ChangesOf,
-    without_key: bool,
-    renames: Mapping[str, str],
-) -> SourceColumns:
-    rows = [under_new_names(shape, renames) for shape in rows]
-    target = target and target.under(renames)
-    table = dict(target.columns) if target else {}
-    settled = {*flow.columns, *schema_types(rows, flow)}
-    names = [name for name in column_names(rows) if name not in settled]
-
-    def images() -> DataFrame:
-        return images_today(_images(spark, flow, microbatch, without_key=without_key), renames)
-
-    def changes_today(topic: str) -> tuple[TableChange, ...]:
-        return tuple(change.under(renames) for change in changes_of(topic))
-
-    told = find_told(flow, rows, target, changes_today, images, names=names)
-    unknown = [name for name in names if name not in {*told.types, *table}]
-    inferred = infer_types(images(), unknown) if unknown else {}
-    by_value = len(flow.keys) == 1 and any(is_single(shape.key_shape) for shape in rows)
-    if not flow.keys and not any(shape.key_shape and member_names(shape.key_shape) for shape in rows):
-        flow = CdcFlow(flow.topic, keys=target.keys if target else told.keys, columns=flow.columns)
-    columns = resolve_columns(flow=flow, shapes=rows, table=table, inferred=inferred, told=told.types, without_key=without_key)
-    untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
-    return replace(columns, types={**columns.types, **untyped_keys}, told=told.encoded, formerly=formerly(renames), key_is_single=by_value)
 
 
 def _of_documents(flow: CdcFlow) -> SourceColumns:

@@ -34,8 +34,8 @@ from airflow_cdc.pipeline.find_commit import history_of
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY, RENAMED_PROPERTY, describe_table
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.schema_changes import ChangesOf
 from airflow_cdc.pipeline.session import noted, session_for_batch
+from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.storage import file_system
 
@@ -49,7 +49,7 @@ class RepairedFlow:
     run: ArchiveRun
     flow: CdcFlow
     state: FlowState
-    changes_of: ChangesOf
+    facts: SourceFacts
 
 
 def repair_table(of: RepairedFlow, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
@@ -145,7 +145,7 @@ class _Repair(RepairedFlow):
                     self._again,
                     self.run.after_effect,
                     is_retry,
-                    self.changes_of,
+                    self.facts,
                 )
             )
         except CdcError as problem:

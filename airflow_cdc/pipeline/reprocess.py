@@ -28,9 +28,9 @@ from airflow_cdc.pipeline.find_applied import find_applied, known_epochs
 from airflow_cdc.pipeline.find_range import find_range
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
-from airflow_cdc.pipeline.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.source_facts import facts_of
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
 
@@ -174,8 +174,8 @@ def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowS
     order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
     session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
     application = f"{order.flow}:{flow.incarnation()}"
-    changes_of = SchemaChanges(order.spark, state, state.ledger()).of
-    attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, changes_of=changes_of, is_dry=True)
+    facts = facts_of(order.spark, state, state.ledger(), run.lake)
+    attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, facts=facts, is_dry=True)
     report = apply_rows(attempt)
     set_aside = count_replaced(order.spark, attempt.state(quarantine_uri), microbatch, flow)
     is_right = report.rows == RowCounts() and report.events.rejected >= set_aside

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 from airflow_cdc.pipeline.storage import file_system
 

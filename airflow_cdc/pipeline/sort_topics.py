@@ -7,7 +7,7 @@ from functools import partial
 
 from airflow_cdc.model.errors import NewTopicError, SparkFailedError
 from airflow_cdc.model.files import FileSystem, folds_case
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState, flows_in
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_topics import SortedTopics, TopicGate

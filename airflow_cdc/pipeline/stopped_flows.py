@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_cdc.model.flow import CdcFlow, matches_any
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowOutcome, FlowStatus

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.declared_column import BASE64_URL, HEX
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decimal_types import MAX_PRECISION, decimal_type, digits_behind_point, read_decimal, read_variable_scale
 
@@ -55,7 +56,9 @@ def cast_to(sql_type: str) -> ColumnType:
         return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
     if sql_type == "DATE":
         # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*$'"))
+        # isostring has a date with a zone, which is UTC: 2026-11-24Z.
+        text = "trim(TRAILING 'Z' FROM {})".format
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs, and cuts what is shorter than a microsecond.
         told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
@@ -187,6 +190,9 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "local-timestamp-micros": _local_timestamp(1_000_000),
     "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
     "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
+    # As flows declare them; unhex is lenient about what is no digit, try_to_binary is not.
+    HEX: ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'hex')"),
+    BASE64_URL: ColumnType("BINARY", lambda value: f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"),
 }
 
 _HUAWEI_CDL: Mapping[str, ColumnType] = {
@@ -214,6 +220,7 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array))
 
 
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 FORMERLY = "formerly"
 """Member that we give a field whose column was renamed: the older names under which events may have it."""
 _NUMBER = re.compile(r"-?\d{1,4}")
@@ -232,6 +239,14 @@ def is_field(field: Any) -> bool:
     return isinstance(parameters, dict) and all(_NUMBER.fullmatch(str(parameters.get(name) or 0)) for name in numbers)
 
 
+def is_encoded(field: Mapping[str, Any]) -> bool:
+    """Tell whether the JSON text of a field's values alone does not say what they are."""
+    name, items = str(field.get("name")), field.get("items")
+    if field["type"] == "array" and isinstance(items, dict):
+        return is_encoded(items)
+    return name == DECIMAL or (name in _SEMANTIC and _SEMANTIC[name] is not _ZONED)
+
+
 def column_type(field: Mapping[str, Any], connector: str, array: str | None = None) -> ColumnType:
     """Return the rule for one field of a Connect schema.
 
@@ -240,7 +255,7 @@ def column_type(field: Mapping[str, Any], connector: str, array: str | None = No
     :param array: SQL of the JSON text of the array whose elements the field describes.
     """
     semantic = field.get("name")
-    if semantic == "org.apache.kafka.connect.data.Decimal":
+    if semantic == DECIMAL:
         return _decimal(field, array)
     items = field.get("items")
     if field["type"] == "array" and semantic is None and isinstance(items, dict):

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_cdc.pipeline.decode.connect_types import FORMERLY
+from airflow_cdc.pipeline.decode.connect_types import DECIMAL, FORMERLY
 
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "io.debezium.time.Date"
 ZONED = "io.debezium.time.ZonedTimestamp"
 _UNITS = {

@@ -1,9 +1,9 @@
 """Which columns a topic's rows have, and of what types: from the events' own schemas, the flow, the table, or the values.
 
-What is known goes first: a type that the flow declares, then the schema inside the events, then what the connector's
-schema-change topic tells of the values, then the type that the target table already has, and only then what the JSON values
-look like. The topic goes before the table because a type alone does not say how a value is spelled; where the table has a
-column that was not made by the topic, :func:`airflow_cdc.pipeline.told_columns.find_told` leaves it to the table.
+What is known goes first: a type that the flow declares, then the schema inside the events, then what is known beside the events (other
+events' schemas, one that was handed over, the schema-change topic), then the type that the target table already has, and only then what
+the JSON values look like. The table comes late because a type alone does not say how a value is spelled; where the table has a column that
+was not made by the schema-change topic, :func:`airflow_cdc.pipeline.told_columns.find_told` leaves it to the table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.declared_column import DeclaredColumn
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
@@ -33,8 +35,10 @@ class SourceColumns:
     keys: tuple[str, ...]
     untyped: tuple[str, ...] = ()
     """Columns of which no value was seen yet."""
-    told: frozenset[str] = frozenset()
-    """Columns whose values only a schema-change topic tells how to read."""
+    comments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """By column: what the table remembers of where its type is from (:mod:`airflow_cdc.model.column_origin`)."""
+    reports: Mapping[str, TypeReport] = dataclasses.field(default_factory=dict)
+    """By column whose type the events do not carry themselves: what it is, and who says so."""
     altered: frozenset[str] = frozenset()
     """Columns whose texts mean one thing in some events of the microbatch and something else in others."""
     formerly: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -125,17 +129,17 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
             formerly[name] = field.get(FORMERLY, ())
             rules = told.setdefault(name, {})
             rules.setdefault(_definition(field), found)
-            if _common_type(rules.values()) is None and name not in flow.columns:
+            if common_type_of(rules.values()) is None and name not in flow.columns:
                 before = next(iter(rules.values()))
                 raise SchemaChangeError(
                     f"Flow {flow.name}: column {name} is {before.sql_type} in some events of the microbatch and {found.sql_type} in others"
                     f" (file {shape.file}).",
                     next_step="Declare the column's type under 'columns' in the flows file.",
                 )
-    return {name: _common_rule(name, rules, flow.columns.get(name), formerly[name]) for name, rules in told.items()}
+    return {name: _common_rule(name, rules, flow.declared.get(name), formerly[name]) for name, rules in told.items()}
 
 
-def _common_type(rules: Iterable[ColumnType]) -> str | None:
+def common_type_of(rules: Iterable[ColumnType]) -> str | None:
     """Return the type that holds the values of all rules; None where there is none."""
     found = {rule.sql_type for rule in rules}
     if len(found) > 1 and any(kind == "BINARY" or kind.startswith("ARRAY<") for kind in found):
@@ -148,13 +152,13 @@ def _common_type(rules: Iterable[ColumnType]) -> str | None:
     return common
 
 
-def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: str | None, formerly: Iterable[str]) -> ColumnType:
+def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: DeclaredColumn | None, formerly: Iterable[str]) -> ColumnType:
     """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
-    common = _common_type(rules.values())
+    common = common_type_of(rules.values())
     widest = next((rule for rule in rules.values() if rule.sql_type == common), None)
     if widest and all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
         return widest
-    sql_type = common or canonical(declared or "STRING")
+    sql_type = common or canonical(declared.sql_type if declared else "STRING")
 
     def read(value: str) -> str:
         # A decimal's bytes are digits whose point only the event's own schema tells.
@@ -218,8 +222,14 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     )
 
 
+def _by_flow(name: str, declared: DeclaredColumn, told: ColumnType | None, connector: str) -> ColumnType:
+    """Read a column as the flow declares it: from the value that the event's schema tells, else as it says that bare JSON spells it."""
+    field = declared.connect_field(name)
+    return _declared(declared.sql_type, told or (column_type(field, connector) if field else None))
+
+
 def _declared(declared: str, told: ColumnType | None) -> ColumnType:
-    """Read a column as the flow declares it: from the value that the schema tells, else from the JSON text.
+    """Return the rule of a declared type: from the value that is told, else from the JSON text.
 
     A value that the declared type would round or cut does not fit.
     """
@@ -262,12 +272,13 @@ def resolve_columns(
 
     :param table: types by column of the target table; empty where it does not exist.
     :param inferred: types by column that the JSON values suggest.
-    :param told: types by column that the schema-change topic tells.
+    :param told: types by column that are known beside the events: from other events' schemas, one handed over, the schema-change topic.
     :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
     :raises SchemaChangeError: when a column's name is reserved, two differ only in case, or the types of one cannot be brought together.
     """
     from_schema = schema_types(shapes, flow)
+    connector = next((shape.connector for shape in shapes if shape.connector), "")
     types: dict[str, ColumnType] = {}
     untyped: list[str] = []
     names = column_names(shapes)
@@ -278,9 +289,9 @@ def resolve_columns(
                 f"Flow {flow.name}: the source column {name} starts with the reserved prefix __cdc_.",
                 next_step="Rename the column in the connector (a ReplaceField transform) before it is archived.",
             )
-        declared = flow.columns.get(name)
+        declared = flow.declared.get(name)
         if declared:
-            types[name] = _declared(declared, from_schema.get(name))
+            types[name] = _by_flow(name, declared, from_schema.get(name), connector)
         elif name in from_schema:
             types[name] = from_schema[name]
         elif told and name in told:

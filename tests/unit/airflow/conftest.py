@@ -57,7 +57,7 @@ from airflow_cdc.model.interval import parse_interval
 from airflow_cdc.model.job_argument import read_argument
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.microbatch import next_microbatch, pending_in
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts

@@ -13,7 +13,7 @@ from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.groups import FlowGroup, plan_groups
 from airflow_cdc.model.pending import PendingFiles
 from tests.unit.model.scene import Scene

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.flow import matches_any
+from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.overlap import may_share
 
 NAMES = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product("ab.", repeat=length)]

@@ -1,0 +1,84 @@
+"""Archived schemas: what the schemas inside some events of a topic tell of the others, which carry none (issue 25).
+
+    <lake>/_cdc/archives/<id>/schemas/<flow>.json   the fields that were found, and through which survey   derived from the surveys
+
+An archive that has schemas for one day knows the types of all. The surveys hold them; each is looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from airflow_cdc.model.lake import ArchiveState
+from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.places import flow_folder
+from airflow_cdc.model.survey import Survey
+from airflow_cdc.pipeline.decode.connect_types import is_field
+from airflow_cdc.pipeline.decode.source_columns import image_fields, is_schema
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ArchivedFields:
+    """The definitions that a topic's columns had in schemas inside its events."""
+
+    by_column: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    """Connect fields, each definition once, in the order in which they were surveyed."""
+    connector: str = ""
+
+
+@dataclass
+class ArchivedSchemas:
+    """Those of one archive; a topic's are looked for when they are first asked for, once a run."""
+
+    state: ArchiveState
+    ledger: Ledger
+    _found: dict[str, ArchivedFields] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, topic: str) -> ArchivedFields:
+        """Return what the archive's schemas tell of a topic's columns; nothing where no event carries one."""
+        with self._lock:
+            if topic not in self._found:
+                self._found[topic] = self._look(topic)
+        return self._found[topic]
+
+    def _look(self, topic: str) -> ArchivedFields:
+        name = f"schemas/{flow_folder(topic)}.json"
+        document = self.state.derived(name) or {}
+        # Stores that do not tell upper from lower case have one file for two topics.
+        if (document.get("format"), document.get("topic")) != (FORMAT, topic):
+            document = {"format": FORMAT, "topic": topic, "through": 0, "connector": "", "columns": {}}
+        first, last = max(int(document["through"]) + 1, self.ledger.topics.get(topic, 1)), self.ledger.latest.get(topic, 0)
+        if first <= last:
+            for survey in self.state.surveys(first, last):
+                _learn(document, survey, topic)
+            document["through"] = last
+            self.state.put_derived(name, document)
+        columns = {column: tuple(fields) for column, fields in document["columns"].items()}
+        return ArchivedFields(columns, document["connector"])
+
+
+def _learn(document: dict[str, Any], survey: Survey, topic: str) -> None:
+    shapes = {(shape.value_shape, shape.connector) for shape in survey.shapes if shape.topic == topic}
+    for text, connector in sorted(shapes, key=str):
+        if text is None or not is_schema(text):
+            continue
+        document["connector"] = connector or document["connector"]
+        for each in _definitions(image_fields(text)):
+            known = document["columns"].setdefault(each["field"], [])
+            if each not in known:
+                known.append(each)
+
+
+def _definitions(fields: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return what of the fields says how values are spelled; defaults, versions and documentation do not."""
+    for each in fields:
+        if is_field(each):
+            told = {name: each[name] for name in ("field", "type", "name", "parameters", "items") if each.get(name) is not None}
+            yield json.loads(json.dumps(told, sort_keys=True))
