@@ -27,6 +27,7 @@ from airflow_cdc.cli_common import (
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
+from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_serve import serve
 from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
@@ -54,6 +55,7 @@ app.add_typer(quarantine, name="quarantine")
 app.command()(files)
 app.command("confirm-snapshot")(confirm_snapshot)
 app.command()(maintain)
+app.command()(retype)
 app.command()(verify)
 app.command()(serve)
 

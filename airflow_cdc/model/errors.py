@@ -85,6 +85,10 @@ class ColumnMismatchError(TerminalError):
     """Raised when one column does not fit most records of a microbatch: its declaration or the source changed; nothing was merged."""
 
 
+class RetypeUnfinishedError(TerminalError):
+    """Raised when a retyping was cut off while it replaced a flow's table: it is to be finished first; nothing was planned."""
+
+
 class TableModeError(TerminalError):
     """Raised when a flow's table was made to keep another history than the flow's settings ask for."""
 

@@ -186,8 +186,8 @@ class CdcFlow:
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
     on_foreign_change: OnForeignChange = OnForeignChange.STOP
     """What happens when somebody else changed rows of the target."""
-    on_unknown_types: OnUnknownTypes = OnUnknownTypes.STOP
-    """What happens before a column is made whose JSON values look as if they spelled something else."""
+    on_unknown_types: OnUnknownTypes | None = None
+    """What happens before a column is made whose JSON values look as if they spelled something else; None: not said."""
 
     def __post_init__(self) -> None:
         if not self.topic:

@@ -69,3 +69,8 @@ def events_uri(lake: str, folder: str) -> str:
 def repair_uri(lake: str, folder: str) -> str:
     """Return the URI of the root of the lake in which a flow's table is rebuilt while it is repaired."""
     return f"{lake.rstrip('/')}/{STATE_FOLDER}/repairs/{folder}"
+
+
+def retype_uri(lake: str, folder: str) -> str:
+    """Return the URI of the root of the lake in which a flow's table is made anew while it is retyped."""
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/retypes/{folder}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow, catalog_name
+from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes, catalog_name
 from airflow_cdc.model.new_topics import OnNewTopic
 
 _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
@@ -110,15 +111,26 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
 class RoutedFlows(Mapping[str, CdcFlow]):
     """Settings by topic; those of a topic that only a route knows are found when they are asked for, and not listed."""
 
-    def __init__(self, flows: Mapping[str, CdcFlow], routes: Iterable[Route] = (), on_new_topic: OnNewTopic = OnNewTopic.CREATE) -> None:
+    def __init__(
+        self,
+        flows: Mapping[str, CdcFlow],
+        routes: Iterable[Route] = (),
+        on_new_topic: OnNewTopic = OnNewTopic.CREATE,
+        on_unknown_types: OnUnknownTypes | None = None,
+    ) -> None:
         self._flows = dict(flows)
         self._routes = tuple(routes)
         self.on_new_topic = on_new_topic
         """What happens to a topic that is none of them."""
+        self._on_unknown_types = on_unknown_types
 
     def __getitem__(self, topic: str) -> CdcFlow:
         route = next((route for route in self._routes if route.matches(topic)), None)
-        return route.applied_to(self._flows.get(topic, CdcFlow(topic))) if route else self._flows[topic]
+        return self.with_defaults(route.applied_to(self._flows.get(topic, CdcFlow(topic))) if route else self._flows[topic])
+
+    def with_defaults(self, flow: CdcFlow) -> CdcFlow:
+        """Return a flow with what the document says of all flows, where it does not say it itself."""
+        return replace(flow, on_unknown_types=self._on_unknown_types) if flow.on_unknown_types is None and self._on_unknown_types else flow
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._flows)
@@ -128,7 +140,17 @@ class RoutedFlows(Mapping[str, CdcFlow]):
 
     def __bool__(self) -> bool:
         # Routes alone are settings too: `flows or {}` must keep them.
-        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE)
+        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE or self._on_unknown_types)
+
+
+def settings_of(settings: Mapping[str, CdcFlow], topic: str) -> CdcFlow:
+    """Return a topic's settings, the defaults where it has none of its own."""
+    return settings.get(topic) or with_defaults(settings, CdcFlow(topic))
+
+
+def with_defaults(settings: Mapping[str, CdcFlow], flow: CdcFlow) -> CdcFlow:
+    """Return a flow that has no settings of its own with what the settings say of all."""
+    return settings.with_defaults(flow) if isinstance(settings, RoutedFlows) else flow
 
 
 def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: bool = False) -> None:
@@ -172,15 +194,18 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
 
 
 def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
-    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings, and ``on_new_topic:``), by topic.
+    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings, ``on_new_topic:`` and
+    ``on_unknown_types:``), by topic.
 
     :raises ConfigurationError: when the document has another shape or names a topic twice.
     """
     lists = dict(document) if isinstance(document, Mapping) else {"flows": document}
-    policy = _on_new_topic(lists.pop("on_new_topic", OnNewTopic.CREATE.value))
+    policy = _chosen(OnNewTopic, "on_new_topic", lists.pop("on_new_topic", OnNewTopic.CREATE.value))
+    unknown = _chosen(OnUnknownTypes, "on_unknown_types", lists.pop("on_unknown_types")) if "on_unknown_types" in lists else None
     if document == {} or not set(lists) <= {"flows", "routes"} or not all(map(_is_list_of_settings, lists.values())):
         raise ConfigurationError(
-            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:'.",
+            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:' and"
+            " 'on_unknown_types:'.",
             next_step="See docs/reference/flows-file.md.",
         )
     flows: dict[str, CdcFlow] = {}
@@ -189,7 +214,7 @@ def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
         if flow.topic in flows:
             raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
         flows[flow.topic] = flow
-    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy)
+    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy, unknown)
 
 
 def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:
@@ -197,11 +222,14 @@ def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:
     return settings.on_new_topic if isinstance(settings, RoutedFlows) else OnNewTopic.CREATE
 
 
-def _on_new_topic(value: Any) -> OnNewTopic:
-    choices = [policy.value for policy in OnNewTopic]
+_Policy = TypeVar("_Policy", bound=Enum)
+
+
+def _chosen(policies: type[_Policy], setting: str, value: Any) -> _Policy:
+    choices = [policy.value for policy in policies]
     if value not in choices:
-        raise ConfigurationError(f"on_new_topic is {value!r}, expected one of {choices}.", next_step="Correct the flows file.")
-    return OnNewTopic(value)
+        raise ConfigurationError(f"{setting} is {value!r}, expected one of {choices}.", next_step="Correct the flows file.")
+    return policies(value)
 
 
 def _is_list_of_settings(value: Any) -> bool:

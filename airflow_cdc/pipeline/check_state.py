@@ -21,12 +21,14 @@ from airflow_cdc.model.flow import CdcFlow, OnForeignChange
 from airflow_cdc.model.foreign_change import INTENT, SEEN_THROUGH, ForeignChange, ForeignChanges, TableCommit, foreign_changes
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.ledger import Ledger
+from airflow_cdc.model.retyping import RetypeNote
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.find_commit import history_of
 from airflow_cdc.pipeline.merge import describe_table
 from airflow_cdc.pipeline.read_commits import has_log, read_commit
+from airflow_cdc.pipeline.storage import file_system
 
 _WAY_OUT = (
     "Restore the newer state of the flow (its whole folder below _cdc/flows); or rebuild the flow: remove its table and that folder, both,"
@@ -57,9 +59,11 @@ class StateCheck:
         """Check before a microbatch is planned or taken up again.
 
         :param repairs: whether the microbatch only reads again, and so gives back what a foreign change took.
+        :raises RetypeUnfinishedError: when a retyping was cut off while it replaced the table.
         :raises StateLostError: when the table holds what the state does not know.
         :raises TableChangedError: when the table lacks what the state says is in it, or somebody else changed it and the flow stops then.
         """
+        RetypeNote(*file_system(self.lake), self.state.folder).refuse_unfinished(self.flow.name)
         known = checkpoint.table_version
         if known is None:
             self._refuse_rows(checkpoint)

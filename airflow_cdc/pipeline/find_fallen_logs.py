@@ -25,6 +25,7 @@ from airflow_cdc.model.lives import partition_of_lane
 from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.model.transactions import LogStart, TransactionLedger
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
@@ -138,7 +139,7 @@ class FindFallenLogs:
                         since[file.path] = mark
         return _Flow(
             state,
-            self.settings.get(state.flow, CdcFlow(state.flow)),
+            settings_of(self.settings, state.flow),
             checkpoint,
             files,
             since,

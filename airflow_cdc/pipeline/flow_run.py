@@ -37,6 +37,7 @@ from airflow_cdc.model.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -82,7 +83,7 @@ class FlowRun:
     @cached_property
     def flow(self) -> CdcFlow:
         """The flow's settings."""
-        return self.run.flows.get(self.state.flow, CdcFlow(self.state.flow))
+        return settings_of(self.run.flows, self.state.flow)
 
     @cached_property
     def table(self) -> str:

@@ -33,6 +33,7 @@ from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, staging_uri
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
@@ -136,7 +137,7 @@ class _FlowRun:
         return self._flow_state.checkpoint()
 
     def _cluster_by(self, table: str) -> tuple[str, ...]:
-        wanted = self.run.flows.get(self.flow, CdcFlow(self.flow)).cluster_by
+        wanted = settings_of(self.run.flows, self.flow).cluster_by
         if wanted != BY_KEY:
             return tuple(wanted)
         target = read_target(self.run.spark, table)

@@ -23,6 +23,7 @@ from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -82,7 +83,7 @@ def rebuild(order: Rebuild) -> ApplyReport:
             archive,
             into,
             # A table of its own place or name is the live one.
-            {name: replace(order.flows.get(name, CdcFlow(name)), table=None, catalog_table=()) for name in order.names},
+            {name: replace(settings_of(order.flows, name), table=None, catalog_table=()) for name in order.names},
             tuple(map(glob.escape, order.names)),
             order.progress,
             order.after_effect,

@@ -11,33 +11,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.errors import CdcError, ConcurrentRunError, TableChangedError
+from airflow_cdc.model.errors import ConcurrentRunError, TableChangedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import REPAIRED, UPKEEP, ForeignChanges
 from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.places import repair_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
+from airflow_cdc.pipeline.apply_again import FlowAgain
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.connect import release_session
-from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_commit import history_of
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY, RENAMED_PROPERTY, describe_table
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.session import noted, session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
-from airflow_cdc.pipeline.storage import file_system
 
 _PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY)
 
@@ -66,7 +62,7 @@ def repair_table(of: RepairedFlow, checkpoint: FlowCheckpoint, found: ForeignCha
     if not repair.restore():
         repair.rebuild()
     of.run.after_effect("repair")
-    repair.clear()
+    repair.again.clear()
 
 
 @dataclass(frozen=True)
@@ -100,68 +96,18 @@ class _Repair(RepairedFlow):
     def rebuild(self) -> None:
         """Apply the flow's microbatches once more, in a lake of their own, and replace the table's rows by what they give."""
         self._refuse_vouched()
-        for number in range(1, self._through + 1):
-            self._apply_again(number)
+        for number in range(1, max(self.checkpoint.number, self.found.through) + 1):
+            self._refuse_other(number, *self.again.apply(number))
         self._replace_rows()
 
-    def clear(self) -> None:
-        """Remove the lake in which microbatches were applied again."""
-        fs, folder = file_system(self._lake)
-        if fs.exists(folder):
-            fs.rm(folder, recursive=True)
+    @cached_property
+    def again(self) -> FlowAgain:
+        """The flow, applied once more."""
+        return FlowAgain(self.run, self.flow, self.state, self.facts, repair_uri(self.run.lake, self.state.folder), self._refused)
 
-    def _apply_again(self, number: int) -> None:
-        intent = self.state.intent(number)
-        if intent is None:
-            raise self._refused(f"the intent of microbatch {number} is gone, and with it which files it applied")
-        done = self._again.intent(number)
-        if done and done.to_json() != intent.to_json():
-            # It was taken back there, for a file that had changed.
-            self.clear()
-            raise self._refused(f"microbatch {number} cannot be applied as it was")
-        is_retry = not self._again.write_intent(intent)
-        if self._again.report(number) is None:
-            report = self._report_of(intent, is_retry=is_retry)
-            self._again.write_commit(report, self._rebuilt, intent.digest)
-            self.run.after_effect("repeat")
-        self._refuse_other(number)
-
-    def _report_of(self, intent: Microbatch, *, is_retry: bool) -> BatchReport:
-        checkpoint = self._again.checkpoint()
-        if intent.does_nothing:
-            return checkpoint.withdrawn()
-        self.run.progress(f"{self.flow.name}: repairing, microbatch {intent.number} of {self._through}")
-        session = session_for_batch(self.run.spark, batch_bytes=intent.text_size)
-        application = f"{self.flow.name}:{self._again.incarnation()}"
-        try:
-            return apply_by_mode(
-                MicrobatchRun(
-                    session,
-                    self._lake,
-                    self._settings,
-                    application,
-                    checkpoint,
-                    intent,
-                    self._again,
-                    self.run.after_effect,
-                    is_retry,
-                    self.facts,
-                )
-            )
-        except CdcError as problem:
-            raise self._explained(intent, problem) from problem
-        except SPARK_ERRORS as problem:
-            raise self._explained(intent, explain_failure(self._again, intent.number, problem, archive=intent.archive)) from problem
-        finally:
-            release_session(session)
-
-    def _explained(self, intent: Microbatch, cause: CdcError) -> CdcError:
-        return cause if cause.transient else self._refused(f"microbatch {intent.number} cannot be applied once more: {cause.message}")
-
-    def _refuse_other(self, number: int) -> None:
+    def _refuse_other(self, number: int, was: BatchReport | None, now: BatchReport) -> None:
         """Refuse where a microbatch does something else than it did: settings that were set for one run, and taken out again."""
-        was, now = self.state.report(number), self._again.report(number)
-        if was is None or now is None:
+        if was is None:
             return
         other = [name for name in ("truncated_through", "epochs") if getattr(was, name) != getattr(now, name)]
         if (was.replaced_by and was.replaced_by.position) != (now.replaced_by and now.replaced_by.position):
@@ -169,7 +115,7 @@ class _Repair(RepairedFlow):
         if now.events.rejected > was.events.rejected:
             other.append("rejects")
         if other:
-            self.clear()
+            self.again.clear()
             raise self._refused(
                 f"microbatch {number} does not give what it gave ({', '.join(other)}): settings of the flow were others then (on_snapshot,"
                 " on_log_went_back, on_truncate, columns)"
@@ -185,10 +131,10 @@ class _Repair(RepairedFlow):
             raise self._refused(f"the archive knows nothing of the changes that somebody vouched for (versions {versions})")
 
     def _replace_rows(self) -> None:
-        session = session_for_batch(self.run.spark, batch_bytes=self._size_of_rebuilt)
+        session = session_for_batch(self.run.spark, batch_bytes=self.again.table_bytes)
         try:
             self._bring_properties(session)
-            rows = session.read.format("delta").load(self._rebuilt)
+            rows = session.read.format("delta").load(self.again.table)
             there = session.sql(f"SELECT * FROM {sql.delta(self._table)}")
             is_other = {*map(tuple, rows.dtypes)} != {*map(tuple, there.dtypes)}
             writer = rows.write.format("delta").mode("overwrite")
@@ -200,7 +146,7 @@ class _Repair(RepairedFlow):
 
     def _bring_properties(self, session: SparkSession) -> None:
         """Give the table our properties as they were: a RESTORE by somebody else takes back what was renamed since."""
-        wanted, held = (_properties(session, uri) for uri in (self._rebuilt, self._table))
+        wanted, held = (_properties(session, uri) for uri in (self.again.table, self._table))
         ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
         if ours:
             assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in ours.items())
@@ -226,34 +172,9 @@ class _Repair(RepairedFlow):
             " merged again.",
         )
 
-    @property
-    def _through(self) -> int:
-        return max(self.checkpoint.number, self.found.through)
-
     @cached_property
     def _table(self) -> str:
         return spark_uri(self.flow.table_path(self.run.lake))
-
-    @cached_property
-    def _settings(self) -> CdcFlow:
-        return replace(self.flow, table=None, catalog_table=())
-
-    @cached_property
-    def _lake(self) -> str:
-        return repair_uri(self.run.lake, self.state.folder)
-
-    @cached_property
-    def _rebuilt(self) -> str:
-        return spark_uri(self._settings.table_path(self._lake))
-
-    @cached_property
-    def _again(self) -> FlowState:
-        return FlowState(*file_system(self._lake), self.flow.name)
-
-    @property
-    def _size_of_rebuilt(self) -> int:
-        detail = describe_table(self.run.spark, self._rebuilt)
-        return int(detail["sizeInBytes"] or 0) if detail else 0
 
 
 def _properties(session: SparkSession, uri: str) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.apply_multiset import apply_rows
@@ -110,7 +111,7 @@ def _reprocess(order: Reprocessing, lease: Lease | None) -> Reprocessed:
     )
     fs, root = file_system(run.lake)
     state, flow = ArchiveState(fs, root, run.archive), FlowState(fs, root, order.flow)
-    settings = order.flows.get(order.flow, CdcFlow(order.flow))
+    settings = settings_of(order.flows, order.flow)
     if settings.mode is not TableMode.CURRENT:
         raise ConfigurationError(
             f"Flow {order.flow}: its table keeps history ({settings.mode.value}); only tables of rows as they are can be reprocessed.",

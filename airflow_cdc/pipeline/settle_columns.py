@@ -88,7 +88,7 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
     unknown = [name for name in others if name not in told.types and name not in held]
     keyed = _with_keys(flow, rows, table, known.keys or told.keys)
     guess = _guess(source, keyed.keys, unknown, images) if unknown else _Guess()
-    if guess.doubts and flow.on_unknown_types is OnUnknownTypes.STOP:
+    if guess.doubts and flow.on_unknown_types in (None, OnUnknownTypes.STOP):
         raise unknown_types(flow, column_names(rows), {**guess.types, **_spelled_out(from_events, known, told)}, guess.doubts)
     columns = resolve_columns(
         flow=keyed,

@@ -13,7 +13,7 @@ from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.new_topics import SortedTopics, TopicGate
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import STATE_FOLDER, archive_quarantine_uri
-from airflow_cdc.model.routes import on_new_topic, refuse_shared_tables
+from airflow_cdc.model.routes import on_new_topic, refuse_shared_tables, with_defaults
 from airflow_cdc.model.topics import NO_TOPIC, printable
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
@@ -30,6 +30,7 @@ def sort_topics(run: ArchiveRun, ledger: Ledger, fs: FileSystem, root: str) -> S
     folds = folds_case(fs, f"{root.rstrip('/')}/{STATE_FOLDER}")
     gate = TopicGate(run.flows, run.lake, on_new_topic(run.flows), partial(flows_in, fs, root), folds)
     topics = gate.sort([*ledger.tables(), *([NO_TOPIC] if NO_TOPIC in ledger.topics else [])])
+    topics.flows |= {topic: with_defaults(run.flows, flow) for topic, flow in topics.flows.items()}
     refuse_shared_tables(topics.flows.values(), run.lake, folds_case=folds)
     return topics
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
+from airflow_cdc.model.routes import settings_of
 from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile, unreadable_error
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 
@@ -26,6 +26,6 @@ def stopped_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger) -> list[
     for topic, files in sorted(by_topic.items()):
         error = unreadable_error(topic, files)
         run.progress(f"{topic}: FAILED: {error.message}")
-        table = run.flows.get(topic, CdcFlow(topic)).table_path(run.lake) if topic in ledger.tables() else None
+        table = settings_of(run.flows, topic).table_path(run.lake) if topic in ledger.tables() else None
         outcomes.append(FlowOutcome(topic, FlowStatus.FAILED, table, error=error.to_json()))
     return outcomes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
@@ -41,6 +42,10 @@ FULL = BatchReport(
     columns_as_text=("b c",),
     columns_filled=("e f",),
     misfits={"e f": 3},
+    types={
+        "a": TypeReport("DECIMAL(12,2)", Origin.FLOW, "base64"),
+        "b c": TypeReport("BIGINT", Origin.VALUES, doubt="4 values were seen, each a number"),
+    },
     table_version=12,
     merge_plan="merge",
     seconds=1.25,
@@ -140,6 +145,10 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
         "columns_as_text": ["b c"],
         "columns_filled": ["e f"],
         "misfits": {"e f": 3},
+        "types": {
+            "a": {"type": "DECIMAL(12,2)", "from": "flow", "spelled": "base64"},
+            "b c": {"type": "BIGINT", "from": "values", "doubt": "4 values were seen, each a number"},
+        },
         "table_version": 12,
         "merge_plan": "merge",
         "seconds": 1.25,

@@ -1,0 +1,85 @@
+"""Retyping: what a table's columns, rows and rejects become when it is made anew from the archive with the types that are known now.
+
+<lake>/_cdc/retypes/<flow>/           a lake in which the microbatches are applied again; removed when the table is replaced
+<lake>/_cdc/retypes/<flow>.json       the settings by which they are, and whether the table's replacement has begun
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_cdc.model.errors import RetypeUnfinishedError
+from airflow_cdc.model.files import FileSystem, read_json, replace_json
+from airflow_cdc.model.places import STATE_FOLDER
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Retyped:
+    """What was found, and whether it was done."""
+
+    flow: str
+    columns: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    """By column whose type is another: the type before and now; None where the table has no such column."""
+    rows: tuple[int, int] = (0, 0)
+    """Rows that the source has, before and now."""
+    rejects: tuple[int, int] = (0, 0)
+    """Records in the quarantine, before and now."""
+    is_done: bool = False
+    """Whether the table was replaced."""
+
+    def lines(self) -> list[str]:
+        """Return what it amounts to, for people."""
+        columns = [f"column {name}: {before or 'none'} -> {now or 'none'}" for name, (before, now) in self.columns.items()]
+        counts = [f"{name}: {before:,} -> {now:,}" for name, (before, now) in (("rows", self.rows), ("rejected records", self.rejects))]
+        return [*(columns or ["no column has another type"]), *counts]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        columns = {name: {"before": before, "now": now} for name, (before, now) in self.columns.items()}
+        counts = {name: {"before": before, "now": now} for name, (before, now) in (("rows", self.rows), ("rejects", self.rejects))}
+        return {"flow": self.flow, "done": self.is_done, "columns": columns, **counts}
+
+
+class RetypeNote:
+    """The note of a flow's retyping, by which one that was cut off goes on."""
+
+    def __init__(self, fs: FileSystem, lake_root: str, folder: str) -> None:
+        self._fs = fs
+        self._path = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/retypes/{folder}.json"
+
+    @property
+    def settings(self) -> str | None:
+        """Digest of the settings by which microbatches were applied again; None where none was."""
+        document = read_json(self._fs, self._path)
+        return str(document["settings"]) if document and document.get("format") == FORMAT else None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the replacement of the table has begun: it and the flow's own tables may be of two states."""
+        document = read_json(self._fs, self._path)
+        return bool(document and document.get("replaces"))
+
+    def write(self, settings: str, *, replaces: bool = False) -> None:
+        """Write the note down."""
+        replace_json(self._fs, self._path, {"format": FORMAT, "settings": settings, "replaces": replaces})
+
+    def remove(self) -> None:
+        """Remove it: nothing is left to do."""
+        if self._fs.exists(self._path):
+            self._fs.rm(self._path)
+
+    def refuse_unfinished(self, flow: str) -> None:
+        """Stop where the table's replacement was cut off.
+
+        :raises RetypeUnfinishedError: naming what finishes it.
+        """
+        if self.replaces:
+            raise RetypeUnfinishedError(
+                f"Flow {flow}: airflow-cdc retype was cut off while it replaced the table; the table and what the flow knows of it may be"
+                " of two states. Nothing was planned.",
+                next_step=f"Run airflow-cdc retype {flow} again; it goes on where it stood.",
+            )
