@@ -17,6 +17,7 @@ from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
 from airflow_cdc.pipeline.merge import columns_of, read_target
 from airflow_cdc.pipeline.retype import Retyping, retype
 from tests.conftest import Apply
+from tests.crashes import CrashError
 from tests.events import TOPIC, sqlserver, write_records
 from tests.unit.pipeline.test_types_of_bare_json import ROW, TYPES, bare, failure, row, rows, types
 
@@ -28,10 +29,6 @@ COLUMNS: dict[str, Any] = {
 }
 RIGHT = CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, "max_microbatch_bytes": 1})
 AFTER = {**TYPES, "id": "BIGINT"}
-
-
-class Crashed(Exception):
-    """The driver is killed."""
 
 
 @pytest.fixture
@@ -108,15 +105,15 @@ def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
 ) -> None:
     def crash(name: str) -> None:
         if name == effect:
-            raise Crashed
+            raise CrashError(name)
 
-    with pytest.raises(Crashed):
+    with pytest.raises(CrashError):
         again(spark, archive, guessed, after_effect=crash)
     write_records(archive / "3.jsonl", [bare(4)])
     stopped = failure(apply(archive, guessed, flows={TOPIC: RIGHT}, may_fail=True).flows[0])
     assert stopped["type"] == ("SchemaChangeError" if effect == "repeat" else "RetypeUnfinishedError")
     if effect != "repeat":
-        with pytest.raises(Crashed):
+        with pytest.raises(CrashError):
             again(spark, archive, guessed, after_effect=crash)
     again(spark, archive, guessed)
     apply(archive, guessed, flows={TOPIC: RIGHT})
