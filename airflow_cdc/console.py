@@ -106,8 +106,8 @@ def error_text(error: CdcError) -> Text:
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:
-    """Print which offsets and which transactions' events are missing, where the run cut, what waits, and what cannot be read."""
-    offsets = [line for flow in report.flows for line in flow.gap_lines()]
+    """Print what was rejected and is in doubt, which offsets and transactions' events are missing, what waits, and what cannot be read."""
+    offsets = [line for flow in report.flows for line in (*flow.reject_lines(), *flow.gap_lines())]
     for line in [*offsets, *report.transaction_lines(), *report.set_aside_lines()]:
         console.print(Text(line, style="yellow"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -93,6 +94,16 @@ class FlowOutcome:
     def rows(self) -> RowCounts:
         """Sum over the microbatches."""
         return total_rows(self.batches)
+
+    def reject_lines(self) -> Iterator[str]:
+        """Yield what people are told of rejected records, by reason, and of columns whose types are in doubt."""
+        rejects: Counter[str] = Counter()
+        for batch in self.batches:
+            rejects.update(batch.rejects)
+        if rejects:
+            yield f"{self.flow}: in the quarantine: " + ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejects.items()))
+        doubts = {name: told for batch in self.batches for name, told in batch.types.items() if told.doubt}
+        yield from (f"{self.flow}: column {name} is {told.sql_type}, but {told.doubt}" for name, told in doubts.items())
 
     def gap_lines(self) -> Iterator[str]:
         """Yield what people are told of a new table, of missing offsets at the flow's end, and of what waits for them or behind the cut."""

@@ -176,12 +176,7 @@ def _lines(report: ApplyReport) -> Iterator[str]:
                 f"{flow.flow}: {flow.status.value}, {flow.events.read} events read = {parts or 'nothing'}; "
                 f"rows inserted {rows.inserted}, updated {rows.updated}, deleted {rows.deleted}; {flow.table}"
             )
-            rejects: dict[str, int] = {}
-            for batch in flow.batches:
-                for reason, count in batch.rejects.items():
-                    rejects[reason] = rejects.get(reason, 0) + count
-            if rejects:
-                yield f"{flow.flow}: in the quarantine: " + ", ".join(f"{count} {reason}" for reason, count in sorted(rejects.items()))
+            yield from flow.reject_lines()
         yield from flow.gap_lines()
     yield from report.transaction_lines()
     yield from report.set_aside_lines()
