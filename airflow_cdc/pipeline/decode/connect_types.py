@@ -190,7 +190,10 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "local-timestamp-micros": _local_timestamp(1_000_000),
     "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
     "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
-    # As flows declare them; unhex is lenient about what is no digit, try_to_binary is not.
+}
+
+_DECLARED: Mapping[str, ColumnType] = {
+    # As flows declare them: connectors write such columns as plain texts.
     HEX: ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'hex')"),
     BASE64_URL: ColumnType("BINARY", lambda value: f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"),
 }
@@ -261,5 +264,5 @@ def column_type(field: Mapping[str, Any], connector: str, array: str | None = No
     if field["type"] == "array" and semantic is None and isinstance(items, dict):
         return _array_of(lambda text: column_type(items, connector, text))
     by_connector = _BY_CONNECTOR.get((connector, str(semantic)))
-    by_name = _SEMANTIC.get(str(semantic)) or _HUAWEI_CDL.get(".".join(str(semantic).rsplit(".", 3)[1:]))
+    by_name = _SEMANTIC.get(str(semantic)) or _DECLARED.get(str(semantic)) or _HUAWEI_CDL.get(".".join(str(semantic).rsplit(".", 3)[1:]))
     return by_connector or by_name or _LITERAL[field["type"]]
