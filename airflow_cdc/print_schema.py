@@ -56,7 +56,7 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
         flow = printable(each.schema.flow)
         if not each.in_archive:
             yield f"{flow}: no archive of this lake has a topic of that name; --flow says another one."
-        if each.table and each.changes != ():
+        if each.table:
             yield f"{flow} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {flow}."
 
 
