@@ -94,6 +94,8 @@ def _documents(name: str, data: bytes) -> Iterator[Any]:
 def _add(document: Any, name: str, parts: Parts) -> None:
     if is_document(document):
         parts.ready += from_document(document)
+    elif is_registered(document) and document.get("deleted"):
+        parts.aside.append(LeftAside(f"{document.get('subject')} version {document.get('version')}", "the registry has it as deleted"))
     elif is_registered(document):
         parts.registered.append(registered(document, name))
     elif is_avro(document):

@@ -145,10 +145,8 @@ def _parsed(schema: RegisteredSchema) -> Any:
 
 
 def _by_subject(subject: str, name: str) -> dict[str, Any]:
-    """Return what a subject tells of the topic: ``<topic>-value``, ``<topic>-key``, ``<topic>-<name of the schema>``."""
-    for ending, is_key in (("-value", False), ("-key", True), (f"-{name}", name.endswith(".Key"))):
-        if name or ending != "-":
-            topic = subject.removesuffix(ending)
-            if topic and topic != subject:
-                return {"topic": topic, "is_key": is_key}
-    return {}
+    """Return what a subject tells of the topic: ``<topic>-value``, ``<topic>-key``, ``<topic>-<name of the schema>``, whole or its end."""
+    of_key = name.endswith(".Key")
+    endings = {"-value": False, "-key": True, **({f"-{name}": of_key, f"-{name.rpartition('.')[2]}": of_key} if name else {})}
+    topics = {ending: subject.removesuffix(ending) for ending in endings if subject.endswith(ending)}
+    return next(({"topic": topic, "is_key": endings[ending]} for ending, topic in topics.items() if topic), {})

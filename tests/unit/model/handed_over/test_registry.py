@@ -70,6 +70,7 @@ def test_answers_may_follow_each_other_as_a_loop_of_curl_prints_them() -> None:
         ":.team:shop.public.orders-value",
         "shop.public.orders.Envelope",
         "shop.public.orders-shop.public.orders.Envelope",
+        "shop.public.orders-Envelope",
     ],
 )
 def test_each_strategy_of_naming_subjects_tells_the_topic(subject: str) -> None:
@@ -115,9 +116,11 @@ def test_json_schemas_refer_to_others_by_name() -> None:
 
 def test_what_cannot_be_read_is_left_aside_where_others_can() -> None:
     single, proto = answer("a-key", '"long"'), answer("c-value", "message C {}", schemaType="PROTOBUF")
-    found = read([answer("a-value", as_avro(ROW)), single, proto, answer("b-key", as_avro(KEY))])
+    deleted = answer("a-value", as_avro(envelope(1)), 2, deleted=True)
+    found = read([answer("a-value", as_avro(ROW)), deleted, single, proto, answer("b-key", as_avro(KEY))])
     assert [(schema.flow, schema.keys) for schema in found.schemas] == [("a", ())]
     assert [(each.what, each.reason) for each in found.aside] == [
+        ("a-value version 2", "the registry has it as deleted"),
         ("c-value", "it is Protobuf, which is not read"),
         ("b-key", "it is the key of b, and the schema of its values is not there"),
     ]
