@@ -36,6 +36,7 @@ from airflow_cdc.console import (
     print_gaps,
     print_json,
     report_table,
+    shown_of,
     stdout_console,
     table,
 )
@@ -230,7 +231,8 @@ def show(
             print_json(documents[0] if len(documents) == 1 else {"flows": documents})
             return
         for flow in found:
-            stdout_console().print(table(f"{flow.flow} ({len(flow.rows):,} rows)", flow.columns, [row.values() for row in flow.rows]))
+            title = f"{flow.flow} ({shown_of(len(flow.rows), flow.total, 'rows')})"
+            stdout_console().print(table(title, flow.columns, [row.values() for row in flow.rows], data=True))
 
 
 @app.command()
@@ -263,7 +265,7 @@ def diff(
             for item in found.tables:
                 if item.sample:
                     keys = [list(sample.values()) for sample in item.sample]
-                    stdout_console().print(table(f"{item.flow}: keys that differ", item.sample[0], keys))
+                    stdout_console().print(table(f"{item.flow}: keys that differ", item.sample[0], keys, data=True))
         for name, only in (("A", found.only_left), ("B", found.only_right)):
             if only:
                 console.print(f"only in {name}, not compared: {', '.join(only)}", style="dim", highlight=False)
