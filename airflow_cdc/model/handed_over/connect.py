@@ -95,7 +95,8 @@ def connector_of(schema: ConnectSchema) -> str:
     name = str(source.get("name", ""))
     if not (is_envelope(schema) and name.startswith(_SOURCE_PREFIX) and name.endswith(_SOURCE_SUFFIX)):
         return ""
-    word = name[len(_SOURCE_PREFIX) : -len(_SOURCE_SUFFIX)]
+    # Confluent Cloud's connectors of the second version have io.debezium.connector.v2.postgresql.Source.
+    word = name.removesuffix(_SOURCE_SUFFIX).rpartition(".")[2]
     return _CONNECTORS.get(word, word)
 
 

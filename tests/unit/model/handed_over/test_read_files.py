@@ -272,6 +272,12 @@ def test_the_envelopes_name_tells_the_topic_where_nothing_else_does() -> None:
     assert "--flow TOPIC" in raised.value.next_step
 
 
+@pytest.mark.parametrize(("word", "connector"), [("v2.postgresql", "postgresql"), ("mongo", "mongodb"), ("db2", "db2")])
+def test_the_source_blocks_name_tells_the_connector(word: str, connector: str) -> None:
+    source = {**SOURCE, "name": f"io.debezium.connector.{word}.Source", "field": "source"}
+    assert one({**ENVELOPE, "fields": [*ENVELOPE["fields"][:2], source, ENVELOPE["fields"][3]]}).connector == connector
+
+
 def test_of_two_schemas_of_one_flow_the_same_is_one_and_another_is_refused() -> None:
     assert one(ENVELOPE, as_avro(ENVELOPE), KEY).keys == ("id",)
     other = {**ROW, "fields": ROW["fields"][:1]}
