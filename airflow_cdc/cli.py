@@ -28,6 +28,7 @@ from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
+from airflow_cdc.cli_schema import schema
 from airflow_cdc.cli_serve import serve
 from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
@@ -36,6 +37,7 @@ from airflow_cdc.console import (
     print_gaps,
     print_json,
     report_table,
+    shown_of,
     stdout_console,
     table,
 )
@@ -51,6 +53,7 @@ app = typer.Typer(
     help="Archived change events become exact Delta tables.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(schema, name="schema")
 
 app.command()(files)
 app.command("confirm-snapshot")(confirm_snapshot)
@@ -230,7 +233,8 @@ def show(
             print_json(documents[0] if len(documents) == 1 else {"flows": documents})
             return
         for flow in found:
-            stdout_console().print(table(f"{flow.flow} ({len(flow.rows):,} rows)", flow.columns, [row.values() for row in flow.rows]))
+            title = f"{flow.flow} ({shown_of(len(flow.rows), flow.total, 'rows')})"
+            stdout_console().print(table(title, flow.columns, [row.values() for row in flow.rows], data=True))
 
 
 @app.command()
@@ -263,7 +267,7 @@ def diff(
             for item in found.tables:
                 if item.sample:
                     keys = [list(sample.values()) for sample in item.sample]
-                    stdout_console().print(table(f"{item.flow}: keys that differ", item.sample[0], keys))
+                    stdout_console().print(table(f"{item.flow}: keys that differ", item.sample[0], keys, data=True))
         for name, only in (("A", found.only_left), ("B", found.only_right)):
             if only:
                 console.print(f"only in {name}, not compared: {', '.join(only)}", style="dim", highlight=False)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from airflow_cdc.cli_common import (
     EXIT_FAILED,
@@ -22,59 +21,67 @@ from airflow_cdc.cli_common import (
     spark_command,
     usage,
 )
-from airflow_cdc.console import print_errors, print_json, stdout_console, table
+from airflow_cdc.console import print_errors, print_json, stdout_console
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.reprocessing import FlowReprocess, check_reasons
-from airflow_cdc.model.topics import printable
+from airflow_cdc.print_quarantine import print_groups, print_raw, print_records
 
 quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
 
 
+Limit = Annotated[int, typer.Option(min=1, help="Most to show; --json holds all.")]
+All = Annotated[bool, typer.Option("--all", help="Show every record.")]
+
+
 @quarantine.command("list")
 def quarantine_list(
-    lake: Lake, tables: Globs = None, as_json: AsJson = False, master: Master = "local[*]", connect: Connect = None, conf: SparkConf = None
+    lake: Lake,
+    tables: Globs = None,
+    limit: Limit = 20,
+    every: All = False,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    connect: Connect = None,
+    conf: SparkConf = None,
 ) -> None:
-    """List quarantined records: flow, reason, place."""
+    """List quarantined records by flow, reason and column: how many there are, and the first of them."""
     with spark_command("quarantine", master, conf, connect) as (spark, _):
         from airflow_cdc.pipeline.inspect_lake import read_quarantine
+        from airflow_cdc.pipeline.quarantine_groups import quarantine_groups
 
-        records = read_quarantine(spark, lake, tables or ())
-        if as_json:
-            print_json({"quarantine": records})
+        if every and not as_json:
+            print_records(read_quarantine(spark, lake, tables or ()), lake)
             return
-        columns = ("flow", "microbatch", "reason", "detail", "file", "line", "offset")
-        rows = [[_shown(record[column]) for column in columns] for record in records]
-        stdout_console().print(table(f"Quarantine of {lake}", columns, rows, right=("microbatch", "line", "offset")))
-
-
-def _shown(cell: Any) -> Any:
-    # What a record names itself after may hold anything.
-    return printable(cell) if isinstance(cell, str) else cell
+        groups = quarantine_groups(spark, lake, tables or ())
+        if as_json:
+            print_json({"quarantine": read_quarantine(spark, lake, tables or ()), "groups": [group.to_json() for group in groups]})
+        else:
+            print_groups(groups, lake, limit)
 
 
 @quarantine.command("show")
 def quarantine_show(
     flow: Flow,
     lake: Lake,
+    limit: Limit = 20,
+    every: All = False,
     as_json: AsJson = False,
     master: Master = "local[*]",
     connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
-    """Show a flow's quarantined records with their raw text."""
-    with spark_command("quarantine", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import read_quarantine
+    """Show a flow's quarantined records with their raw text.
 
-        records = [record for record in read_quarantine(spark, lake) if record["flow"] == flow]
+    Exit code 0 whether there are any or not, 2 on usage and for a flow that the lake does not know.
+    """
+    with spark_command("quarantine", master, conf, connect) as (spark, _):
+        from airflow_cdc.pipeline.quarantine_groups import records_of
+
+        records, total = records_of(spark, lake, flow, None if every or as_json else limit)
         if as_json:
             print_json({"flow": flow, "quarantine": records})
-            return
-        console = stdout_console()
-        for record in records:
-            place = f" {record['file']}:{record['line']} (microbatch {record['microbatch']})"
-            console.print(Text.assemble((record["reason"], "bold"), place))
-            console.print(record["detail"] or "", highlight=False, markup=False)
-            console.print(record["raw"], highlight=False, markup=False, style="dim")
+        else:
+            print_raw(records, flow, total)
 
 
 @quarantine.command("replay")

@@ -59,23 +59,34 @@ def divert_stderr(path: Path) -> Console:
     return Console(file=terminal, width=None if os.isatty(terminal.fileno()) else 200)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = ()) -> RenderableType:
-    """Return a table for people; long cells are cut, but not those that are texts of Rich's."""
+def table(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = (), data: bool = False
+) -> RenderableType:
+    """Return a table for people; long cells are cut, but not those that are texts of Rich's.
+
+    :param data: whether numbers are values of a source, which are shown as they are, and no counts.
+    """
     flush_right = set(right)
     shown = Table(header_style="bold cyan", expand=False)
     for column in columns:
         shown.add_column(column, justify="right" if column in flush_right else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*[cell if isinstance(cell, Text) else _cell(cell) for cell in row])
+        shown.add_row(*[cell if isinstance(cell, Text) else _cell(cell, data=data) for cell in row])
     # A title of the table's own would be folded to the table's width.
     return Group(Text(title, style="bold"), shown)
 
 
-def _cell(value: Any) -> Text:
+def _cell(value: Any, *, data: bool) -> Text:
     if value is None:
         return Text("NULL", style="dim")
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(plain(value))
+    is_count = isinstance(value, int) and not isinstance(value, bool) and not data
+    text = f"{value:,}" if is_count else str(plain(value))
     return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…")
+
+
+def shown_of(shown: int, total: int, what: str) -> str:
+    """Return how much of something is shown: ``1,571 rows``, or ``rows 4 of 1,571``."""
+    return f"{what} {shown:,} of {total:,}" if shown < total else f"{total:,} {what if total != 1 else what.removesuffix('s')}"
 
 
 def report_table(report: ApplyReport) -> RenderableType:

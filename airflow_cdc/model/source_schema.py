@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem, read_json, replace_json
@@ -129,6 +130,13 @@ class SourceSchemas:
     def put(self, folder: str, schema: SourceSchema) -> None:
         """Keep a flow's schema in place of the one before."""
         replace_json(self._fs, self._path(folder), to_document([schema]))
+
+    def flows(self) -> list[str]:
+        """Return the names of the flows whose schemas were handed over."""
+        if not self._fs.exists(self._folder):
+            return []
+        names = (str(path).rsplit("/", 1)[-1] for path in self._fs.ls(self._folder, detail=False))
+        return sorted(unquote(name.removesuffix(".json")) for name in names if name.endswith(".json") and not name.startswith("."))
 
     def _path(self, folder: str) -> str:
         return f"{self._folder}/{folder}.json"

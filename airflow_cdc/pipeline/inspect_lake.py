@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.merge import TargetTable, latest_version, read_target
 from airflow_cdc.pipeline.storage import file_system
+
+ARCHIVE_ORDER = ("microbatch", "file", "line")
+"""Columns that order the records of a quarantine as they were archived."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class FlowRows:
     """Spark SQL types by column."""
     keys: tuple[str, ...]
     rows: list[dict[str, Any]]
+    total: int
+    """How many there are, of which a limit may have left some out."""
 
 
 def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None, *, history: bool = False) -> FlowRows:
@@ -98,7 +103,8 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     shown = with_json(ordered).withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
     rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
-    return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows])
+    total = len(rows) if limit is None or len(rows) < limit else frame.count()
+    return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows], total)
 
 
 def with_json(frame: DataFrame) -> DataFrame:
@@ -135,22 +141,30 @@ def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: i
 
 
 def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return the quarantined records in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``): of flows, and of topics
-    that are none, where ``flow`` is the topic, None for lines that name none.
+    """Return the quarantined records in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``) with their ``flow``."""
+    wanted = tuple(globs)
+    rows = (row for frame in quarantines(spark, lake, wanted) for row in frame.orderBy(*ARCHIVE_ORDER).collect())
+    return [row.asDict() for row in rows if matches_any(row["flow"] or NO_TOPIC, wanted)]
+
+
+def quarantines(spark: SparkSession, lake: str, globs: Iterable[str] = (), *, only: str | None = None) -> Iterator[DataFrame]:
+    """Yield the quarantine of each flow, with its ``flow``, then that of each archive.
+
+    There the flow is the topic of a record that belongs to none, null for lines that name none; it may be another than was asked for.
+
+    :param only: the one flow that is asked for; None: all that match ``globs``.
     """
     fs, root = file_system(lake)
-    records: list[dict[str, Any]] = []
     for flow in flows_in(fs, root):
-        if matches_any(flow, globs):
-            records += [{"flow": flow, **row} for row in _quarantined(spark, quarantine_uri(lake, FlowState(fs, root, flow).folder))]
+        if matches_any(flow, globs) and only in (None, flow):
+            frame = _quarantined(spark, quarantine_uri(lake, FlowState(fs, root, flow).folder))
+            if frame is not None:
+                yield frame.select(F.lit(flow).alias("flow"), "*")
     for state in archives_in(fs, root):
-        held = _quarantined(spark, archive_quarantine_uri(lake, state.archive)) if state.held_topics() else []
-        records += [{"flow": row["topic"], **row} for row in held if matches_any(row["topic"] or NO_TOPIC, globs)]
-    return records
+        frame = _quarantined(spark, archive_quarantine_uri(lake, state.archive)) if state.held_topics() else None
+        if frame is not None:
+            yield frame.select(F.col("topic").alias("flow"), "*")
 
 
-def _quarantined(spark: SparkSession, uri: str) -> list[dict[str, Any]]:
-    if read_target(spark, spark_uri(uri)) is None:
-        return []
-    rows = spark.sql(f"SELECT * FROM {sql.delta(spark_uri(uri))} ORDER BY microbatch, file, line").collect()
-    return [row.asDict() for row in rows]
+def _quarantined(spark: SparkSession, uri: str) -> DataFrame | None:
+    return None if read_target(spark, spark_uri(uri)) is None else spark.sql(f"SELECT * FROM {sql.delta(spark_uri(uri))}")

@@ -6,39 +6,9 @@ make it (docs/reference/archive-layouts.md). The image before an update is lost.
 
 from __future__ import annotations
 
+from airflow_cdc.model.flattened_names import IS_METADATA, MARKS, MORE_SOURCE_FIELDS, SOURCE_FIELDS, TOLD_BY
 from airflow_cdc.pipeline import sql
 
-MARKS = ("__op", "__deleted")
-"""Members of which a flattened record has at least one."""
-
-_TOLD_BY = {
-    "sqlserver": ("commit_lsn", "change_lsn"),
-    "mysql": ("file", "pos"),
-    "oracle": ("commit_scn", "scn"),
-    "postgresql": ("sequence", "lsn"),
-}
-"""Fields of ``source`` that only one connector has, for records that do not name it."""
-SOURCE_FIELDS = ("ts_ms", "snapshot", *(name for names in _TOLD_BY.values() for name in names))
-_MORE_SOURCE_FIELDS = ("event_serial_no", "txId", "row", "gtid", "rs_id", "ssn")
-_OTHER_FIELDS = (
-    "connector",
-    "version",
-    "name",
-    "db",
-    "schema",
-    "table",
-    "ts_us",
-    "ts_ns",
-    "xmin",
-    "origin",
-    "server_id",
-    "thread",
-    "query",
-)
-
-# A column that is called so is not told apart; any other that begins with two underscores stays one.
-_NAMES = "|".join(sorted({"op", "deleted", *SOURCE_FIELDS, *_MORE_SOURCE_FIELDS, *_OTHER_FIELDS}))
-_IS_METADATA = rf"__(?:{_NAMES}|(?:source|transaction)_\w+)"
 _SCALAR = r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^,"{}\[\]]++)'
 
 
@@ -49,12 +19,12 @@ def envelope(parts: str) -> str:
     """
     payload = f"{parts}.payload"
     op = "coalesce(told['__op'], CASE told['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
-    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in (*SOURCE_FIELDS, *_MORE_SOURCE_FIELDS)}
+    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in (*SOURCE_FIELDS, *MORE_SOURCE_FIELDS)}
     # The time when the connector saw the event goes by the bare name.
     source["ts_ms"] = "told['__source_ts_ms']"
     connectors = " ".join(
         f"WHEN {' IS NOT NULL OR '.join(source[name] for name in names)} IS NOT NULL THEN {sql.text(connector)}"
-        for connector, names in _TOLD_BY.items()
+        for connector, names in TOLD_BY.items()
     )
     source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], CASE {connectors} END)"
     image = _without_metadata(payload)
@@ -74,13 +44,13 @@ def envelope(parts: str) -> str:
 
 
 def _without_metadata(payload: str) -> str:
-    behind = rf',"{_IS_METADATA}":{_SCALAR}'
-    first = rf'^\{{"{_IS_METADATA}":{_SCALAR},?'
+    behind = rf',"{IS_METADATA}":{_SCALAR}'
+    first = rf'^\{{"{IS_METADATA}":{_SCALAR},?'
     return f"regexp_replace(regexp_replace({payload}, {sql.text(behind)}, ''), {sql.text(first)}, '{{')"
 
 
 def _schema(schema: str) -> str:
     """Return the SQL of an envelope's schema, of which ``after`` alone is of use, from that of a flattened record."""
     fields = f"from_json(get_json_object({schema}, '$.fields'), 'ARRAY<STRING>')"
-    columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{_IS_METADATA}$')})"
+    columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{IS_METADATA}$')})"
     return f'concat(\'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[\', array_join({columns}, \',\'), \']}}]}}\')'

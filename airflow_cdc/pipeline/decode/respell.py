@@ -6,10 +6,11 @@ wrapped as a CloudEvent (:mod:`.cloud_events`). Every other line keeps its text.
 
 from __future__ import annotations
 
+from airflow_cdc.model import flattened_names
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode import cloud_events, flattened
 
-MARKS = (*flattened.MARKS, *cloud_events.MARKS)
+MARKS = (*flattened_names.MARKS, *cloud_events.MARKS)
 """Members of which a record in another shape has at least one."""
 
 _PLACE = ("topic", "partition", "offset", "timestamp", "headers", "key")

@@ -147,8 +147,9 @@ def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scen
         "columns": columns,
         "keys": ["nr"],
         "rows": [{"nr": 7, "amount": "12.50", "day": "2026-11-20", "at": "0001-01-01T00:00:00.500000", "photo": "AAE=", "rate": "nan"}],
+        "total": 1,
     }
-    customers = {"flow": TOPIC, "columns": {"id": "BIGINT", "name": "STRING"}, "keys": ["id"], "rows": [ANN, BEN]}
+    customers = {"flow": TOPIC, "columns": {"id": "BIGINT", "name": "STRING"}, "keys": ["id"], "rows": [ANN, BEN], "total": 2}
 
     assert run("show", ORDERS, "--lake", scene.lake, "--json").document == orders
     assert run("show", TOPIC, ORDERS, "--lake", scene.lake, "--json").document == {"flows": [customers, orders]}
@@ -159,6 +160,7 @@ def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scen
     assert f"{TOPIC}(2rows)" in "".join(for_people.stdout.split())
     assert re.search(r"│ 1 +│ ann +│\n│ 2 +│ ben +│", for_people.stdout)
     assert "__cdc_" not in for_people.stdout
+    assert f"{TOPIC} (rows 1 of 2)" in run("show", TOPIC, "--lake", scene.lake, "--limit", 1).stdout
 
     everything = run("show", TOPIC, "--lake", scene.lake, "--history", "--json").document
     assert [(row["id"], row["__cdc_op"], row["__cdc_position"]["serial"]) for row in everything["rows"]] == [(1, "c", 1), (2, "c", 1)]
@@ -223,6 +225,9 @@ def test_the_quarantine_is_listed_and_shown_with_reason_place_and_raw_text(scene
     ended = run("quarantine", "list", "--lake", scene.lake, "--json")
     assert ended.code == 0
     (record,) = ended.document["quarantine"]
+    example = {name: part for name, part in record.items() if name != "flow"}
+    group = {"flow": TOPIC, "reason": "missing_key", "column": None, "records": 1, "example": example}
+    assert ended.document["groups"] == [group]
     raw = json.loads(record.pop("raw"))
     assert (raw["value"]["after"], raw["key"]) == (NAMELESS, {"id": None})
     assert record == {
@@ -241,14 +246,25 @@ def test_the_quarantine_is_listed_and_shown_with_reason_place_and_raw_text(scene
     shown = run("quarantine", "show", TOPIC, "--lake", scene.lake, "--json").document
     assert (shown["flow"], [item["line"] for item in shown["quarantine"]]) == (TOPIC, [3])
     assert run("quarantine", "show", ORDERS, "--lake", scene.lake, "--json").document == {"flow": ORDERS, "quarantine": []}
-    assert run("quarantine", "list", "--lake", scene.lake, "--table", "*.orders", "--json").document == {"quarantine": []}
+    assert run("quarantine", "list", "--lake", scene.lake, "--table", "*.orders", "--json").document == {"quarantine": [], "groups": []}
 
     for_people = run("quarantine", "show", TOPIC, "--lake", scene.lake)
     assert for_people.code == 0
     assert "missing_key 1.jsonl:3 (microbatch 1)" in for_people.stdout
     # The text can be taken from the terminal as it was archived.
     assert '"after": {"id": null, "name": "nobody"}' in for_people.stdout.replace("\n", "")
-    assert re.search(rf"{TOPIC} +│ +1 │ missing_key", run("quarantine", "list", "--lake", scene.lake).stdout)
+    assert f"{TOPIC}: 1 record in the quarantine" in for_people.stdout
+    grouped = run("quarantine", "list", "--lake", scene.lake).stdout
+    assert re.search(rf"{TOPIC} │ missing_key │ - +│ +1 │ 1.jsonl:3 │ -", grouped)
+    assert "(1 record, 1 group)" in grouped
+    every = run("quarantine", "list", "--lake", scene.lake, "--all").stdout
+    assert re.search(rf"{TOPIC} +│ +1 │ missing_key", every)
+
+
+def test_the_quarantine_of_a_flow_that_the_lake_does_not_know_is_a_usage_error(scene: Scene, run: Run) -> None:
+    ended = run("quarantine", "show", "x.y.unknown", "--lake", scene.lake)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert f"knows no flow x.y.unknown; it knows {TOPIC}, {ORDERS}." in " ".join(ended.stderr.split())
 
 
 # rebuild

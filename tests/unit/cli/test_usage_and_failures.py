@@ -130,4 +130,4 @@ def test_what_nobody_foresaw_is_told_on_the_terminal_too(tmp_path: Path) -> None
 
 def test_a_lake_that_holds_nothing_has_no_tables(run: Run, tmp_path: Path) -> None:
     assert run("tables", "--lake", tmp_path / "nowhere", "--json").document == {"tables": []}
-    assert run("quarantine", "list", "--lake", tmp_path / "nowhere", "--json").document == {"quarantine": []}
+    assert run("quarantine", "list", "--lake", tmp_path / "nowhere", "--json").document == {"quarantine": [], "groups": []}

@@ -1,0 +1,57 @@
+"""``airflow-cdc schema``: how the values of bare JSON are spelled, handed over once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_cdc.cli_common import AsJson, Flow, Lake, usage
+from airflow_cdc.console import print_json
+from airflow_cdc.print_schema import print_import, print_schema
+
+schema = typer.Typer(help="Types of a source's columns, for archives that do not tell them.", no_args_is_help=True)
+
+
+@schema.command("import")
+def schema_import(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files or URIs that hold schemas; - is stdin.")],
+    lake: Lake,
+    flow: Annotated[
+        str | None, typer.Option(help="Topic that is meant, where the files tell none or several.", show_default=False, metavar="TOPIC")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep in a lake the schemas that files hold: of Connect, of Avro, of JSON Schema, of a registry's export. Starts no Spark.
+
+    Exit code 0 when at least one was kept, 2 on usage and when a file cannot be taken; nothing is kept then.
+    """
+    with usage():
+        from airflow_cdc.pipeline.import_schemas import import_schemas, read_inputs
+
+        done = import_schemas(lake, read_inputs(files), flow, dry_run=dry_run)
+    if as_json:
+        aside = [vars(each) for each in done.aside]
+        print_json({"lake": lake, "dry_run": dry_run, "schemas": [each.to_json() for each in done.schemas], "left_aside": aside})
+        return
+    print_import(done, lake, dry_run=dry_run)
+
+
+@schema.command("show")
+def schema_show(flow: Flow, lake: Lake, as_json: AsJson = False) -> None:
+    """Show a flow's schema that was handed over: each column, its type at the source, and what it becomes. Starts no Spark.
+
+    Exit code 0 when there is one, 2 on usage and when there is none.
+    """
+    with usage():
+        from airflow_cdc.pipeline.import_schemas import becomes, handed_over_schema
+
+        found = handed_over_schema(lake, flow)
+        types = [becomes(column, found.connector) for column in found.columns]
+    if as_json:
+        document = found.to_json()
+        columns = [{**column, "becomes": kind or None} for column, kind in zip(document["columns"], types, strict=True)]
+        print_json({**document, "columns": columns})
+        return
+    print_schema(found, types)

@@ -1,0 +1,108 @@
+"""Connect schemas, the one form to which every handed-over schema is brought.
+
+A Connect schema is a JSON object as Kafka Connect's JSON converter writes it: ``{"type": …, "name": …, "parameters": …}``; ``fields`` of a
+struct have their names as ``field``. ``{}`` stands for a type that nothing tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ConnectSchema = dict[str, Any]
+
+_SPELLED = {
+    # Connect's own names of the types, where the JSON converter has others.
+    "float32": "float",
+    "float64": "double",
+    **{name: name for name in ("int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes")},
+    **{name: name for name in ("array", "map", "struct")},
+}
+IMAGES = ("after", "before", "data")
+"""Members of an envelope that hold a row, the best first; ``data`` is Huawei CDL's."""
+_MARKS = ("op", "OPERATION")
+"""Members of which an envelope has one: Debezium's and Huawei CDL's."""
+_SOURCE_PREFIX, _SOURCE_SUFFIX = "io.debezium.connector.", ".Source"
+_CONNECTORS = {"mongo": "mongodb"}
+"""``source.connector`` where its schema's name has another word."""
+_SOURCE_TYPE = "__debezium.source.column."
+"""Prefix of the parameters that ``column.propagate.source.type`` adds to a column."""
+
+
+def literal(name: Any) -> str | None:
+    """Return a Connect type as the JSON converter spells it, None for what is none."""
+    return _SPELLED.get(name) if isinstance(name, str) else None
+
+
+def is_connect(node: Any) -> bool:
+    """Tell whether a JSON value is a Connect schema of a struct, which alone has a list of fields with ``field`` as their names."""
+    fields = node.get("fields") if isinstance(node, Mapping) and node.get("type") == "struct" else None
+    return isinstance(fields, list) and all(isinstance(field, Mapping) and isinstance(field.get("field"), str) for field in fields)
+
+
+def normalized(node: Any) -> ConnectSchema:
+    """Return what a Connect schema says of how values are spelled: not whether they are optional, nor defaults, docs and versions.
+
+    :return: ``type``, and where they are there ``name``, ``parameters`` (texts), ``items``, ``keys``, ``values``, ``fields``; ``{}`` for
+        a node of no known type.
+    """
+    kind = literal(node.get("type")) if isinstance(node, Mapping) else None
+    if kind is None:
+        return {}
+    told: ConnectSchema = {"type": kind}
+    if isinstance(node.get("name"), str):
+        told["name"] = node["name"]
+    if isinstance(node.get("parameters"), Mapping) and node["parameters"]:
+        told["parameters"] = {str(name): str(value) for name, value in node["parameters"].items()}
+    told |= {part: normalized(node[part]) for part in ("items", "keys", "values") if isinstance(node.get(part), Mapping)}
+    if kind == "struct":
+        told["fields"] = [{**normalized(field), "field": field["field"]} for field in node.get("fields") or () if _is_named(field)]
+    return told
+
+
+def _is_named(field: Any) -> bool:
+    return isinstance(field, Mapping) and isinstance(field.get("field"), str)
+
+
+def fields_of(schema: ConnectSchema) -> list[ConnectSchema]:
+    """Return a struct's fields, none of another schema."""
+    fields: list[ConnectSchema] = schema.get("fields") or []
+    return fields
+
+
+def is_envelope(schema: ConnectSchema) -> bool:
+    """Tell whether a value's schema is a change event's, and not a row's own."""
+    members = {field["field"]: field for field in fields_of(schema)}
+    # A table may have columns of these names; none of them is a struct with fields, but for documents and points.
+    holds_structs = any(fields_of(members[name]) for name in (*IMAGES, "source") if name in members)
+    return holds_structs and any(mark in members for mark in _MARKS)
+
+
+def row_fields(schema: ConnectSchema) -> list[ConnectSchema]:
+    """Return the fields of the row in a value's schema: of an envelope those of an image, of any other struct its own.
+
+    None are left of an envelope whose images are texts, as MongoDB's are.
+    """
+    if not is_envelope(schema):
+        return fields_of(schema)
+    images = {field["field"]: fields_of(field) for field in fields_of(schema)}
+    return next((images[name] for name in IMAGES if images.get(name)), [])
+
+
+def connector_of(schema: ConnectSchema) -> str:
+    """Return ``source.connector`` by the name of an envelope's ``source`` schema; empty where nothing says."""
+    source = next((field for field in fields_of(schema) if field["field"] == "source"), {})
+    name = str(source.get("name", ""))
+    if not (is_envelope(schema) and name.startswith(_SOURCE_PREFIX) and name.endswith(_SOURCE_SUFFIX)):
+        return ""
+    # Confluent Cloud's connectors of the second version have io.debezium.connector.v2.postgresql.Source.
+    word = name.removesuffix(_SOURCE_SUFFIX).rpartition(".")[2]
+    return _CONNECTORS.get(word, word)
+
+
+def native_type(field: Mapping[str, Any]) -> str:
+    """Return the database's own word for a column's type, as ``column.propagate.source.type`` has it; empty where nothing says."""
+    parameters = field.get("parameters") or {}
+    word = str(parameters.get(f"{_SOURCE_TYPE}type", ""))
+    sizes = [str(parameters[name]) for part in ("length", "scale") if (name := f"{_SOURCE_TYPE}{part}") in parameters]
+    return f"{word}({','.join(sizes)})" if word and sizes and "(" not in word else word

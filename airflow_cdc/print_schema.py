@@ -1,0 +1,86 @@
+"""What ``airflow-cdc schema`` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from airflow_cdc.console import stdout_console, table
+from airflow_cdc.model.source_schema import SourceSchema
+from airflow_cdc.model.topics import printable
+
+if TYPE_CHECKING:
+    from airflow_cdc.pipeline.import_schemas import ImportedSchema, SchemaImport
+
+_UNKNOWN = "unknown"
+_SHOWN = 20
+
+
+def print_import(done: SchemaImport, lake: str, *, dry_run: bool) -> None:
+    """Print each flow's schema, what was left aside and why, and what to do next."""
+    columns = ("flow", "connector", "columns", "known", "unknown", "key", "against the one before")
+    rows = [_row(each) for each in done.schemas]
+    title = f"Schemas that would be handed over to {lake}" if dry_run else f"Schemas handed over to {lake}"
+    console = stdout_console()
+    console.print(table(title, columns, rows, right=("columns", "known")))
+    for each in done.aside[:_SHOWN]:
+        _line(f"left aside: {printable(each.what)}: {printable(each.reason)}")
+    if len(done.aside) > _SHOWN:
+        _line(f"left aside: {len(done.aside) - _SHOWN:,} more, which --json lists")
+    for line in _hints(done.schemas):
+        _line(line)
+    if dry_run:
+        _line("Nothing was written. Next step: the same without --dry-run.")
+    else:
+        _line(f'Next step: airflow-cdc apply --archive … --lake "{lake}"')
+
+
+def _row(each: ImportedSchema) -> list[object]:
+    schema, unknown = each.schema, each.unknown
+    changes = "first one" if each.changes is None else "\n".join(map(printable, each.changes)) or "the same"
+    return [
+        printable(schema.flow),
+        schema.connector or _UNKNOWN,
+        len(schema.columns),
+        len(schema.columns) - len(unknown),
+        Text(printable(", ".join(unknown)) or "-"),
+        printable(", ".join(schema.keys)) or _UNKNOWN,
+        Text(changes),
+    ]
+
+
+def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
+    for each in schemas:
+        flow = printable(each.schema.flow)
+        if not each.in_archive:
+            yield f"{flow}: no archive of this lake has a topic of that name; --flow says another one."
+        if each.table:
+            yield f"{flow} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {flow}."
+
+
+def print_schema(schema: SourceSchema, types: Sequence[str]) -> None:
+    """Print a flow's schema, a line a column.
+
+    :param types: what each column becomes; empty where that is not known.
+    """
+    from airflow_cdc.pipeline.import_schemas import connect_word
+
+    rows = [
+        [printable(column.name), column.native or "-", connect_word(column.field) or _UNKNOWN, kind or _UNKNOWN]
+        for column, kind in zip(schema.columns, types, strict=True)
+    ]
+    stdout_console().print(table(f"Schema of {schema.flow}", ("column", "database's type", "Connect type", "becomes"), rows))
+    facts = {"key": ", ".join(schema.keys), "connector": schema.connector, "from": schema.origin, "settings": _settings(schema)}
+    for name, fact in facts.items():
+        if fact:
+            _line(f"{name}: {printable(fact)}")
+
+
+def _settings(schema: SourceSchema) -> str:
+    return ", ".join(f"{name}={value}" for name, value in schema.settings.items())
+
+
+def _line(text: str) -> None:
+    stdout_console().print(text, markup=False, highlight=False, soft_wrap=True)

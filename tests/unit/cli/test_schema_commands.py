@@ -1,0 +1,140 @@
+"""``schema import`` and ``schema show``: no Spark starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from airflow_cdc.cli import app
+from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.source_schema import SourceSchemas
+from tests.unit.model.handed_over.spellings import as_avro
+from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
+from tests.unit.model.scene import Scene
+
+FS = fsspec.filesystem("file")
+pytestmark = pytest.mark.usefixtures("no_spark")
+
+
+def run(*arguments: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
+
+
+def told(ended: Result) -> str:
+    """Return what stands on stderr, not folded to a terminal's width."""
+    return " ".join(ended.stderr.split())
+
+
+def written(folder: Path, document: Any, name: str = "orders.json") -> Path:
+    file = folder / name
+    file.write_text(json.dumps(document))
+    return file
+
+
+def answers(*columns: int) -> list[dict[str, Any]]:
+    """Return a registry's versions of a topic whose rows have some numbers of columns."""
+    rows = [{**ROW, "fields": ROW["fields"][:number]} for number in columns]
+    value = [{"subject": f"{ORDERS}-value", "version": at, "schema": json.dumps(as_avro(row))} for at, row in enumerate(rows, start=1)]
+    return [*value, {"subject": f"{ORDERS}-key", "version": 1, "schema": json.dumps(as_avro(KEY))}]
+
+
+def test_an_import_is_kept_by_flow_and_shown(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    done = run("schema", "import", written(tmp_path, [*answers(3), {"schema": "m", "schemaType": "PROTOBUF"}]), "--lake", lake)
+    assert done.exit_code == 0
+    assert f"{ORDERS} │ unknown   │       3 │     3 │ -       │ id  │ first one" in done.stdout
+    assert "left aside: orders.json: it is Protobuf, which is not read" in done.stdout
+    assert f'Next step: airflow-cdc apply --archive … --lake "{lake}"' in done.stdout
+    kept = SourceSchemas(FS, str(lake)).of(FlowState(FS, str(lake), ORDERS).folder)
+    assert kept is not None
+    assert (kept.keys, [column.name for column in kept.columns]) == (("id",), ["id", "total", "placed"])
+
+    shown = run("schema", "show", ORDERS, "--lake", lake)
+    assert "total  │ -               │ bytes Decimal(scale=2)                │ DECIMAL(38,2)" in shown.stdout
+    assert "placed │ -               │ int64 io.debezium.time.MicroTimestamp │ TIMESTAMP_NTZ" in shown.stdout
+    assert f"from: orders.json, subject {ORDERS}-value version 1" in shown.stdout
+    document = json.loads(run("schema", "show", ORDERS, "--lake", lake, "--json").stdout)
+    assert (document["flow"], document["keys"]) == (ORDERS, ["id"])
+    decimal = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}}
+    assert document["columns"][1] == {"column": "total", "connect": decimal, "becomes": "DECIMAL(38,2)"}
+
+
+def test_the_next_import_tells_what_changed(tmp_path: Path) -> None:
+    def imported(document: Any) -> Any:
+        ended = run("schema", "import", written(tmp_path, document), "--lake", tmp_path / "lake", "--json")
+        (schema,) = json.loads(ended.stdout)["schemas"]
+        return schema["changes"]
+
+    assert imported(answers(2)) is None
+    assert imported(answers(2)) == []
+    assert imported(answers(3)) == ["placed: new, TIMESTAMP_NTZ"]
+    decimal = {"field": "total", "type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "12"}}
+    millis = {"field": "placed", "type": "int64", "name": "io.debezium.time.Timestamp"}
+    changed = imported({**ROW, "fields": [decimal, millis, {"field": "note", "type": "unheard-of"}]})
+    assert changed == [
+        "total: DECIMAL(38,2) → DECIMAL(12,2)",
+        "placed: int64 io.debezium.time.MicroTimestamp → int64 io.debezium.time.Timestamp",
+        "note: new, unknown",
+        "id: gone",
+        "key: id → unknown",
+    ]
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    done = run("schema", "import", written(tmp_path, ENVELOPE), "--lake", tmp_path / "lake", "--dry-run")
+    assert done.exit_code == 0
+    assert "Schemas that would be handed over" in done.stdout
+    assert "Nothing was written." in done.stdout
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_schema_comes_from_stdin_too_and_a_flow_names_it(tmp_path: Path) -> None:
+    lake, row = tmp_path / "lake", json.dumps({**ROW, "name": "Order"})
+    untold = run("schema", "import", "-", "--lake", lake, stdin=row)
+    assert (untold.exit_code, untold.stdout) == (2, "")
+    assert "Nothing tells of which topic the rows are: Connect schema, stdin." in told(untold)
+    assert run("schema", "import", "-", "--lake", lake, "--flow", "a.b.c", stdin=row).exit_code == 0
+    assert SourceSchemas(FS, str(lake)).flows() == ["a.b.c"]
+
+
+def test_a_flow_that_has_a_table_or_no_topic_is_named(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.arrive("a.b.orders/1.jsonl")
+    scene.survey()
+    (topic,) = scene.state.ledger().topics
+    file = written(tmp_path, {**ENVELOPE, "name": "elsewhere.t.Envelope"})
+    done = run("schema", "import", file, "--lake", scene.lake)
+    assert "elsewhere.t: no archive of this lake has a topic of that name; --flow says another one." in done.stdout
+    hint = f"{topic} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {topic}."
+    done = run("schema", "import", file, "--lake", scene.lake, "--flow", topic)
+    assert "no archive of this lake" not in done.stdout
+    assert hint not in done.stdout
+    scene.commit(topic)
+    assert hint in run("schema", "import", file, "--lake", scene.lake, "--flow", topic).stdout
+
+
+def test_what_cannot_be_taken_ends_with_2_and_changes_nothing(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    wrong = {
+        "format": 1,
+        "schemas": [
+            {"flow": "t", "columns": [{"column": "n", "connect": {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "two"}}}]}
+        ],
+    }
+    for document, message in (({"id": 1}, "expected a schema"), (wrong, "the Connect field of column n cannot be read")):
+        ended = run("schema", "import", written(tmp_path, document), "--lake", lake)
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert message in told(ended)
+    missing = run("schema", "import", tmp_path / "nowhere.json", "--lake", lake)
+    assert missing.exit_code == 2
+    assert "cannot be read: FileNotFoundError" in told(missing)
+    assert not lake.exists()
+    unknown = run("schema", "show", "t", "--lake", lake)
+    assert unknown.exit_code == 2
+    assert "No schema of flow t was handed over" in told(unknown)
