@@ -40,18 +40,15 @@ def schema_import(
 
 @schema.command("show")
 def schema_show(flow: Flow, lake: Lake, as_json: AsJson = False) -> None:
-    """Show a flow's schema that was handed over: each column, its type at the source, and what it becomes. Starts no Spark.
+    """Show the columns whose types a flow's events do not carry: what each is, how it is spelled, and who says so. Starts no Spark.
 
-    Exit code 0 when there is one, 2 on usage and when there is none.
+    Beside them the schema that was handed over. Exit code 0, 2 on usage and when nothing is known of the flow.
     """
     with usage():
-        from airflow_cdc.pipeline.import_schemas import becomes, handed_over_schema
+        from airflow_cdc.pipeline.show_schema import show_schema
 
-        found = handed_over_schema(lake, flow)
-        types = [becomes(column, found.connector) for column in found.columns]
+        found = show_schema(lake, flow)
     if as_json:
-        document = found.to_json()
-        columns = [{**column, "becomes": kind or None} for column, kind in zip(document["columns"], types, strict=True)]
-        print_json({**document, "columns": columns})
+        print_json(found.to_json())
         return
-    print_schema(found, types)
+    print_schema(found)

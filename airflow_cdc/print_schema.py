@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -13,6 +13,7 @@ from airflow_cdc.model.topics import printable
 
 if TYPE_CHECKING:
     from airflow_cdc.pipeline.import_schemas import ImportedSchema, SchemaImport
+    from airflow_cdc.pipeline.show_schema import ShownSchema
 
 _UNKNOWN = "unknown"
 _SHOWN = 20
@@ -60,18 +61,34 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
             yield f"{flow} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {flow}."
 
 
-def print_schema(schema: SourceSchema, types: Sequence[str]) -> None:
-    """Print a flow's schema, a line a column.
+def print_schema(found: ShownSchema) -> None:
+    """Print what is known of a flow's columns, a line a column."""
+    rows = [
+        [printable(name), told.sql_type, told.spelled or "-", told.origin.value, Text(told.doubt)] for name, told in found.settled.items()
+    ]
+    if rows:
+        columns = ("column", "type", "spelled", "from", "in doubt")
+        stdout_console().print(table(f"Types of {printable(found.flow)}, as its runs settled them", columns, rows))
+    elif found.handed_over is None:
+        _line("The flow's events carry their schemas.")
+    if found.handed_over:
+        _print_handed_over(found.handed_over)
 
-    :param types: what each column becomes; empty where that is not known.
-    """
-    from airflow_cdc.pipeline.import_schemas import connect_word
+
+def _print_handed_over(schema: SourceSchema) -> None:
+    from airflow_cdc.pipeline.import_schemas import becomes, connect_word
 
     rows = [
-        [printable(column.name), column.native or "-", connect_word(column.field) or _UNKNOWN, kind or _UNKNOWN]
-        for column, kind in zip(schema.columns, types, strict=True)
+        [
+            printable(column.name),
+            column.native or "-",
+            connect_word(column.field) or _UNKNOWN,
+            becomes(column, schema.connector) or _UNKNOWN,
+        ]
+        for column in schema.columns
     ]
-    stdout_console().print(table(f"Schema of {schema.flow}", ("column", "database's type", "Connect type", "becomes"), rows))
+    title = f"Schema of {printable(schema.flow)}, as it was handed over"
+    stdout_console().print(table(title, ("column", "database's type", "Connect type", "becomes"), rows))
     facts = {"key": ", ".join(schema.keys), "connector": schema.connector, "from": schema.origin, "settings": _settings(schema)}
     for name, fact in facts.items():
         if fact:

@@ -20,6 +20,8 @@ UNSEEN = st.lists(
 class LivingDatabase(SourceDatabase):
     """A source database, and what happens around it."""
 
+    _restores = 0
+
     def unseen(self, statements: Iterable[Statement]) -> None:
         """Change rows while nobody captures: no event says so."""
         captured = len(self.events)
@@ -32,7 +34,9 @@ class LivingDatabase(SourceDatabase):
     def restored(self, unseen: Iterable[Statement]) -> None:
         """The log begins at a lower place again; rows changed in between, and the connector takes a new initial snapshot."""
         self.unseen(unseen)
-        self._position = self._last_commit = 50
+        self._restores += 1
+        # Not the very place again: what a restored server logs of itself comes first.
+        self._position = self._last_commit = 50 + self._restores
         self.read_whole()
 
     def topic_made_anew(self, unseen: Iterable[Statement]) -> None:

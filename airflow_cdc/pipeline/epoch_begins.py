@@ -26,6 +26,8 @@ HIGHEST = "__cdc_highest"
 """decimal(38,0): the commit behind which the event stands."""
 SENT = "__cdc_sent"
 """bigint: when the connector processed the event, in milliseconds since 1970 by its own clock; NULL where it does not say."""
+CONTENT = "__cdc_content"
+"""bigint: a hash of the event's images as they are spelled. A log that went back may give an event of a key the place of an older one."""
 _DELIVERY = "__cdc_delivery"
 
 
@@ -34,12 +36,17 @@ def sent() -> Column:
     return F.expr(f"try_cast({in_line('ts_ms')} AS BIGINT)").alias(SENT)
 
 
+def content() -> Column:
+    """Return :data:`CONTENT` of an event."""
+    return F.expr(f"xxhash64({in_line('before')}, {in_line('after')})").alias(CONTENT)
+
+
 def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = None) -> DataFrame:
     """Return the first deliveries of streamed events and full snapshots' reads that their partition holds behind a higher position.
 
     A later life of the topic stands behind the earlier ones.
 
-    :param keys: SQL names of the columns that, with the position, identify an event.
+    :param keys: SQL names of the columns that, with the position and the images, identify an event.
     :param known: SQL of the highest commit that is known to stand before an event beside these events; None where nothing is.
     """
     partition, life = F.expr(f"pmod({PARTITION}, {LANES})"), F.expr(f"floor({PARTITION} / {LANES})")
@@ -47,8 +54,9 @@ def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = No
     is_read = f"{KIND} = 'r'"
     of_log = events.filter(f"{OF_LOG} AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
     highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_partition)
-    by_event = Window.partitionBy(*keys, partition, POSITION, KIND).orderBy(life, ORDINAL)
-    placed = of_log.select(*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE, F.expr(is_read).alias(IS_READ), sent())
+    by_event = Window.partitionBy(*keys, partition, POSITION, KIND, CONTENT).orderBy(life, ORDINAL)
+    named = (*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE)
+    placed = of_log.select(*named, F.expr(is_read).alias(IS_READ), sent(), content())
     placed = placed.withColumn(HIGHEST, F.greatest(highest, F.expr(known)) if known else highest)
     placed = placed.withColumn(_DELIVERY, F.row_number().over(by_event))
     return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {HIGHEST}").drop(_DELIVERY)

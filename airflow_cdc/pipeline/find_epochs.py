@@ -24,7 +24,16 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.count_events import Staged, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.lanes import is_lane
-from airflow_cdc.pipeline.epoch_begins import HIGHEST, IS_READ, fallen_events, first_by_lane, with_new_lanes, with_next_epoch
+from airflow_cdc.pipeline.epoch_begins import (
+    CONTENT,
+    HIGHEST,
+    IS_READ,
+    content,
+    fallen_events,
+    first_by_lane,
+    with_new_lanes,
+    with_next_epoch,
+)
 from airflow_cdc.pipeline.events_between import events_between
 from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.misplaced_files import without_misplaced
@@ -110,12 +119,12 @@ def _known_commit(run: MicrobatchRun, applied: Reach, through: Mapping[str, int]
 def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame:
     """Return the events that no earlier microbatch delivered."""
     ends = fallen.agg(F.min(f"{POSITION}.commit").alias("first"), F.max(f"{POSITION}.commit").alias("last")).collect()[0]
-    seen = [each.select(*keys, POSITION, KIND) for each in events_between(run, decoder, int(ends["first"]), int(ends["last"]))]
+    seen = [each.select(*keys, POSITION, KIND, content()) for each in events_between(run, decoder, int(ends["first"]), int(ends["last"]))]
     if not seen:
         return fallen
     known = reduce(DataFrame.unionByName, seen).distinct().alias("k")
     same = [F.expr(f"s.{key} <=> k.{key}") for key in keys]
-    same += [F.expr(f"s.{POSITION} = k.{POSITION}"), F.expr(f"s.{KIND} = k.{KIND}")]
+    same += [F.expr(f"s.{name} = k.{name}") for name in (POSITION, KIND, CONTENT)]
     return run.write_down(fallen.alias("s").join(known, reduce(lambda one, other: one & other, same), "left_anti"), "fell")
 
 

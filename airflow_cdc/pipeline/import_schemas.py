@@ -96,22 +96,6 @@ def import_schemas(lake: str, files: Iterable[tuple[str, bytes]], flow: str | No
     return SchemaImport(imported, handed_over.aside)
 
 
-def handed_over_schema(lake: str, flow: str) -> SourceSchema:
-    """Return the schema of a flow that a lake keeps.
-
-    :raises ConfigurationError: when it keeps none.
-    """
-    fs, root = file_system(lake)
-    kept = SourceSchemas(fs, root)
-    found = kept.of(FlowState(fs, root, flow).folder)
-    if found is None:
-        raise ConfigurationError(
-            f"No schema of flow {flow} was handed over to lake {lake}; those that were: {', '.join(kept.flows()) or 'none'}.",
-            next_step="Hand one over: airflow-cdc schema import FILE --lake …, or check the flow's name.",
-        )
-    return found
-
-
 def becomes(column: SourceColumn, connector: str) -> str:
     """Return the Spark type of a column by its Connect field; empty where that is not known."""
     return column_type(column.connect_field(), connector).sql_type if column.field else ""

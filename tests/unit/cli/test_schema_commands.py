@@ -12,7 +12,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
+from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.microbatch import Microbatch, PlanPosition
+from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.source_schema import SourceSchemas
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
@@ -59,7 +62,7 @@ def test_an_import_is_kept_by_flow_and_shown(tmp_path: Path) -> None:
     assert "total  │ -               │ bytes Decimal(scale=2)                │ DECIMAL(38,2)" in shown.stdout
     assert "placed │ -               │ int64 io.debezium.time.MicroTimestamp │ TIMESTAMP_NTZ" in shown.stdout
     assert f"from: orders.json, subject {ORDERS}-value version 1" in shown.stdout
-    document = json.loads(run("schema", "show", ORDERS, "--lake", lake, "--json").stdout)
+    document = json.loads(run("schema", "show", ORDERS, "--lake", lake, "--json").stdout)["handed_over"]
     assert (document["flow"], document["keys"]) == (ORDERS, ["id"])
     decimal = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}}
     assert document["columns"][1] == {"column": "total", "connect": decimal, "becomes": "DECIMAL(38,2)"}
@@ -137,4 +140,21 @@ def test_what_cannot_be_taken_ends_with_2_and_changes_nothing(tmp_path: Path) ->
     assert not lake.exists()
     unknown = run("schema", "show", "t", "--lake", lake)
     assert unknown.exit_code == 2
-    assert "No schema of flow t was handed over" in told(unknown)
+    assert "knows no flow t, and no schema of it was handed over" in told(unknown)
+
+
+def test_what_the_flow_s_runs_settled_is_shown_by_column(tmp_path: Path) -> None:
+    state = FlowState(FS, str(tmp_path), ORDERS)
+    first = {"id": TypeReport("BIGINT", Origin.VALUES), "total": TypeReport("STRING", Origin.VALUES, doubt="2 values were seen")}
+    later = {"total": TypeReport("DECIMAL(12,2)", Origin.FLOW, "base64")}
+    for number, types in enumerate((first, later, {}), start=1):
+        state.write_intent(Microbatch(ORDERS, number, str(tmp_path / "archive"), (), PlanPosition(), ()))
+        state.write_commit(BatchReport(ORDERS, number, files=0, bytes=0, types=types), str(tmp_path / ORDERS))
+    document = json.loads(run("schema", "show", ORDERS, "--lake", tmp_path, "--json").stdout)
+    assert document == {
+        "flow": ORDERS,
+        "types": {"id": {"type": "BIGINT", "from": "values"}, "total": {"type": "DECIMAL(12,2)", "from": "flow", "spelled": "base64"}},
+        "handed_over": None,
+    }
+    shown = run("schema", "show", ORDERS, "--lake", tmp_path)
+    assert "total  │ DECIMAL(12,2) │ base64  │ flow" in shown.stdout

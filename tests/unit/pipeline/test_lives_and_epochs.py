@@ -221,3 +221,13 @@ def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
     checkpoint = json.loads((story.lake / f"_cdc/flows/{TOPIC}/checkpoint.json").read_text())
     assert intent["lives"] == {"002.jsonl": [[0, 1, 1, 0, 3]]}
     assert sorted(next(iter(checkpoint["offsets"].values()))) == ["0", "65536"]
+
+
+def test_another_change_at_the_place_of_an_older_one_is_no_copy_of_it(story: Story) -> None:
+    # Restored twice from one backup: the reads are the same, and the first transaction behind them has the place that another one had.
+    story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), change("u", 2, "y", at=30, offset=6))
+
+    error = story.error(*snapshot(FIRST, at=10, first=7), change("u", 1, "other", at=20, offset=12))
+
+    assert error["type"] == "SourceLogWentBackError"
+    assert story.rows == {**FIRST, 1: "x", 2: "y"}

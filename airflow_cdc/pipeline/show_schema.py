@@ -1,0 +1,58 @@
+"""What is known of the types of a flow's columns: as its runs settled them, and as a schema that was handed over tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_cdc.model.column_origin import TypeReport
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.lake import FlowState, flows_in
+from airflow_cdc.model.source_schema import SourceSchema, SourceSchemas
+from airflow_cdc.pipeline.import_schemas import becomes
+from airflow_cdc.pipeline.storage import file_system
+
+_LOOK_BACK = 100
+"""Microbatches whose reports are read; an older one may know a column that no event has had since."""
+
+
+@dataclass(frozen=True)
+class ShownSchema:
+    """What is known of a flow's columns."""
+
+    flow: str
+    settled: dict[str, TypeReport] = field(default_factory=dict)
+    """By column whose type the events do not carry themselves: as the newest microbatch that had it settled it."""
+    handed_over: SourceSchema | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        handed_over = None
+        if self.handed_over:
+            columns = [
+                {**column.to_json(), "becomes": becomes(column, self.handed_over.connector) or None} for column in self.handed_over.columns
+            ]
+            handed_over = {**self.handed_over.to_json(), "columns": columns}
+        return {"flow": self.flow, "types": {name: told.to_json() for name, told in self.settled.items()}, "handed_over": handed_over}
+
+
+def show_schema(lake: str, flow: str) -> ShownSchema:
+    """Return what is known of a flow's columns. Reads the lake's state alone, no table.
+
+    :param lake: URI of the lake's root.
+    :raises ConfigurationError: when the lake knows no such flow, and no schema of it was handed over.
+    """
+    fs, root = file_system(lake)
+    state, kept = FlowState(fs, root, flow), SourceSchemas(fs, root)
+    schema, known = kept.of(state.folder), flows_in(fs, root)
+    if schema is None and flow not in known:
+        raise ConfigurationError(
+            f"Lake {lake} knows no flow {flow}, and no schema of it was handed over; its flows are {known}.",
+            next_step="Check the flow's name; or hand a schema over: airflow-cdc schema import FILE --lake ….",
+        )
+    settled: dict[str, TypeReport] = {}
+    number = state.checkpoint().number
+    for each in range(number, max(0, number - _LOOK_BACK), -1):
+        report = state.report(each)
+        settled = {**(report.types if report else {}), **settled}
+    return ShownSchema(flow, settled, schema)
