@@ -30,6 +30,7 @@ from airflow_cdc.pipeline.apply_again import FlowAgain
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
+from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.find_commit import history_of
 from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
@@ -168,6 +169,7 @@ class _FlowRetyping:
                 if not there[1]:
                     session.sql(f"DELETE FROM {sql.delta(live)}")
                 else:
+                    _bring_features(session, live, made)
                     rows = session.read.format("delta").load(made)
                     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(live)
         except LOST_COMMITS as error:
@@ -213,3 +215,17 @@ class _FlowRetyping:
 
     def _made(self, uri_of: Callable[[str, str], str]) -> str:
         return uri_of(spark_uri(self.again.lake), self.again.state.folder)
+
+
+def _bring_features(session: SparkSession, live: str, made: str) -> None:
+    """Give a table the Delta features that another one's types need; an overwrite asks for them and does not enable them."""
+    if describe_table(session, live) is None:
+        return
+    wanted, held = (describe_table(session, uri) for uri in (made, live))
+    lacking = sorted({*(wanted["tableFeatures"] if wanted else ())} - {*(held["tableFeatures"] if held else ())})
+    properties = {f"delta.feature.{name}": "supported" for name in lacking}
+    if wanted and MODE_OF_MAPPING in (wanted["properties"] or {}):
+        properties[MODE_OF_MAPPING] = wanted["properties"][MODE_OF_MAPPING]
+    if properties:
+        assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
+        session.sql(f"ALTER TABLE {sql.delta(live)} SET TBLPROPERTIES ({assigned})")
