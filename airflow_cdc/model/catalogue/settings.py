@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.errors import ConfigurationError
@@ -50,7 +50,7 @@ class ConnectorSettings:
         :param properties: those that were given, by their names in the connector's configuration; the others have their defaults.
         :raises ConfigurationError: when a property or its value is not known, or the connector does not have it.
         """
-        given = {name: value.strip().lower() for name, value in (properties or {}).items()}
+        given = checked_properties(properties or {})
         for name, value in given.items():
             _check(connector, name, value)
         return cls(*(given.get(name, default_of(connector, name)) for name in _SETTINGS))
@@ -73,16 +73,32 @@ def default_of(connector: str, name: str) -> str:
     return "adaptive_time_microseconds" if is_time_of_mysql else _SETTINGS[name].values[0]
 
 
+def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with their values as the connectors spell them.
+
+    :raises ConfigurationError: when no connector knows a property, or a value of it.
+    """
+    given = {name: value.strip().lower() for name, value in properties.items()}
+    for name, value in given.items():
+        if name not in _SETTINGS:
+            raise ConfigurationError(
+                f"{name} does not change how columns are spelled; expected one of {', '.join(_SETTINGS)}.", next_step="Leave it out."
+            )
+        _check_value(name, value, _SETTINGS[name].values)
+    return given
+
+
 def _check(connector: str, name: str, value: str) -> None:
-    setting = _SETTINGS.get(name)
-    if setting is None or connector not in setting.connectors:
-        known = sorted(each for each, about in _SETTINGS.items() if connector in about.connectors)
+    setting = _SETTINGS[name]
+    if connector not in setting.connectors:
         raise ConfigurationError(
-            f"The {connector} connector's {name} does not change how columns are spelled; expected one of {', '.join(known)}.",
-            next_step="Leave it out.",
+            f"{name} is given, which the {connector} connector does not have or does not mind.", next_step="Leave it out."
         )
-    # MySQL's and MariaDB's connectors refuse to start with it.
-    values = [each for each in setting.values if connector not in _MYSQL or each != "adaptive"]
+    # MySQL's and MariaDB's connectors refuse to start with "adaptive".
+    _check_value(name, value, [each for each in setting.values if connector not in _MYSQL or each != "adaptive"])
+
+
+def _check_value(name: str, value: str, values: Sequence[str]) -> None:
     if value not in values:
         raise ConfigurationError(
             f"{name} is {value!r}, expected one of {', '.join(values)}.",
