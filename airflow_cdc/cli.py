@@ -27,6 +27,7 @@ from airflow_cdc.cli_common import (
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_quarantine import quarantine
+from airflow_cdc.cli_schema import schema
 from airflow_cdc.cli_serve import serve
 from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
@@ -50,6 +51,7 @@ app = typer.Typer(
     help="Archived change events become exact Delta tables.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(schema, name="schema")
 
 app.command()(files)
 app.command("confirm-snapshot")(confirm_snapshot)

@@ -18,10 +18,9 @@ from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
 
 TOPICS = {
     "pg_load": "shop.inventory.customers shop.inventory.notes shop.inventory.order_items shop.inventory.orders shop.inventory.stock",
-    "pg_types_precise": "pgty.public.Odd_Table pgty.public.arr pgty.public.dflt pgty.public.evolve pgty.public.evolve_untouched pgty.public.gen"
-    " pgty.public.nametype"
-    " pgty.public.nn pgty.public.nopk pgty.public.parted pgty.public.special pgty.public.toasty pgty.public.toasty_full"
-    " pgty.public.toasty_num pgty.public.trunc1 pgty.public.trunc2 pgty.public.typ",
+    "pg_types_precise": "pgty.public.Odd_Table pgty.public.arr pgty.public.dflt pgty.public.evolve pgty.public.evolve_untouched"
+    " pgty.public.gen pgty.public.nametype pgty.public.nn pgty.public.nopk pgty.public.parted pgty.public.special pgty.public.toasty"
+    " pgty.public.toasty_full pgty.public.toasty_num pgty.public.trunc1 pgty.public.trunc2 pgty.public.typ",
     "maria_load": "msh.shop.customers msh.shop.items msh.shop.stock",
     "maria_types_precise": "mdb.shop.acct mdb.shop.dflt mdb.shop.evolve mdb.shop.evolve_untouched mdb.shop.gen mdb.shop.nn mdb.shop.nopk"
     " mdb.shop.odd_table mdb.shop.pair mdb.shop.trunc1 mdb.shop.typ",

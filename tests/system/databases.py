@@ -76,9 +76,8 @@ def running_mariadb(folder: Path, name: str) -> Iterator[Database]:
         _call(["mariadb", "--no-defaults", f"--socket={socket_path}", "-u", "root"], folder, owner, sql)
 
     with _running(command, port, folder, owner):
-        run(
-            f"CREATE DATABASE {name}; CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON {name}.* TO {USER}@'127.0.0.1'"
-        )
+        user = f"{USER}@'127.0.0.1'"
+        run(f"CREATE DATABASE {name}; CREATE USER {user} IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON {name}.* TO {user}")
         yield Database("mysql", port, name, run)
 
 
