@@ -94,7 +94,7 @@ def _tables(flows: Sequence[str], given: Sequence[str]) -> dict[str, str]:
 
     :raises ConfigurationError: when a table is of none of the flows.
     """
-    if len(flows) == len(given) == 1 and not given[0].startswith(f"{flows[0]}="):
+    if len(flows) == len(given) == 1 and "=" not in given[0]:
         return {flows[0]: given[0]}
     found = settings_of(list(given), "--table")
     wrong = [flow for flow in found if flow not in flows]

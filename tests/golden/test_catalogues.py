@@ -14,6 +14,7 @@ import pytest
 from airflow_cdc.model.catalogue.connectors import source_column
 from airflow_cdc.model.catalogue.settings import ConnectorSettings
 from airflow_cdc.model.catalogue.tables import Table, tables_of
+from airflow_cdc.pipeline.decode.connect_types import is_field
 from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
 
 TOPICS = {
@@ -70,3 +71,15 @@ def test_a_catalogue_tells_the_fields_that_the_connector_wrote(capture: str, top
 def test_every_captured_table_is_compared() -> None:
     compared = sum(len(topics.split()) for topics in TOPICS.values())
     assert compared == sum(len(rows_of(capture)["tables"]) for capture in TOPICS)
+
+
+@pytest.mark.parametrize("capture", TOPICS)
+def test_a_field_that_is_known_can_be_read(capture: str) -> None:
+    catalogue = rows_of(capture)
+    settings = ConnectorSettings.of(catalogue["connector"], catalogue["settings"])
+    columns = [
+        source_column(catalogue["connector"], row, settings).connect_field()
+        for each in catalogue["tables"].values()
+        for row in each["columns"]
+    ]
+    assert [column["field"] for column in columns if not is_field(column)] == []
