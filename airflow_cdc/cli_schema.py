@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -78,12 +80,14 @@ def schema_pull(
 def _pull(
     conn_id: str, flows: Sequence[str], properties: Mapping[str, str], tables: Mapping[str, str], connector: str | None
 ) -> tuple[SourceSchema, ...]:
-    # Airflow writes its log to stdout.
-    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
-    from airflow_cdc.hooks.source_catalogue import pull_schemas
-
+    # Airflow writes its log to stdout, and looks for connections in its own database only in processes of its own.
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     try:
-        return pull_schemas(conn_id, flows, properties, tables=tables, connector=connector)
+        with redirect_stdout(sys.stderr):
+            from airflow_cdc.hooks.source_catalogue import pull_schemas
+
+            return pull_schemas(conn_id, flows, properties, tables=tables, connector=connector)
     except SourceFailedError as error:
         Console(stderr=True).print(error_text(error))
         raise typer.Exit(EXIT_FAILED) from error

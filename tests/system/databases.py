@@ -89,11 +89,18 @@ def environment(**connections: dict[str, object]) -> dict[str, str]:
     if not PACKAGES.is_dir():
         raise FileNotFoundError(f"{PACKAGES} is not there. Next step: python3 scripts/source_databases.py (make test-system does it).")
     named = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()}
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(PACKAGES)]), **named}
+    path = os.pathsep.join([str(ROOT), str(PACKAGES)])
+    return {**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": str(TOOLS / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **named}
 
 
 def _call(command: list[object], folder: Path, owner: dict[str, str], text: str = "") -> None:
-    ran = subprocess.run([str(part) for part in command], input=text.encode(), capture_output=True, cwd=folder, check=False, **owner)
+    until = time.monotonic() + _SECONDS_TO_START
+    while True:
+        ran = subprocess.run([str(part) for part in command], input=text.encode(), capture_output=True, cwd=folder, check=False, **owner)
+        # PostgreSQL listens before it takes anybody.
+        if b"is starting up" not in ran.stderr or time.monotonic() > until:
+            break
+        time.sleep(0.2)
     assert ran.returncode == 0, (ran.stdout[-2000:] + ran.stderr[-4000:]).decode()
 
 

@@ -189,3 +189,18 @@ def test_a_flow_without_a_table_is_named_with_the_tables_that_are_there(postgres
     assert "Flow shop.inventory.gone" in ran.stderr
     assert "inventory.orders" in ran.stderr
     assert not (tmp_path / "out.yaml").exists()
+
+
+def test_a_connection_that_airflow_keeps_in_its_own_database_is_found(postgresql: Database, tmp_path: Path) -> None:
+    environ = {**environment(), "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    fields = json.dumps(postgresql.connection())
+    airflow = [sys.executable, "-m", "airflow"]
+    for command in ([*airflow, "db", "migrate"], [*airflow, "connections", "add", "kept", "--conn-json", fields]):
+        subprocess.run(command, env=environ, capture_output=True, check=True)
+    pulled = [sys.executable, "-m", "airflow_cdc", "schema", "pull", "shop.inventory.orders", "--source-conn-id", "kept"]
+
+    ran = subprocess.run([*pulled, "--out", tmp_path / "out.yaml"], env=environ, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    assert "DECIMAL(14,4)" in ran.stdout
+    assert ran.stdout.startswith("shop.inventory.orders: catalogue of postgresql, connection kept")

@@ -58,7 +58,8 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     found = Source()
     # Airflow is not needed for it.
     monkeypatch.setitem(sys.modules, "airflow_cdc.hooks.source_catalogue", SimpleNamespace(pull_schemas=found.pull))
-    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
     return found
 
 
