@@ -139,7 +139,7 @@ def test_a_commands_usage_line_names_its_options_and_no_others(command: str) -> 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_in_a_page_exists(page: Path) -> None:
-    called = re.findall(r"(?:^|`)airflow-cdc ((?:quarantine )?[a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    called = re.findall(r"(?:^|`)airflow-cdc ((?:quarantine |schema )?[a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert [command for command in called if command not in COMMANDS] == []
 
 
