@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,41 +45,40 @@ class Database:
 
 
 @contextmanager
-def running_postgresql(folder: Path, name: str) -> Iterator[Database]:
+def running_postgresql(name: str) -> Iterator[Database]:
     """Run PostgreSQL on a free port of the loopback address with a database in which ``USER`` may read the catalogue only."""
     bin_folder = _program("postgres", *sorted(Path("/usr/lib/postgresql").glob("*/bin"))).parent
-    owner = _owned_by("postgres", folder)
-    data, port = folder / "data", _free_port()
-    _call([bin_folder / "initdb", "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"], folder, owner)
-    (data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
-    command = [bin_folder / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+    with _folder_of("postgres") as (folder, owner):
+        data, port = folder / "data", _free_port()
+        _call([bin_folder / "initdb", "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"], folder, owner)
+        (data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
+        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
 
-    def run(sql: str, database: str = name) -> None:
-        psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", folder, "-p", str(port), "-U", "admin", "-d", database]
-        _call(psql, folder, owner, sql)
+        def run(sql: str, database: str = name) -> None:
+            psql = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", folder, "-p", str(port), "-U", "admin", "-d", database]
+            _call(psql, folder, owner, sql)
 
-    with _running(command, port, folder, owner):
-        run(f"CREATE DATABASE {name}; CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'", "postgres")
-        yield Database("postgres", port, name, run)
+        with _running([bin_folder / "postgres", "-D", data, "-p", str(port), "-k", folder, *settings], port, folder, owner):
+            run(f"CREATE DATABASE {name}; CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'", "postgres")
+            yield Database("postgres", port, name, run)
 
 
 @contextmanager
-def running_mariadb(folder: Path, name: str) -> Iterator[Database]:
+def running_mariadb(name: str) -> Iterator[Database]:
     """Run MariaDB on a free port of the loopback address with a database of which ``USER`` may read all tables."""
     server, install = _program("mariadbd", Path("/usr/sbin")), _program("mariadb-install-db")
-    owner = _owned_by("mysql", folder)
-    data, socket_path, port = folder / "data", folder / "s.sock", _free_port()
-    _call([install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"], folder, owner)
-    files = [f"--datadir={data}", f"--socket={socket_path}", f"--pid-file={folder / 'pid'}", f"--tmpdir={folder}"]
-    command = [server, "--no-defaults", *files, f"--port={port}", "--bind-address=127.0.0.1"]
+    with _folder_of("mysql") as (folder, owner):
+        data, socket_path, port = folder / "data", folder / "s.sock", _free_port()
+        _call([install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"], folder, owner)
+        files = [f"--datadir={data}", f"--socket={socket_path}", f"--pid-file={folder / 'pid'}", f"--tmpdir={folder}"]
 
-    def run(sql: str) -> None:
-        _call(["mariadb", "--no-defaults", f"--socket={socket_path}", "-u", "root"], folder, owner, sql)
+        def run(sql: str) -> None:
+            _call(["mariadb", "--no-defaults", f"--socket={socket_path}", "-u", "root"], folder, owner, sql)
 
-    with _running(command, port, folder, owner):
-        user = f"{USER}@'127.0.0.1'"
-        run(f"CREATE DATABASE {name}; CREATE USER {user} IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON {name}.* TO {user}")
-        yield Database("mysql", port, name, run)
+        with _running([server, "--no-defaults", *files, f"--port={port}", "--bind-address=127.0.0.1"], port, folder, owner):
+            user = f"{USER}@'127.0.0.1'"
+            run(f"CREATE DATABASE {name}; CREATE USER {user} IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON {name}.* TO {user}")
+            yield Database("mysql", port, name, run)
 
 
 def environment(**connections: dict[str, object]) -> dict[str, str]:
@@ -111,16 +111,16 @@ def _program(name: str, *folders: Path) -> Path:
     return Path(found)
 
 
-def _owned_by(user: str, folder: Path) -> dict[str, str]:
-    """Give a folder to a user where we are root, as whom no database starts; return how a process is started as that user."""
-    if os.getuid():
-        return {}
-    shutil.chown(folder, user, user)
-    for parent in folder.parents:
-        # pytest's folders are closed to others.
-        if parent.owner() == "root" and str(parent) not in ("/", "/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    return {"user": user, "group": user}
+@contextmanager
+def _folder_of(user: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield a folder, and how a process is started whose folder it is: as another user where we are root, as whom no database starts."""
+    # None of pytest's: it closes these to other users.
+    with tempfile.TemporaryDirectory(prefix="source-database-", ignore_cleanup_errors=True) as name:
+        if os.getuid():
+            yield Path(name), {}
+        else:
+            shutil.chown(name, user, user)
+            yield Path(name), {"user": user, "group": user}
 
 
 def _free_port() -> int:
@@ -131,7 +131,7 @@ def _free_port() -> int:
 
 @contextmanager
 def _running(command: list[object], port: int, folder: Path, owner: dict[str, str]) -> Iterator[None]:
-    with (folder.parent / f"{folder.name}.log").open("w") as log:
+    with (folder / "server.log").open("w") as log:
         server = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, cwd=folder, **owner)
     try:
         until = time.monotonic() + _SECONDS_TO_START
@@ -140,7 +140,7 @@ def _running(command: list[object], port: int, folder: Path, owner: dict[str, st
                 if client.connect_ex(("127.0.0.1", port)) == 0:
                     break
             if server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"{command[0]} did not start: exit code {server.poll()}, see {log.name}.")
+                raise RuntimeError(f"{command[0]} did not start: exit code {server.poll()}.\n{Path(log.name).read_text()[-2000:]}")
             time.sleep(0.2)
         yield
     finally:
