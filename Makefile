@@ -29,8 +29,9 @@ test: lint ## Check the code and run the tests
 test-deep: setup ## Run the long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS
+test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS, source databases
 	@$(BIN)/python scripts/object_store.py
+	@$(BIN)/python scripts/source_databases.py
 	@$(BIN)/python scripts/yarn_cluster.py
 	$(BIN)/python -m pytest -m system_deep
 

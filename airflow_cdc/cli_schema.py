@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from airflow_cdc.cli_common import AsJson, Flow, Lake, usage
+from airflow_cdc.cli_schema_pull import schema_pull
 from airflow_cdc.console import print_json
 from airflow_cdc.print_schema import print_import, print_schema
 
 schema = typer.Typer(help="Types of a source's columns, for archives that do not tell them.", no_args_is_help=True)
+schema.command("pull")(schema_pull)
 
 
 @schema.command("import")

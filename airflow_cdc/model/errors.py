@@ -110,7 +110,7 @@ class SparkUnreachableError(TransientError):
 
 
 class SourceFailedError(TransientError):
-    """Raised when a database that a table is verified against does not answer, or refuses the query."""
+    """Raised when a source database, which a table is verified against or whose catalogue is read, does not answer or refuses the query."""
 
 
 class PlanRefusedError(TerminalError):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_cdc.model.catalogue.fields import DATE, DECIMAL, ZONED
 from airflow_cdc.pipeline.column_types import holds, reads_alike
-from airflow_cdc.pipeline.decode.connect_types import DECIMAL, LAST_DAY, ColumnType, column_type
-from airflow_cdc.pipeline.decode.native_types import DATE, ZONED, NativeType
+from airflow_cdc.pipeline.decode.connect_types import LAST_DAY, ColumnType, column_type
+from airflow_cdc.pipeline.decode.native_types import NativeType
 from airflow_cdc.pipeline.decode.seen_values import SeenValues
 
 _MILLIS, _MICROS, _NANOS = 1_000, 1_000_000, 1_000_000_000

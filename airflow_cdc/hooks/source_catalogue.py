@@ -1,0 +1,194 @@
+"""Columns of a source database's tables, from its catalogue, through the SQL hook of the connection's provider."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow_cdc.hooks.storage import existing_connection
+from airflow_cdc.model.catalogue.columns import text
+from airflow_cdc.model.catalogue.connectors import source_column
+from airflow_cdc.model.catalogue.queries import QUERIES, in_style
+from airflow_cdc.model.catalogue.settings import CONNECTORS, ConnectorSettings, checked_properties
+from airflow_cdc.model.catalogue.tables import Table, tables_of
+from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, first_line
+from airflow_cdc.model.source_schema import SourceSchema
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+_BY_TYPE: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("postgresql",),
+    "mysql": ("mysql", "mariadb"),
+    "mssql": ("sqlserver",),
+    "oracle": ("oracle",),
+    "ibmdb2": ("db2",),
+    "jdbc": CONNECTORS,
+    "odbc": CONNECTORS,
+}
+"""Connectors of the databases that a connection of a type may be of."""
+_PROVIDERS: Mapping[str, str] = {
+    "postgres": "apache-airflow-providers-postgres",
+    "mysql": "apache-airflow-providers-mysql",
+    "mssql": "apache-airflow-providers-microsoft-mssql",
+    "oracle": "apache-airflow-providers-oracle",
+    "ibmdb2": "apache-airflow-providers-ibm-db2",
+    "jdbc": "apache-airflow-providers-jdbc",
+    "odbc": "apache-airflow-providers-odbc",
+}
+_PLACEHOLDERS: Mapping[str, str] = {"oracle": ":", "jdbc": "?", "odbc": "?"}
+"""Where the hook does not tell how its driver wants parameters."""
+_WORDS: Mapping[str, str] = {
+    "postgresql": "postgresql",
+    "mariadb": "mariadb",
+    "mysql": "mysql",
+    "sqlserver": "sqlserver",
+    "sql server": "sqlserver",
+    "oracle": "oracle",
+    "db2": "db2",
+}
+"""What a JDBC URL or an ODBC driver's name says of the database."""
+_SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r"((?:password|pwd)\s*=\s*)[^;&\s]+", re.IGNORECASE)
+
+
+def pull_schemas(
+    conn_id: str,
+    flows: Collection[str],
+    properties: Mapping[str, str] | None = None,
+    *,
+    tables: Mapping[str, str] | None = None,
+    connector: str | None = None,
+) -> tuple[SourceSchema, ...]:
+    """Return what a database's catalogue and the connector's settings tell of the columns of flows' tables, in the flows' order.
+
+    :param conn_id: Airflow connection of the database.
+    :param flows: names of flows, which are names of topics.
+    :param properties: the connector's settings that are not its defaults (``decimal.handling.mode``).
+    :param tables: by flow, its table ``schema.table`` where the topic has another name.
+    :param connector: ``source.connector`` of the events; none: told by the connection.
+    :raises ConfigurationError: when the connection, its provider, a setting or a flow's table is missing or wrong; nothing is returned of
+        the other flows either.
+    :raises SourceFailedError: when the database does not answer, or refuses.
+    """
+    # Before the database is asked.
+    properties = checked_properties(properties or {})
+    source = SourceCatalogue(conn_id, connector)
+    settings = ConnectorSettings.of(source.connector, properties)
+    found = tables_of(source.connector, flows, source.tables(), tables or {})
+    return tuple(source.schema(flow, table, settings) for flow, table in found.items())
+
+
+class SourceCatalogue:
+    """A source database's catalogue.
+
+    :param conn_id: Airflow connection of the database.
+    :param connector: ``source.connector`` of its events; none: told by the connection.
+    """
+
+    def __init__(self, conn_id: str, connector: str | None = None) -> None:
+        self._conn_id = conn_id
+        self._given = connector
+
+    @cached_property
+    def connector(self) -> str:
+        """The connector by whose rules the columns are spelled.
+
+        :raises ConfigurationError: when the connection is of another kind of database, or does not tell its kind.
+        :raises SourceFailedError: as :meth:`tables`.
+        """
+        kind = self._connection.conn_type or ""
+        allowed = _BY_TYPE.get(kind, ())
+        if not allowed or self._given not in (None, *allowed):
+            expected = self._given or f"one of {', '.join(_BY_TYPE)}"
+            raise ConfigurationError(
+                f"Connection {self._conn_id} is of type {kind!r}, expected a database's: {expected}.",
+                next_step="Name the connection of the source database.",
+            )
+        if self._given:
+            return self._given
+        if kind == "mysql":
+            # One type for both; their connectors tell UUIDs apart, and go by different names.
+            return "mariadb" if "mariadb" in str(self._records("SELECT version()")[0][0]).lower() else "mysql"
+        return allowed[0] if len(allowed) == 1 else self._by_driver(kind)
+
+    def tables(self) -> list[Table]:
+        """Return the tables that the connection's user sees.
+
+        :raises SourceFailedError: when the database does not answer, or refuses.
+        :raises ConfigurationError: when the connection's provider or driver is not installed.
+        """
+        return [Table(*(text(part) for part in row)) for row in self._records(QUERIES[self.connector].tables)]
+
+    def schema(self, flow: str, table: Table, settings: ConnectorSettings) -> SourceSchema:
+        """Return the columns and the key of a flow's table.
+
+        :raises SourceFailedError: as :meth:`tables`.
+        """
+        asked = QUERIES[self.connector]
+        columns = [source_column(self.connector, row, settings) for row in self._records(asked.columns, table.schema, table.name)]
+        keys = [text(row[0]) for row in self._records(asked.keys, table.schema, table.name)]
+        origin = f"catalogue of {self.connector}, connection {self._conn_id}, table {table}"
+        return SourceSchema(flow, self.connector, tuple(columns), tuple(keys), origin, settings.properties(self.connector))
+
+    @cached_property
+    def _connection(self) -> Connection:
+        return existing_connection(self._conn_id, "a connection of the source database, such as one of type postgres")
+
+    @cached_property
+    def _hook(self) -> Any:
+        kind = self._connection.conn_type or ""
+        try:
+            hook = self._connection.get_hook()
+        except Exception as problem:  # noqa: BLE001 - Airflow's own exception of a type that no provider knows is its root class.
+            raise self._lacking(problem) from None
+        hook.log_sql = False
+        self._placeholder = _PLACEHOLDERS.get(kind) or str(hook.placeholder)
+        return hook
+
+    def _by_driver(self, kind: str) -> str:
+        told = (self._connection.host if kind == "jdbc" else self._hook.driver) or ""
+        found = next((connector for word, connector in _WORDS.items() if word in told.lower()), None)
+        if found is None:
+            raise ConfigurationError(
+                f"Connection {self._conn_id} of type {kind} does not tell which database it is of.",
+                next_step=f"Give it as --connector: {', '.join(CONNECTORS)}.",
+            )
+        return found
+
+    def _records(self, sql: str, *parameters: str) -> Sequence[Sequence[Any]]:
+        hook = self._hook
+        try:
+            return list(hook.get_records(in_style(sql, self._placeholder), parameters or None))
+        except Exception as problem:  # noqa: BLE001 - each driver has exceptions of its own.
+            if isinstance(problem, ImportError) or isinstance(problem.__cause__, ImportError):
+                raise self._lacking(problem) from None
+            raise SourceFailedError(
+                f"Connection {self._conn_id}: the database does not answer or refuses: {_without(_secrets(self._connection), problem)}",
+                next_step="Check the connection's host, user and password, and that its user may read the catalogue; then run again.",
+            ) from None
+
+    def _lacking(self, problem: Exception) -> ConfigurationError:
+        kind = self._connection.conn_type or ""
+        return ConfigurationError(
+            f"Connection {self._conn_id} of type {kind} cannot be used: {_without(_secrets(self._connection), problem)}",
+            next_step=f"Install {_PROVIDERS.get(kind, 'the provider of that type')} with its driver.",
+        )
+
+
+def _secrets(connection: Connection) -> Iterable[str]:
+    """Return what must not be told of a connection."""
+    told = [str(value) for name, value in connection.extra_dejson.items() if _SECRET.search(name)]
+    plain = [secret for secret in (connection.password, *told) if secret]
+    return (*plain, *(quote(secret, safe="") for secret in plain))
+
+
+def _without(secrets: Iterable[str], problem: Exception) -> str:
+    told = first_line(problem)
+    for secret in secrets:
+        told = told.replace(secret, "…")
+    told = _SECRET_IN_URL.sub(r"\1…", told)
+    return told if told.endswith(".") else f"{told}."

@@ -1,0 +1,47 @@
+"""The connector's settings: defaults, and what no connector takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc.model.catalogue.settings import CONNECTORS, ConnectorSettings
+from airflow_cdc.model.errors import ConfigurationError
+
+
+def test_the_defaults_are_those_of_each_connector() -> None:
+    assert ConnectorSettings.of("postgresql").properties("postgresql") == {
+        "decimal.handling.mode": "precise",
+        "time.precision.mode": "adaptive",
+        "binary.handling.mode": "bytes",
+        "interval.handling.mode": "numeric",
+        "hstore.handling.mode": "json",
+    }
+    assert ConnectorSettings.of("mysql").properties("mysql") == {
+        "decimal.handling.mode": "precise",
+        "time.precision.mode": "adaptive_time_microseconds",
+        "binary.handling.mode": "bytes",
+        "bigint.unsigned.handling.mode": "long",
+    }
+    assert ConnectorSettings.of("db2").properties("db2") == {"decimal.handling.mode": "precise", "time.precision.mode": "adaptive"}
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
+    settings = ConnectorSettings.of(connector, {"decimal.handling.mode": " String "})
+    assert settings.decimal == "string"
+    assert ConnectorSettings.of(connector, settings.properties(connector)) == settings
+
+
+@pytest.mark.parametrize(
+    ("connector", "name", "value", "told"),
+    [
+        ("postgresql", "decimal.handling.mode", "exact", "'exact', expected one of precise, double, string"),
+        ("postgresql", "topic.prefix", "shop", "topic.prefix does not change how columns are spelled"),
+        ("sqlserver", "hstore.handling.mode", "map", "which the sqlserver connector does not have"),
+        ("db2", "binary.handling.mode", "hex", "which the db2 connector does not have or does not mind"),
+        ("mysql", "time.precision.mode", "adaptive", "expected one of adaptive_time_microseconds, connect"),
+    ],
+)
+def test_what_a_connector_does_not_take_is_refused(connector: str, name: str, value: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        ConnectorSettings.of(connector, {name: value})
