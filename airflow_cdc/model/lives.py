@@ -7,7 +7,7 @@ archive proves it: an offset comes again with another record. Equal records are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +139,8 @@ def assign_lives(
     meetings: Iterable[Meeting],
     known: Mapping[tuple[str, int, int], int],
     ends: Mapping[int, Mapping[int, int]],
+    *,
+    unproven_life: Callable[[int], int] | None = None,
 ) -> Assigned:
     """Return the life of each stretch.
 
@@ -149,6 +151,8 @@ def assign_lives(
     :param stretches: in the archive's order; those in ``known`` are not assigned again.
     :param known: lives of stretches of earlier microbatches.
     :param ends: by partition and life: its last offset so far.
+    :param unproven_life: from the newest life to that of a stretch of which nothing says which came first, as the flow decides; None: such
+        stretches are told of. What follows is compared with it, so that several new lives are told apart.
     """
     by_name = {stretch.name: stretch for stretch in stretches}
     beside: dict[tuple[str, int, int], list[tuple[tuple[str, int, int], Meeting]]] = {}
@@ -179,6 +183,8 @@ def assign_lives(
                 life = current + 1
             elif all(_came_before(stretch, other) for life, other, _ in met if life == oldest):
                 life = oldest - 1
+            elif unproven_life:
+                life = unproven_life(current)
             else:
                 unproven.append((others[0], stretch))
                 continue

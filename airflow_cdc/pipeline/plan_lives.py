@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -39,6 +39,12 @@ from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
+
+_DECISIONS: Mapping[OnRepeatedOffsets, Callable[[int], int]] = {
+    OnRepeatedOffsets.NEW_LIFE: lambda newest: newest + 1,
+    OnRepeatedOffsets.REDELIVERY: lambda newest: newest,
+}
+"""From the newest life to that of offsets that come again, as the flow's policy has it; none stops."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,9 @@ class PlanLives:
         stretches, meetings = find_stretches(session, self.archive.archive, self.flow.topic, files)
         lives_of = self._lives_of(known, checkpoint)
         theirs = {stretch.name: _life_at(lives_of.get(stretch.file, ()), stretch) for stretch in stretches if stretch.file in lives_of}
-        assigned = self._decided(assign_lives(stretches, meetings, theirs, ends), ends)
+        assigned = self._proven(
+            assign_lives(stretches, meetings, theirs, ends, unproven_life=_DECISIONS.get(self.flow.on_repeated_offsets))
+        )
         self._refuse_unseen(stretches, meetings, applied, missing={file.path for file in known} - {file.path for file in there})
         return _spans(pending, suspects, stretches, assigned, ends, moved=moved)
 
@@ -174,21 +182,16 @@ class PlanLives:
             found |= {path: spans for path, spans in (intent.lives if intent else {}).items() if path in found}
         return found
 
-    def _decided(self, assigned: Assigned, ends: Mapping[int, Mapping[int, int]]) -> Mapping[tuple[str, int, int], int]:
-        lives = dict(assigned.lives)
+    def _proven(self, assigned: Assigned) -> Mapping[tuple[str, int, int], int]:
         for earlier, later in assigned.unproven:
-            if self.flow.on_repeated_offsets is OnRepeatedOffsets.STOP:
-                raise LifeUnknownError(
-                    f"Flow {self.flow.name}: {later.file} holds other records than {earlier.file} at offsets {later.first}–{later.last}"
-                    f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; nothing says"
-                    " which of the two came first. Nothing was merged.",
-                    next_step=_DECIDE,
-                    files=(earlier.file, later.file),
-                )
-            newest = max(ends.get(later.partition, {}), default=0)
-            is_new = self.flow.on_repeated_offsets is OnRepeatedOffsets.NEW_LIFE
-            lives[later.name] = newest + 1 if is_new else newest
-        return lives
+            raise LifeUnknownError(
+                f"Flow {self.flow.name}: {later.file} holds other records than {earlier.file} at offsets {later.first}–{later.last}"
+                f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; nothing says"
+                " which of the two came first. Nothing was merged.",
+                next_step=_DECIDE,
+                files=(earlier.file, later.file),
+            )
+        return assigned.lives
 
     def _refuse_unseen(
         self, stretches: Sequence[Stretch], meetings: Iterable[Meeting], applied: ArchivedOffsets, *, missing: set[str]

@@ -75,6 +75,17 @@ def test_where_times_overlap_or_are_missing_nothing_is_proven(times: tuple[int |
     assert assigned.unproven == ((known, doubtful),)
 
 
+def test_several_new_lives_that_nothing_proves_are_told_apart_where_the_flow_decides() -> None:
+    # The topic was made anew twice since the last run: what the third life holds the second one held too.
+    one, two, three = (stretch(name, 0, 9) for name in ("a", "b", "c"))
+    further = stretch("d", 10, 19)
+    meetings = [met(one, two, other=10), met(one, three, other=10), met(two, three, other=10)]
+    assigned = assign_lives([one, two, three, further], meetings, {}, {}, unproven_life=lambda newest: newest + 1)
+    assert assigned.lives == {one.name: 0, two.name: 1, three.name: 2, further.name: 2}
+    again = assign_lives([one, two, three], meetings, {}, {}, unproven_life=lambda newest: newest)
+    assert {*again.lives.values()} == {0}
+
+
 def test_offsets_are_kept_by_lane() -> None:
     both = FileOffsets("a", 0, 0, 9, ((0, 9),))
     lives = {"a": (LifeSpan(0, 1, 0, 0, 9), LifeSpan(0, 11, 1, 0, 4)), "b": (LifeSpan(0, 1, 1, 5, 6),)}
