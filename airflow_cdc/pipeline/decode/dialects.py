@@ -30,6 +30,8 @@ class Dialect:
     """SQL over ``source``: text that tells transactions apart."""
     huawei_cdl: bool = False
     """Whether the values are spelled as Huawei CDL spells them."""
+    offset_positions: bool = False
+    """Whether a commit position is the Kafka offset, which begins at 0 again in each life of the topic."""
     documents: bool = False
     """Whether the rows are documents as JSON text, of which an update may tell only what changed (MongoDB)."""
     commit_tells_transaction: bool = True
@@ -167,6 +169,7 @@ HUAWEI_CDL = Dialect(
     serial="source.serial",
     transaction="source.txId",
     huawei_cdl=True,
+    offset_positions=True,
     clock_positions=True,
     commit_tells_transaction=False,
     tells_before=True,

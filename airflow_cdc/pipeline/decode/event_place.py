@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_cdc.model.columns import KIND
+from airflow_cdc.model.columns import KIND, ORDINAL, PARTITION
 from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.lives import LANES
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.lanes import in_epoch
 
@@ -15,6 +16,10 @@ INITIAL = " initial"
 def position_of_event(dialect: Dialect, epochs: Epochs) -> str:
     """Return the SQL of an event's position (:data:`POSITION_TYPE`), in its epoch of the source's log."""
     commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
+    if dialect.offset_positions:
+        # Offsets of a later life of the topic stand behind all of an earlier one.
+        life = f"CAST(floor(coalesce({PARTITION}, 0) / {LANES}) AS DECIMAL(10,0))"
+        commit = f"if({ORDINAL}.offset IS NULL, {commit}, CAST({commit} + {life} * {2**63}BD AS DECIMAL(38,0)))"
     commit = in_epoch(commit, epochs)
     streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
     # A snapshot read stands before everything streamed from its commit on.

@@ -171,7 +171,8 @@ def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith(f"jobs/{mode}.py"))
     into = ["--into", "/other/lake"] if mode == "rebuild" else []
     roots = ["--archive", str(scene.archive), "--lake", str(scene.lake), *into, "--table", "a.*", "--table", "b"]
-    assert scene.arguments[job + 1 : -2] == [*roots, *told]
+    assert scene.arguments[job + 1 : -4] == [*roots, *told]
+    assert scene.arguments[-4::2] == ["--report", "--run-name"]
 
 
 def test_a_repair_refuses_what_its_mode_does_not_take(scene: Any, run_dag: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
+from airflow_cdc.model.job_argument import read_argument
 
 REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
 
@@ -22,10 +23,11 @@ def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, co
     scene.connect("lake", conn_type="cdc_lake", host=f"file://{scene.lake}")
     scene.merge(lake_conn_id="lake", tables="a.*, b", flows_file="/flows.yaml").execute(context)
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith("jobs/apply.py"))
-    *given, report = scene.arguments[job + 1 :]
+    *given, report, _, name = scene.arguments[job + 1 :]
     roots = ["--archive", str(scene.archive), "--lake", f"file://{scene.lake}"]
     assert given == [*roots, "--flows", "/flows.yaml", "--table", "a.*", "--table", "b", "--report"]
     assert Path(report).name == "report.json"
+    assert read_argument(name) == "cdc.merge, manual__1, try 1"
 
 
 def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_says_so(scene: Any, context: Any) -> None:
