@@ -54,9 +54,9 @@ def test_the_job_is_a_python_process_that_is_told_the_server_by_a_file_of_its_ow
     merge(tables="a.*", conf={"spark.sql.x": 1}, env_vars={"MINE": "1"}).execute(context)
     found = seen()
     *given, storage = found["arguments"][1:]
-    assert given[:-2] == ["--archive", str(scene.archive), "--lake", str(scene.lake), "--table", "a.*", "--report"]
-    assert given[-1] == "--storage"
-    assert Path(storage).parent == Path(given[-2]).parent
+    assert given[:-4] == ["--archive", str(scene.archive), "--lake", str(scene.lake), "--table", "a.*", "--report"]
+    assert (given[-3], given[-1]) == ("--run-name", "--storage")
+    assert Path(storage).parent == Path(given[-4]).parent
     assert found["mode"] == 0o600
     url = "sc://spark.example.com:15002/;token=s3cr3t%2Ft%3Dken"
     assert found["storage"] == {"spark": {"spark.sql.x": "1"}, "file_systems": {}, "remote": url}

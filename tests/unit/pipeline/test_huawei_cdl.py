@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.report import EventCounts
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
@@ -220,3 +220,20 @@ def test_a_transaction_that_hands_keys_on_loses_no_row_where_microbatches_divide
     write_records(tmp_path / "archive" / "9.jsonl", [later])
     # What begins no transaction that was begun before asks nothing of the table.
     assert apply(tmp_path / "archive", tmp_path / "lake").flows[0].batches[0].merge_plan.startswith("merge (")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_events_of_a_topic_that_was_created_again_stand_behind_those_of_the_one_before(
+    version: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    # Positions are offsets here: a delete at offset 0 was taken for stale.
+    flows = {TOPIC: CdcFlow(TOPIC, on_repeated_offsets=OnRepeatedOffsets.NEW_LIFE)}
+    first = [event(version, "c", offset=at, lsn=10 + at, transaction=1 + at, after=row(at, "a")) for at in range(4)]
+    write_records(archive / "1.jsonl", first)
+    apply(archive, lake, flows=flows)
+    gone = event(version, "d", offset=0, lsn=50, transaction=50, before=row(3, "a"))
+    changed = event(version, "u", offset=1, lsn=51, transaction=51, before=row(2, "a"), after=row(2, "b"))
+    write_records(archive / "2.jsonl", [gone, changed])
+    report = apply(archive, lake, flows=flows)
+    assert counts(report).stale == 0
+    assert read_rows(spark, str(lake), TOPIC).rows == [row(0, "a"), row(1, "a"), row(2, "b")]
