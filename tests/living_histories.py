@@ -158,7 +158,8 @@ class LivingArchive(Archive):
         if value and "source" in value:
             source = dict(value["source"])
             image = value["after"] or value["before"]
-            if self.is_shared:
+            # A truncate that is sent again tells no row, and has its table.
+            if self.is_shared and image:
                 source["table"] = _table(image)
             # The connector's own clock goes on, wherever the source's log goes.
             value = {**value, "source": source, "ts_ms": 1_900_000_000_000 + 1000 * len(self.records)}
