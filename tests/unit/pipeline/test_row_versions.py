@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, numbered, postgresql, write_records
@@ -98,13 +99,14 @@ def test_every_spelling_of_an_unavailable_value_keeps_what_the_row_had(apply: Ap
         "uuids": (["11111111-1111-1111-1111-111111111111"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
         "hstore": ({"a": "b"}, {UNTOLD: UNTOLD}),
     }
+    flows = {TOPIC: CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS)}
     told = {"id": 1, "n": 1, **{name: value for name, (value, _) in spellings.items()}}
     untold = {"id": 1, "n": 2, **{name: placeholder for name, (_, placeholder) in spellings.items()}}
     write_records(tmp_path / "archive" / "1.jsonl", [postgresql("c", commit=1, change=2, after=told, topic=TOPIC, offset=0)])
-    apply(tmp_path / "archive", tmp_path / "lake")
+    apply(tmp_path / "archive", tmp_path / "lake", flows=flows)
     before = read_rows(spark, str(tmp_path / "lake"), TOPIC).rows
     write_records(tmp_path / "archive" / "2.jsonl", [postgresql("u", commit=3, change=4, after=untold, topic=TOPIC, offset=1)])
-    apply(tmp_path / "archive", tmp_path / "lake")
+    apply(tmp_path / "archive", tmp_path / "lake", flows=flows)
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{**before[0], "n": 2}]
 
 

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowStatus
@@ -130,7 +131,7 @@ def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark:
     cut_off = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None)}, prefix="mdb", kind="ALTER")
     write_records(tmp_path / "archive/1.jsonl", [cut_off, order("r", 100, id=1, day=18262)])
 
-    apply(tmp_path / "archive", tmp_path / "lake")
+    apply(tmp_path / "archive", tmp_path / "lake", flows={ORDERS: CdcFlow(ORDERS, on_unknown_types=OnUnknownTypes.GUESS)})
 
     assert rows_in(spark, tmp_path / "lake", ORDERS) == [{"id": 1, "day": 18262}]
 
