@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,10 @@ def test_values_are_seen_as_what_their_json_is(spark: SparkSession, tmp_path: Pa
         "o": {"other"},
         "z": {"text"},
     }
-    assert found["n"] == SeenValues(WHOLE, 2**63 - 1, some_part_of_1000=True, some_part_of_1000000=True, some_part_of_1000000000=True)
-    assert found["t"] == SeenValues(TEXT, some_no_numeral=True, some_no_point=True, some_no_hex=True, some_no_instant=True)
+    parts = {"some_part_of_1000": True, "some_part_of_1000000": True, "some_part_of_1000000000": True}
+    numbers = SeenValues(WHOLE, 2**63 - 1, **parts, count=2, least=1531481430000, most=2**63 - 1)
+    assert replace(found["n"], examples=()) == numbers
+    assert {*found["n"].examples} == {"1531481430000", "-18446744073709551616"}
+    texts = SeenValues(TEXT, some_no_numeral=True, some_no_point=True, some_no_hex=True, some_no_instant=True, some_padded=True)
+    assert replace(found["t"], examples=()) == replace(texts, count=2, longest=4)
     assert not found["z"].some_no_instant
