@@ -35,21 +35,10 @@ PACKAGES = [
 ]
 
 
-def main(arguments: list[str]) -> int:
-    """Bring both; return the exit code."""
-    folder = Path(arguments[0] if arguments else os.environ.get("OBJECT_STORE_TOOLS") or setup.TOOLS / "object-store").resolve()
-    try:
-        bring(folder)
-    except setup.SetupError as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def bring(folder: Path) -> None:
     """Bring what is not there in these versions."""
-    stamp, state = folder / "stamp", "\n".join([SERVER, sys.version, *PACKAGES])
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == state:
+    state = "\n".join([SERVER, sys.version, *PACKAGES])
+    if setup.is_brought(folder, state):
         return
     setup.start_log()
     shutil.rmtree(folder / "python", ignore_errors=True)
@@ -57,10 +46,9 @@ def bring(folder: Path) -> None:
         raise setup.SetupError("There is no Go, which builds the server that stands for S3.", "install Go.")
     os.environ["GOBIN"] = str(folder / "bin")
     setup.run(f"{SERVER} (takes minutes)", ["go", "install", SERVER], "see that this machine reaches its Go module proxy.")
-    command = [setup.bring_uv(), "pip", "install", "--python", setup.PYTHON, "--no-deps", "--target", folder / "python", *PACKAGES]
-    setup.run("Airflow's Amazon provider", command, "see that this machine reaches its Python package registry.")
-    stamp.write_text(state, encoding="utf-8")
+    setup.install_beside(folder, "Airflow's Amazon provider", PACKAGES)
+    (folder / "stamp").write_text(state, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(setup.bring_tools(sys.argv[1:], "object-store", bring))

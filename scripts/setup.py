@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -220,6 +221,33 @@ def lock() -> None:
     for path in (LOCK, JAVA_LOCK, BENCH_LOCK):
         if "://" in path.read_text(encoding="utf-8"):
             raise SetupError(f"{path.name} names a host.", "unset what makes uv write it (UV_EMIT_INDEX_URL and the like) and lock again.")
+
+
+def bring_tools(arguments: list[str], name: str, bring: Callable[[Path], None]) -> int:
+    """Bring what some tests need into a folder of its own; return the exit code.
+
+    :param arguments: of the command line: the folder, where one is named; else ``NAME_TOOLS`` names it, else it is ``.tools/<name>``.
+    :param bring: brings what is not there.
+    """
+    variable = f"{name.replace('-', '_').upper()}_TOOLS"
+    try:
+        bring(Path(arguments[0] if arguments else os.environ.get(variable) or TOOLS / name).resolve())
+    except SetupError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def is_brought(folder: Path, state: str) -> bool:
+    """Tell whether a folder holds what a state describes, as its stamp says."""
+    stamp = folder / "stamp"
+    return stamp.is_file() and stamp.read_text(encoding="utf-8") == state
+
+
+def install_beside(folder: Path, step: str, packages: list[str]) -> None:
+    """Install packages alone into ``python`` of a folder; the rest of what they need is in ``.venv/``."""
+    command = [bring_uv(), "pip", "install", "--python", PYTHON, "--no-deps", "--target", folder / "python", *packages]
+    run(step, command, "see that this machine reaches its Python package registry.")
 
 
 def start_log() -> None:

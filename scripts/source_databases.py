@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -25,28 +24,16 @@ PACKAGES = [
 ]
 
 
-def main(arguments: list[str]) -> int:
-    """Bring them; return the exit code."""
-    folder = Path(arguments[0] if arguments else os.environ.get("SOURCE_DATABASES_TOOLS") or setup.TOOLS / "source-databases").resolve()
-    try:
-        bring(folder)
-    except setup.SetupError as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def bring(folder: Path) -> None:
     """Bring what is not there in these versions."""
-    stamp, state = folder / "stamp", "\n".join([sys.version, *PACKAGES])
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == state:
+    state = "\n".join([sys.version, *PACKAGES])
+    if setup.is_brought(folder, state):
         return
     setup.start_log()
     shutil.rmtree(folder / "python", ignore_errors=True)
-    command = [setup.bring_uv(), "pip", "install", "--python", setup.PYTHON, "--no-deps", "--target", folder / "python", *PACKAGES]
-    setup.run("Airflow's PostgreSQL and MySQL providers", command, "see that this machine reaches its Python package registry.")
-    stamp.write_text(state, encoding="utf-8")
+    setup.install_beside(folder, "Airflow's PostgreSQL and MySQL providers", PACKAGES)
+    (folder / "stamp").write_text(state, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(setup.bring_tools(sys.argv[1:], "source-databases", bring))

@@ -8,7 +8,6 @@ Ivy that pyspark ships; their checksums are pinned here. There is nothing to com
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -60,28 +59,16 @@ _IVY_MODULE = """\
 """
 
 
-def main(arguments: list[str]) -> int:
-    """Bring both; return the exit code."""
-    folder = Path(arguments[0] if arguments else os.environ.get("YARN_CLUSTER_TOOLS") or setup.TOOLS / "yarn-cluster").resolve()
-    try:
-        bring(folder)
-    except setup.SetupError as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def bring(folder: Path) -> None:
     """Bring what is not there in these versions."""
-    stamp = folder / "stamp"
     state = "\n".join([sys.version, Path(__file__).read_text(encoding="utf-8"), setup.LOCK.read_text(encoding="utf-8")])
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == state:
+    if setup.is_brought(folder, state):
         return
     setup.start_log()
     shutil.rmtree(folder, ignore_errors=True)
     bring_jars(folder)
     bring_python(folder / "python")
-    stamp.write_text(state, encoding="utf-8")
+    (folder / "stamp").write_text(state, encoding="utf-8")
 
 
 def bring_jars(folder: Path) -> None:
@@ -133,4 +120,4 @@ def proxy_options() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(setup.bring_tools(sys.argv[1:], "yarn-cluster", bring))

@@ -43,34 +43,38 @@ def archive_quarantine_uri(lake: str, archive: str) -> str:
 
 def quarantine_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's quarantine table."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/quarantine"
+    return _state_uri(lake, f"flows/{folder}/quarantine")
 
 
 def delete_markers_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's delete markers."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/delete_markers"
+    return _state_uri(lake, f"flows/{folder}/delete_markers")
 
 
 def expired_markers_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's delete markers that late events do not meet any more, but files that are read again do."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/expired_markers"
+    return _state_uri(lake, f"flows/{folder}/expired_markers")
 
 
 def staging_uri(lake: str, folder: str) -> str:
     """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/staging"
+    return _state_uri(lake, f"flows/{folder}/staging")
 
 
 def events_uri(lake: str, folder: str) -> str:
     """Return the URI of a flow's own change log, which flows that keep every version have."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/flows/{folder}/events"
+    return _state_uri(lake, f"flows/{folder}/events")
 
 
 def repair_uri(lake: str, folder: str) -> str:
     """Return the URI of the root of the lake in which a flow's table is rebuilt while it is repaired."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/repairs/{folder}"
+    return _state_uri(lake, f"repairs/{folder}")
 
 
 def retype_uri(lake: str, folder: str) -> str:
     """Return the URI of the root of the lake in which a flow's table is made anew while it is retyped."""
-    return f"{lake.rstrip('/')}/{STATE_FOLDER}/retypes/{folder}"
+    return _state_uri(lake, f"retypes/{folder}")
+
+
+def _state_uri(lake: str, path: str) -> str:
+    return f"{lake.rstrip('/')}/{STATE_FOLDER}/{path}"

@@ -7,7 +7,6 @@ An archive that has schemas for one day knows the types of all. The surveys hold
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -80,5 +79,4 @@ def _definitions(fields: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]
     """Return what of the fields says how values are spelled; defaults, versions and documentation do not."""
     for each in fields:
         if is_field(each):
-            told = {name: each[name] for name in ("field", "type", "name", "parameters", "items") if each.get(name) is not None}
-            yield json.loads(json.dumps(told, sort_keys=True))
+            yield {name: each[name] for name in ("field", "type", "name", "parameters", "items") if each.get(name) is not None}

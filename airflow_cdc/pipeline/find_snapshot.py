@@ -162,7 +162,7 @@ def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
     """Return the reads of full snapshots by their position and lane."""
     rows = asked.latest.filter(f"{READS}.newest IS NOT NULL").select(f"{READS}.newest.*", f"{READS}.oldest")
     found = _by_lane(rows, F.min("oldest").alias("oldest"))
-    if len({row["position"] for row in found}) > 1 or any(tuple(row["oldest"]) != (row["position"], row["lane"]) for row in found):
+    if len({row["position"] for row in found}) > 1 or any(tuple(row["oldest"]) != (row["position"], row[PARTITION]) for row in found):
         # A key's row change tells of the newest of its reads alone.
         whole = asked.events.filter(f"{OP} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> 'incremental'")
         found = _by_lane(whole.select(*read_columns()))
@@ -171,8 +171,7 @@ def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
         reads = _Reads(
             row["begin"], row["end"], int(row["reads"]), bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"])
         )
-        lane = UNKNOWN_PARTITION if row["lane"] is None else str(row["lane"])
-        by_position.setdefault(position_of(row["position"]), {})[lane] = reads
+        by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
     return by_position
 
 
@@ -185,7 +184,7 @@ def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
         F.max("last").alias("has_last"),
         F.max("initial").alias("is_initial"),
     ]
-    return reads.groupBy("position", "lane").agg(*sums, *more).collect()
+    return reads.groupBy("position", PARTITION).agg(*sums, *more).collect()
 
 
 def _look_beside(

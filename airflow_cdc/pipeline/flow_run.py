@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.completeness import (
     MOST_LISTED,
@@ -146,9 +147,13 @@ class FlowRun:
             self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
         if self.state.intent(checkpoint.number + 1) or self.run.only_planned:
             return True
+        return next(self._pending(checkpoint), None) is not None
+
+    def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[ArchivedFile]:
+        """Yield the files that no microbatch owns yet."""
         plan = checkpoint.plan(self.archive.archive)
-        surveys = self.archive.pending_surveys(checkpoint, self.ledger)
-        return any(True for survey in surveys for _ in pending_in(survey, self.flow.topic, *plan))
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            yield from pending_in(survey, self.flow.topic, *plan)
 
     def _columns(self) -> dict[str, str]:
         try:
@@ -200,10 +205,9 @@ class FlowRun:
                 parts=parts,
                 lives=self._lives,
             )
-            if microbatch:
-                self._stop_at_gap(microbatch)
             if microbatch is None:
                 return None
+            self._stop_at_gap(microbatch)
             self._check.before(checkpoint)
             microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             lease.check()
@@ -257,11 +261,7 @@ class FlowRun:
         """Paths of the pending files that were archived outside of the run's interval."""
         if self.run.interval == Interval():
             return frozenset()
-        checkpoint = self.state.checkpoint()
-        plan = checkpoint.plan(self.archive.archive)
-        surveys = self.archive.pending_surveys(checkpoint, self.ledger)
-        pending = (file for survey in surveys for file in pending_in(survey, self.flow.topic, *plan))
-        return frozenset(file.path for file in pending if not self.run.interval.holds(file))
+        return frozenset(file.path for file in self._pending(self.state.checkpoint()) if not self.run.interval.holds(file))
 
     @property
     def _gaps(self) -> tuple[OffsetGap, ...]:

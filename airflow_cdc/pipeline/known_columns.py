@@ -12,6 +12,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.source_schema import SourceSchema
 from airflow_cdc.pipeline.column_types import reads_alike
 from airflow_cdc.pipeline.decode.connect_types import FORMERLY, ColumnType, column_type, is_encoded, is_field
+from airflow_cdc.pipeline.decode.renamed_columns import formerly
 from airflow_cdc.pipeline.decode.source_columns import common_type_of
 from airflow_cdc.pipeline.source_facts import SourceFacts
 
@@ -39,15 +40,13 @@ def known_columns(flow: CdcFlow, names: Collection[str], connector: str, facts: 
         return KnownColumns()
     archived, schema = facts.archived(flow.topic), facts.handed_over(flow.topic)
     spoken = next(filter(None, [connector, archived.connector, schema.connector if schema else ""]), "")
-    older: dict[str, list[str]] = {}
-    for old, new in renames.items():
-        older.setdefault(new, []).append(old)
+    older = formerly(renames)
     types: dict[str, ColumnType] = {}
     origins: dict[str, Origin] = {}
     spelled: dict[str, str] = {}
     for name, definitions in _definitions(names, _today(archived.by_column, renames), _fields(schema)).items():
         rules = {
-            origin: _rule(name, [{**each, FORMERLY: older.get(name, [])} for each in told], spoken) for origin, told in definitions.items()
+            origin: _rule(name, [{**each, FORMERLY: older.get(name, ())} for each in told], spoken) for origin, told in definitions.items()
         }
         found = next(((origin, rule) for origin, rule in rules.items() if rule), None)
         if found is None:

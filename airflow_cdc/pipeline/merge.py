@@ -142,6 +142,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         return None
     properties = detail["properties"] or {}
     fields = _source_fields(spark, uri)
+    told, guessed = _remembered({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
         columns=_types(fields),
@@ -150,11 +151,20 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         files=int(detail["numFiles"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
-        told=frozenset(field.name for field in fields if field.metadata.get("comment") in (TOPIC_COMMENT, ENCODED_COMMENT)),
-        guessed=frozenset(field.name for field in fields if field.metadata.get("comment") == GUESSED_COMMENT),
+        told=told,
+        guessed=guessed,
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
     )
+
+
+def _remembered(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, by the columns' comments."""
+    told, guessed = (
+        frozenset(name for name, text in comments.items() if text in texts)
+        for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))
+    )
+    return told, guessed
 
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
@@ -208,6 +218,7 @@ def create_target(
         properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
+    told, guessed = _remembered(comments)
     return TargetTable(
         uri,
         dict(columns),
@@ -216,8 +227,8 @@ def create_target(
         files=0,
         deletion_vectors=False,
         mode=mode,
-        told=frozenset(name for name, text in comments.items() if text != GUESSED_COMMENT),
-        guessed=frozenset(name for name, text in comments.items() if text == GUESSED_COMMENT),
+        told=told,
+        guessed=guessed,
         document_columns=defined,
     )
 

@@ -183,7 +183,8 @@ class PlanLives:
         return found
 
     def _proven(self, assigned: Assigned) -> Mapping[tuple[str, int, int], int]:
-        for earlier, later in assigned.unproven:
+        if assigned.unproven:
+            earlier, later = assigned.unproven[0]
             raise LifeUnknownError(
                 f"Flow {self.flow.name}: {later.file} holds other records than {earlier.file} at offsets {later.first}–{later.last}"
                 f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; nothing says"

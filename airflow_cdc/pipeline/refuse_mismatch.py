@@ -29,19 +29,22 @@ def refuse_mismatch(run: MicrobatchRun, rejects: DataFrame, by_reason: Mapping[s
     # "column NAME is TYPE, seen: VALUE": the first reason of each record (pipeline/decode/rejects.py).
     parts = F.split("detail", ", seen: ", 2)
     named = rejects.filter(F.col("reason") == _REASON).select(parts[0].alias("column"), parts[1].alias("value"), "file", "offset")
-    found = named.groupBy("column").agg(F.count("*").alias("count"), F.slice(F.collect_set("value"), 1, _EXAMPLES).alias("examples"))
-    for row in found.orderBy(F.desc("count")).limit(1).collect():
-        if not _is_most(run, row["count"], events):
-            return
-        place = named.filter(F.col("column") == row["column"]).first()
-        where = f" (file {place['file']}, offset {place['offset']})" if place else ""
-        raise ColumnMismatchError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: {row['column']}, and {row['count']} of {events} events have values"
-            f" that are none: {', '.join(sorted(row['examples']))}{where}. A declaration or the source changed, not single values.",
-            next_step="Nothing of the microbatch was merged or set aside, and nothing is lost. See how bare JSON spells the values"
-            " (docs/reference/types.md): declare the column in the flows file with its encoding or unit, or hand over the source's schema"
-            " (airflow-cdc schema pull, import), and run again. Where the table itself has the wrong type: airflow-cdc retype.",
-        )
+    found = named.groupBy("column").agg(
+        F.count("*").alias("count"),
+        F.slice(F.collect_set("value"), 1, _EXAMPLES).alias("examples"),
+        F.min(F.struct("file", "offset")).alias("place"),
+    )
+    row = found.orderBy(F.desc("count")).first()
+    if row is None or not _is_most(run, row["count"], events):
+        return
+    where = f"file {row['place']['file']}, offset {row['place']['offset']}"
+    raise ColumnMismatchError(
+        f"Flow {run.flow.name}, microbatch {run.microbatch.number}: {row['column']}, and {row['count']} of {events} events have values"
+        f" that are none: {', '.join(sorted(row['examples']))} ({where}). A declaration or the source changed, not single values.",
+        next_step="Nothing of the microbatch was merged or set aside, and nothing is lost. See how bare JSON spells the values"
+        " (docs/reference/types.md): declare the column in the flows file with its encoding or unit, or hand over the source's schema"
+        " (airflow-cdc schema pull, import), and run again. Where the table itself has the wrong type: airflow-cdc retype.",
+    )
 
 
 def _is_most(run: MicrobatchRun, count: int, events: int) -> bool:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.errors import ConcurrentRunError, TableChangedError
+from airflow_cdc.model.errors import TableChangedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import REPAIRED, UPKEEP, ForeignChanges
 from airflow_cdc.model.lake import FlowState
@@ -29,7 +29,7 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.find_commit import history_of
-from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.lost_commits import unless_lost
 from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY, RENAMED_PROPERTY, describe_table
 from airflow_cdc.pipeline.session import noted, session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
@@ -155,14 +155,9 @@ class _Repair(RepairedFlow):
     @contextmanager
     def _committing(self, session: SparkSession) -> Iterator[None]:
         told = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
-        try:
-            with noted(session, json.dumps(told)):
-                yield
-        except LOST_COMMITS as error:
-            raise ConcurrentRunError(
-                f"Flow {self.flow.name}: somebody committed to {self._table} while it was repaired ({type(error).__name__}).",
-                next_step="Nothing is lost; run again.",
-            ) from error
+        lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
+        with lost, noted(session, json.dumps(told)):
+            yield
 
     def _refused(self, why: str) -> TableChangedError:
         return TableChangedError(

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.errors import CdcError, ConcurrentRunError, ConfigurationError, TableChangedError
+from airflow_cdc.model.errors import CdcError, ConfigurationError, TableChangedError
 from airflow_cdc.model.files import absolute_uri, short_hash
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import UPKEEP
@@ -33,7 +33,7 @@ from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.find_commit import history_of
-from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.lost_commits import unless_lost
 from airflow_cdc.pipeline.merge import columns_of, describe_table
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import noted, session_for_batch
@@ -159,24 +159,20 @@ class _FlowRetyping:
     def _overwrite(self, live: str, made: str) -> None:
         """Make a table's rows and columns those of another; without rows where there is no other."""
         spark = self.order.spark
-        there = [describe_table(spark, uri) is not None for uri in (live, made)]
-        if there == [False, False]:
+        held, wanted = (describe_table(spark, uri) for uri in (live, made))
+        if held is None and wanted is None:
             return
         session = session_for_batch(spark, batch_bytes=self.again.table_bytes)
         told = json.dumps({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
+        lost = unless_lost(self.flow.name, live, "replaced", next_step="Nothing is lost; run airflow-cdc retype again.")
         try:
-            with noted(session, told):
-                if not there[1]:
+            with lost, noted(session, told):
+                if wanted is None:
                     session.sql(f"DELETE FROM {sql.delta(live)}")
                 else:
-                    _bring_features(session, live, made)
+                    _bring_features(session, live, held, wanted)
                     rows = session.read.format("delta").load(made)
                     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(live)
-        except LOST_COMMITS as error:
-            raise ConcurrentRunError(
-                f"Flow {self.flow.name}: somebody committed to {live} while it was replaced ({type(error).__name__}).",
-                next_step="Nothing is lost; run airflow-cdc retype again.",
-            ) from error
         finally:
             release_session(session)
         self.archive_run.after_effect("replace")
@@ -217,15 +213,18 @@ class _FlowRetyping:
         return uri_of(spark_uri(self.again.lake), self.again.state.folder)
 
 
-def _bring_features(session: SparkSession, live: str, made: str) -> None:
-    """Give a table the Delta features that another one's types need; an overwrite asks for them and does not enable them."""
-    if describe_table(session, live) is None:
+def _bring_features(session: SparkSession, live: str, held: Row | None, wanted: Row) -> None:
+    """Give a table the Delta features that another one's types need; an overwrite asks for them and does not enable them.
+
+    :param held: what Delta tells of the table; None where there is none yet, and the overwrite makes it with them.
+    :param wanted: the same of the other.
+    """
+    if held is None:
         return
-    wanted, held = (describe_table(session, uri) for uri in (made, live))
-    lacking = sorted({*(wanted["tableFeatures"] if wanted else ())} - {*(held["tableFeatures"] if held else ())})
+    lacking = sorted({*(wanted["tableFeatures"] or ())} - {*(held["tableFeatures"] or ())})
     properties = {f"delta.feature.{name}": "supported" for name in lacking}
-    if wanted and MODE_OF_MAPPING in (wanted["properties"] or {}):
-        properties[MODE_OF_MAPPING] = wanted["properties"][MODE_OF_MAPPING]
+    if mode := (wanted["properties"] or {}).get(MODE_OF_MAPPING):
+        properties[MODE_OF_MAPPING] = mode
     if properties:
         assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
         session.sql(f"ALTER TABLE {sql.delta(live)} SET TBLPROPERTIES ({assigned})")

@@ -83,11 +83,15 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
     names = [name for name in column_names(rows) if name not in {*flow.columns, *from_events}]
     known = known_columns(flow, names, source.connector, source.facts, source.renames)
     others = [name for name in names if name not in known.types]
-    told = find_told(flow, rows, table, source.changes, lambda: images_today(images(), source.renames), names=others)
+
+    def images_now() -> DataFrame:
+        return images_today(images(), source.renames)
+
+    told = find_told(flow, rows, table, source.changes, images_now, names=others)
     held = table.columns if table else {}
     unknown = [name for name in others if name not in told.types and name not in held]
     keyed = _with_keys(flow, rows, table, known.keys or told.keys)
-    guess = _guess(source, keyed.keys, unknown, images) if unknown else _Guess()
+    guess = _guess(source, keyed.keys, unknown, images_now()) if unknown else _Guess()
     if guess.doubts and flow.on_unknown_types in (None, OnUnknownTypes.STOP):
         raise unknown_types(flow, column_names(rows), {**guess.types, **_spelled_out(from_events, known, told)}, guess.doubts)
     columns = resolve_columns(
@@ -133,11 +137,10 @@ class _Guess:
     doubts: Mapping[str, Suspicion] = field(default_factory=dict)
 
 
-def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: Callable[[], DataFrame]) -> _Guess:
-    rows = images_today(images(), source.renames)
-    types = infer_types(rows, unknown)
+def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: DataFrame) -> _Guess:
+    types = infer_types(images, unknown)
     of_events = [member_names(shape.key_shape) for shape in source.rows if shape.key_shape]
-    doubts = find_suspicions(look_at_values(rows, types), {*keys, *(name for names in of_events for name in names)}) if types else {}
+    doubts = find_suspicions(look_at_values(images, types), {*keys, *(name for names in of_events for name in names)}) if types else {}
     if source.flow.on_unknown_types is OnUnknownTypes.TEXT:
         types |= dict.fromkeys(doubts, "STRING")
     return _Guess(types, doubts)

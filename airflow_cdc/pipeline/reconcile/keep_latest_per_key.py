@@ -38,8 +38,8 @@ writes boolean, depends boolean, spreads boolean> of a key's events; first and l
 transactions' texts only where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends;
 ``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether they lie in several partitions."""
 READS = "__cdc_reads"
-"""struct<newest struct<position, lane, last boolean, offset, initial boolean>, oldest struct<position, lane>> of the key's reads by full
-snapshots; NULLs where it has none. The lane is the read's own: the key's last event may lie in a partition that was added since."""
+"""struct<newest struct<position, partition, last boolean, offset, initial boolean>, oldest struct<position, partition>> of the key's reads
+by full snapshots; NULLs where it has none. The partition is the read's own: the key's last event may lie in one that was added since."""
 HAZARD = "__cdc_hazard"
 """1 where the last event alone does not tell what lives under the key: fold its row versions."""
 IS_LAST = "__cdc_is_last"
@@ -185,7 +185,7 @@ def read_columns() -> list[Column]:
     """Return what the read of a full snapshot tells: position and lane, whether it is marked as a table's last, offset and kind."""
     return [
         F.col(POSITION).alias("position"),
-        F.col(PARTITION).alias("lane"),
+        F.col(PARTITION),
         F.col(SNAPSHOT).startswith("last").alias("last"),
         F.col(OFFSET).alias("offset"),
         F.col(SNAPSHOT).endswith(INITIAL).alias("initial"),
@@ -194,7 +194,7 @@ def read_columns() -> list[Column]:
 
 def read_place() -> Column:
     """Return the position and the lane of the read of a full snapshot."""
-    return F.struct(F.col(POSITION).alias("position"), F.col(PARTITION).alias("lane"))
+    return F.struct(F.col(POSITION).alias("position"), F.col(PARTITION))
 
 
 def _struct(members: Mapping[str, Column]) -> Column:
