@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.flow import OnMissingFile
 from airflow_cdc.model.microbatch import Microbatch, read_together
@@ -127,9 +128,16 @@ def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list
 
 
 def _markers(run: MicrobatchRun) -> DataFrame | None:
-    # A file that is read again may be older than any marker's retention.
-    expired = run.state(expired_markers_uri) if run.microbatch.is_again else None
+    # Events that were applied before may be older than any marker's retention.
+    expired = run.state(expired_markers_uri) if run.microbatch.is_again or _may_repeat(run) else None
     return read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number, expired_uri=expired)
+
+
+def _may_repeat(run: MicrobatchRun) -> bool:
+    """Tell whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets."""
+    numbered = {item.file for item in run.microbatch.offsets}
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return any(file.path not in numbered for file in run.microbatch.files) or bool(applied.overlaps(run.microbatch.offsets))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
@@ -18,7 +18,6 @@ from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import (
-    LANES,
     Assigned,
     LifeSpan,
     Lives,
@@ -31,7 +30,7 @@ from airflow_cdc.model.lives import (
     partition_of_lane,
 )
 from airflow_cdc.model.microbatch import pending_in
-from airflow_cdc.model.position import EPOCH
+from airflow_cdc.model.moved_files import KnownLog, LogSpan
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, parse_lines
@@ -104,15 +103,16 @@ class PlanLives:
         checkpoint: FlowCheckpoint,
         suspects: Iterable[str],
     ) -> dict[str, int]:
-        """Return by path how many lives later (1) or earlier (-1) than its partition's newest a file is, as its positions prove.
+        """Return by path how many lives later (1) or earlier (-1) than its partition's newest a file is, as its positions and times prove.
 
-        Lower offsets at wholly higher positions than what was applied: in one life that cannot be, so the topic was made anew. Where a
-        partition has two lives, positions of the earlier one: a late file of that. Costs a small job where a file does not follow its lane.
+        Costs a small job where a file does not follow its lane (:mod:`airflow_cdc.model.moved_files`).
+
+        :raises LifeUnknownError: where nothing proves it, and the flow's policy is to stop.
         """
         ends = _ends(applied)
         newest = {number: lane_of(number, max(lives)) for number, lives in ends.items()}
         odd = {
-            file.path: (file, newest[item.partition])
+            file.path: (file, item, newest[item.partition])
             for _, file, offsets in pending
             for item in offsets
             if file.path not in suspects
@@ -124,28 +124,38 @@ class PlanLives:
         }
         shapes = (shape for survey, _, _ in pending for shape in survey.shapes if shape.topic == self.flow.topic)
         dialect = comparable_dialect({shape.connector for shape in shapes if shape.connector})
-        reach = {lane: position.commit for lane, position in checkpoint.reach.streamed_through.items()}
-        # Where the source's log went back before, the epoch of a file's positions is not known.
-        if not odd or dialect is None or dialect.clock_positions or not reach or max(reach.values()) >= EPOCH:
+        known = KnownLog.of(checkpoint)
+        if not odd or dialect is None or dialect.clock_positions or known is None:
             return {}
-        moved = {}
-        for path, (lowest, highest) in self._commits_of([file for file, _ in odd.values()], dialect).items():
-            lane = odd[path][1]
-            older = [commit for name, commit in reach.items() if name == str(lane - LANES)]
-            if lowest > max(reach.values()):
-                moved[path] = 1
-            elif older and highest <= older[0]:
-                moved[path] = -1
-        return moved
+        spans = self._spans_of([file for file, _, _ in odd.values()], dialect)
+        shifts = {path: known.shift(spans[path], lane, item.first) for path, (_, item, lane) in odd.items() if path in spans}
+        for path in sorted(path for path, shift in shifts.items() if shift is None):
+            shifts[path] = self._decide(path, odd[path][1])
+        return {path: shift for path, shift in shifts.items() if shift}
 
-    def _commits_of(self, files: Sequence[ArchivedFile], dialect: Dialect) -> dict[str, tuple[int, int]]:
-        """Return by path the lowest and the highest commit of the topic's records."""
+    def _decide(self, path: str, offsets: FileOffsets) -> int:
+        decision = _DECISIONS.get(self.flow.on_repeated_offsets)
+        if decision:
+            return decision(0)
+        raise LifeUnknownError(
+            f"Flow {self.flow.name}: {path} holds offsets {offsets.first}–{offsets.last} of partition {offsets.partition} of topic"
+            f" {self.flow.topic}, below what was applied, and the source's log went back before. The file is late, or the topic was made"
+            " anew; its positions and its times (ts_ms) do not prove either. Nothing was merged.",
+            next_step=_DECIDE,
+            files=(path,),
+        )
+
+    def _spans_of(self, files: Sequence[ArchivedFile], dialect: Dialect) -> dict[str, LogSpan]:
+        """Return by path the stretch of the log, and of time, in which the topic's records lie."""
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
-        lines = parse_lines(read_lines(session, self.archive.archive, files), "", dialect)
+        lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)
         ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic)
-        commit = F.coalesce(COMMIT, READ_COMMIT)
-        rows = ours.groupBy(FILE).agg(F.min(commit).alias("lowest"), F.max(commit).alias("highest")).collect()
-        return {row[FILE]: (int(row["lowest"]), int(row["highest"])) for row in rows if row["lowest"] is not None}
+        commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
+        found = ours.select(FILE, commit.alias("commit"), sent.alias("sent")).groupBy(FILE)
+        bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
+        # One record without a time may be the oldest.
+        rows = found.agg(*bounds, F.count_if("sent IS NULL AND commit IS NOT NULL").alias("untimed")).collect()
+        return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
 
     def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
         plan = checkpoint.plan(self.archive.archive)
@@ -215,6 +225,11 @@ _DECIDE = (
     "Set the flow's on_repeated_offsets to redelivery (the same records again) or new_life (the topic was deleted and made anew, or Kafka"
     " moved), and run again; see docs/how-to/when-the-source-was-rebuilt.md."
 )
+
+
+def _log_span(row: Row) -> LogSpan:
+    times = (None, None) if row["untimed"] else (row["min_sent"], row["max_sent"])
+    return LogSpan(int(row["min_commit"]), int(row["max_commit"]), *times)
 
 
 def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[str]:

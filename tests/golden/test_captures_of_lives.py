@@ -31,7 +31,14 @@ TABLES = {
     "pg_blocking": ("*.alpha", "*.beta", "*.gamma"),
     "maria_blocking": ("*.alpha", "*.beta", "*.gamma"),
 }
-ONE = {"pg_recreated": "*.tags", "pg_restored": "*.tags", "maria_reset": "*.stock", "pg_routed": "*_all", "pg_blocking": "*.beta"}
+ONE = {
+    "pg_recreated": "*.tags",
+    "pg_restored": "*.tags",
+    "maria_reset": "*.stock",
+    "pg_routed": "*_all",
+    "pg_blocking": "*.beta",
+    "maria_blocking": "*.beta",
+}
 """A table of each that is judged in other forms too."""
 
 
@@ -83,12 +90,24 @@ def in_partitions(records: list[dict[str, Any]], partitions: int) -> list[dict[s
     return placed
 
 
-def land(archive: Path, capture: str, table: str, *, partitions: int, files: int, shuffled: bool = False, copies: int = 1) -> None:
+def land(
+    archive: Path,
+    capture: str,
+    table: str,
+    *,
+    partitions: int,
+    files: int,
+    shuffled: bool = False,
+    copies: int = 1,
+    backwards: bool = False,
+) -> None:
     """Write a capture's topics anew: by partition, each life in some files, all of them a number of times.
 
     :param shuffled: whether the files of one life are named in any order; those of lives stay in theirs.
+    :param backwards: whether the files of a later life come first.
     """
-    for topic, lives in lives_of(capture, table):
+    for topic, forwards in lives_of(capture, table):
+        lives = forwards[::-1] if backwards else forwards
         place = 0
         for copy in range(copies):
             for life in lives:
@@ -128,7 +147,7 @@ def test_a_capture_of_lives_applied_file_by_file_and_twice_gives_the_database_s_
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("capture", ["pg_recreated", "pg_blocking", "pg_routed"])
+@pytest.mark.parametrize("capture", ["pg_recreated", "pg_blocking", "pg_routed", "maria_blocking"])
 def test_a_capture_of_lives_whose_files_are_shuffled_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +155,29 @@ def test_a_capture_of_lives_whose_files_are_shuffled_gives_the_database_s_final_
     topics = {topic: CdcFlow(topic, max_microbatch_bytes=1) for topic, _ in lives_of(capture, ONE[capture])}
     apply(tmp_path / "archive", tmp_path / "lake", flows=topics, tables=(ONE[capture],))
     judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ["pg_restored", "maria_reset"])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_capture_of_a_log_that_went_back_whose_files_are_shuffled_in_one_run_gives_the_database_s_final_rows(
+    capture: str, partitions: int, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    # The offsets prove the order, within one run.
+    land(tmp_path / "archive", capture, ONE[capture], partitions=partitions, files=5, shuffled=True)
+    apply(tmp_path / "archive", tmp_path / "lake", tables=(ONE[capture],))
+    judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("max_bytes", [1, 2**30], ids=["file by file", "in one run"])
+def test_a_topic_made_anew_whose_files_of_the_later_life_come_first_gives_the_database_s_final_rows(
+    max_bytes: int, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+) -> None:
+    land(tmp_path / "archive", "pg_recreated", "*.tags", partitions=1, files=1, backwards=True)
+    topics = {topic: CdcFlow(topic, max_microbatch_bytes=max_bytes) for topic, _ in lives_of("pg_recreated", "*.tags")}
+    apply(tmp_path / "archive", tmp_path / "lake", flows=topics, tables=("*.tags",))
+    judge("pg_recreated", tmp_path / "lake", finals, apply, spark, tables=("*.tags",))
 
 
 @pytest.mark.deep

@@ -63,3 +63,23 @@ def test_a_transaction_that_only_its_text_tells_may_go_on_in_the_next_microbatch
     assert not part(30, 39, "a").may_meet(both)
     assert part(1, 9, "a").shares_transaction(applied)
     assert Reach.from_json(both.to_json()) == both
+
+
+def both_partitions(*, is_spread: bool) -> Reach:
+    """Partition 1 began behind partition 0 and reaches further."""
+    begins = {"0": Position(10, 1, 1), "1": Position(12, 1, 1)}
+    ends = {"0": Position(20, 5, 1), "1": Position(40, 5, 1)}
+    return Reach(begins, ends, {"0": 0, "1": 0}, {"0": 99, "1": 99}, frozenset({"0", "1"}), is_spread=is_spread)
+
+
+@pytest.mark.parametrize(("is_spread", "meets"), [(False, False), (True, True)])
+def test_where_a_router_spreads_a_key_each_partition_is_late_by_what_all_of_them_reached(is_spread: bool, meets: bool) -> None:
+    # Behind all of partition 0, and behind the first of partition 1: late only if keys lie in both.
+    assert microbatch(30, 100).may_meet(both_partitions(is_spread=is_spread)) is meets
+    assert microbatch(41, 100).may_meet(both_partitions(is_spread=is_spread)) is False
+
+
+def test_a_topic_that_was_spread_once_stays_so() -> None:
+    grown = both_partitions(is_spread=True) | both_partitions(is_spread=False)
+    assert grown.is_spread
+    assert Reach.from_json(grown.to_json()).is_spread

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.pipeline.expire_markers import expire_markers
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, sqlserver, write_records
@@ -73,6 +76,26 @@ def test_what_is_added_to_an_applied_file_comes_with_the_next_whole_look(
     assert ids(spark, lake) == [2, 3]
     look_at_all(lake)
     assert apply(archive, lake).flows[0].status is FlowStatus.UP_TO_DATE
+
+
+@pytest.mark.parametrize("way", ["grown", "copy"])
+def test_what_is_applied_again_brings_no_deleted_row_back_though_its_marker_has_expired(
+    way: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    first = [created(1), created(2)]
+    write_records(archive / "1.jsonl", first)
+    apply(archive, lake)
+    write_records(archive / "2.jsonl", [sqlserver("d", commit=5, before={"id": 1}, offset=5)])
+    apply(archive, lake)
+    places = (delete_markers_uri(str(lake), TOPIC), expired_markers_uri(str(lake), TOPIC))
+    assert expire_markers(spark, *places, 2, dry_run=False) == 1
+    write_records(archive / ("1.jsonl" if way == "grown" else "3.jsonl"), [*first, created(3)])
+    look_at_all(lake)
+
+    (flow,) = apply(archive, lake).flows
+
+    assert (flow.events.read, flow.events.merged, flow.events.stale) == (3, 1, 2)
+    assert ids(spark, lake) == [2, 3]
 
 
 def test_a_file_of_two_topics_that_changed_is_read_once_more_by_both(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:

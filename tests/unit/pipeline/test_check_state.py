@@ -172,3 +172,37 @@ def test_a_crash_behind_the_first_merge_is_no_lost_state(apply: Apply, spark: Sp
     archive_create(archive, 2)
     assert [batch.microbatch for batch in apply(archive, lake).flows[0].batches] == [1, 2]
     assert ids(spark, lake) == [1, 2]
+
+
+def test_a_flow_whose_own_name_for_its_state_is_lost_stops_behind_its_merges(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    steps(apply, archive, lake, 1, 2)
+    (state_of(lake) / "flow.json").unlink()
+    archive_create(archive, 3)
+
+    error = failure(apply(archive, lake, may_fail=True))
+
+    assert error["type"] == "StateLostError"
+    assert "another life of the flow's state" in error["message"]
+    assert ids(spark, lake) == [1, 2]
+
+
+def test_a_change_log_whose_flow_lost_that_name_before_its_first_commit_marker_appends_nothing_twice(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    archive_create(archive, 1)
+
+    def crash(effect: str) -> None:
+        if effect == "append":
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        apply(archive, lake, flows=LOG, after_effect=crash)
+    (state_of(lake) / "flow.json").unlink()
+
+    error = failure(apply(archive, lake, flows=LOG, may_fail=True))
+
+    assert error["type"] == "StateLostError"
+    assert "holds microbatch 1 of another life of the flow's state" in error["message"]
+    assert ids(spark, lake) == [1]

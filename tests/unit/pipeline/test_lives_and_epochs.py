@@ -98,6 +98,70 @@ def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archi
     assert story.rows == {**SECOND, 1: "newer"}
 
 
+def test_a_new_life_is_known_by_its_positions_where_only_reads_were_archived(story: Story) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=1000))
+
+    batch = story.apply(*snapshot(SECOND, at=100, first=0))
+
+    assert story.rows == SECOND
+    assert batch.events.stale == 0
+
+
+def restored(story: Story) -> None:
+    """A source that was restored once: its log went back from 1020 to 10, at offset 1012."""
+    before = [
+        *snapshot(FIRST, at=1000, first=1000),
+        *updates(6, keys=FIRST, at=1010, first=1005),
+        change("d", 3, "c", at=1020, offset=1011),
+    ]
+    story.apply(*before)
+    story.apply(*snapshot(SECOND, at=10, first=1012, sent=2000), change("u", 1, "x", at=20, offset=1016, sent=2010))
+    assert story.rows == {**SECOND, 1: "x"}
+
+
+def test_a_new_life_behind_a_restore_is_known_by_positions_and_times_where_its_offsets_were_never_archived(story: Story) -> None:
+    restored(story)
+    # A late file of the log before the restore: its positions lie above those of today.
+    batch = story.apply(change("u", 2, "late", at=990, offset=500, sent=990))
+    assert story.rows == {**SECOND, 1: "x"}
+    assert batch.events.stale == 1
+
+    third = {1: "i", 5: "v", 7: "vii"}
+    batch = story.apply(*snapshot(third, at=100, first=0, sent=5000))
+
+    assert batch.events.stale == 0
+    assert story.rows == third
+    story.apply(change("u", 7, "newer", at=110, offset=3, sent=5010))
+    assert story.rows == {**third, 7: "newer"}
+
+
+def test_lower_offsets_behind_a_restore_stop_the_flow_where_no_time_proves_what_they_are(story: Story) -> None:
+    restored(story)
+    reads = snapshot({1: "i", 5: "v"}, at=100, first=0)
+    for event in reads:
+        del event["value"]["ts_ms"]
+
+    error = story.error(*reads)
+
+    assert error["type"] == "LifeUnknownError"
+    for fact in ("offsets 0–1", "partition 0", "went back before", "003.jsonl"):
+        assert fact in error["message"]
+    assert story.rows == {**SECOND, 1: "x"}
+    story.apply(on_repeated_offsets=OnRepeatedOffsets.NEW_LIFE)
+    assert story.rows == {1: "i", 5: "v"}
+
+
+def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes_a_row(story: Story) -> None:
+    story.apply(*snapshot(SECOND, at=100, first=0, sent=900), change("u", 1, "x", at=110, offset=4, sent=910))
+    assert story.rows == {**SECOND, 1: "x"}
+
+    older = [*snapshot({1: "a", 2: "b"}, at=10, first=0, sent=10), change("u", 2, "late", at=20, offset=2, sent=20)]
+    batch = story.apply(*older, change("u", 1, "b", at=21, offset=3, sent=21))
+
+    assert batch.rows == RowCounts()
+    assert story.rows == {**SECOND, 1: "x"}
+
+
 def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: Story) -> None:
     story.apply(*snapshot(dict.fromkeys(range(1, 7), "a"), at=10, first=0), *updates(20, keys=range(1, 7), at=20, first=6))
 
@@ -143,6 +207,16 @@ def test_an_older_file_of_a_partition_does_not_regress_rows_that_moved_to_a_new_
     assert batch.events.stale == 1
     # Behind the raise each partition is judged by itself again.
     assert story.apply(change("c", 4, "x", at=40, offset=2, partition=0)).merge_plan.startswith("merge")
+
+
+def test_where_a_router_spreads_a_key_a_late_event_of_one_partition_does_not_regress_what_another_brought(story: Story) -> None:
+    story.apply(change("c", 1, "a", at=10, offset=0, partition=0), change("u", 1, "b", at=11, offset=0, partition=1))
+    story.apply(change("u", 1, "newest", at=40, offset=1, partition=1), change("c", 2, "x", at=20, offset=1, partition=0))
+
+    batch = story.apply(change("u", 1, "late", at=30, offset=2, partition=0))
+
+    assert story.rows == {1: "newest", 2: "x"}
+    assert batch.events.stale == 1
 
 
 @pytest.mark.parametrize("in_one_run", [True, False])

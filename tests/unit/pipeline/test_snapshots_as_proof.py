@@ -93,12 +93,15 @@ def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
     assert story.rows == {**FIRST, **SECOND}
 
 
-def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story) -> None:
-    story.apply(*snapshot({1: "a"}, at=10, first=0, partition=1), change("c", 2, "a", at=20, offset=0, partition=0))
+@pytest.mark.parametrize("scd", [1, 2])
+def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story, scd: int) -> None:
+    kept = {"stored_as_scd_type": scd}
+    story.apply(*snapshot({1: "a"}, at=10, first=0, partition=1), change("c", 2, "a", at=20, offset=0, partition=0), **kept)
 
     # The second snapshot reads no row of partition 0, where a row came behind it, below its position.
-    story.apply(*snapshot({1: "b"}, at=100, first=1, partition=1), change("c", 4, "new", at=90, offset=1, partition=0))
-    story.apply(change("u", 1, "c", at=110, offset=2, partition=1), change("u", 4, "newer", at=120, offset=2, partition=0))
+    story.apply(*snapshot({1: "b"}, at=100, first=1, partition=1), change("c", 4, "new", at=90, offset=1, partition=0), **kept)
+    later = [change("u", 1, "c", at=110, offset=2, partition=1), change("u", 4, "newer", at=120, offset=2, partition=0)]
+    story.apply(*later, **kept)
 
     assert story.rows == {1: "c", 4: "newer"}
 
