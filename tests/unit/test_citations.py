@@ -42,7 +42,7 @@ def read(path: Path) -> str:
 
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 CITED_PAGE = re.compile(r"(?<![\w./-])(docs/[\w./-]+\.md)(?:#([\w-]+))?")
-CITED_DECISION = re.compile(r"\bADR (\d{4})\b")
+CITED_DECISION = re.compile(r"\bADR\s+(\d{4})\b")
 
 
 @cache
