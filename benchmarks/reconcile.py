@@ -1,4 +1,4 @@
-"""What exactness costs: our fold against the plain last event per key, from the archived lines to the staged row changes (issue 4)."""
+"""What exactness costs: our fold against the plain last event per key, from the archived lines to the staged row changes."""
 
 from __future__ import annotations
 

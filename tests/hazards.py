@@ -1,4 +1,4 @@
-"""What keeping the last event per key gets wrong, and how much: histories as data (issue 4)."""
+"""What keeping the last event per key gets wrong, and how much: histories as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule to compare with: the last event per key, and what it makes of the hazards (issue 4)."""
+"""The rule to compare with: the last event per key, and what it makes of the hazards."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Archived files: which names are data, and what a name says about its records.
 
-Layouts (issue 3): JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
+Layouts: JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
 ``…/<topic>/partition=<n>/<topic>+<n>+<offset>.json[.gz]`` with or without folders by time, and companions
 ``.keys.json`` / ``.headers.json`` whose lines run beside the values'. Formats: docs/reference/archive-layouts.md.
 """

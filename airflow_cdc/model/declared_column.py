@@ -1,4 +1,4 @@
-"""DeclaredColumn: a column's type as a flow declares it, and how bare JSON spells the values (issue 25)."""
+"""DeclaredColumn: a column's type as a flow declares it, and how bare JSON spells the values (docs/reference/types.md)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from airflow_cdc.model.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Where every record that was read went; the parts sum to ``read`` (design, section 1)."""
+    """Where every record that was read went; the parts sum to ``read`` (docs/explanation/exactness.md#the-sum-of-counts)."""
 
     read: int = 0
     """Records in the microbatch's files for this flow."""

@@ -290,7 +290,7 @@ def quarantine(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, take
 
 
 def _count(surveyed: Surveyed, staged: Staged, truncates: Truncates, rejects: dict[str, int]) -> EventCounts:
-    """Return where every record went (design, section 1)."""
+    """Return where every record went (docs/explanation/exactness.md#the-sum-of-counts)."""
     applied_truncates = truncates.good - truncates.ignored - truncates.stale
     return EventCounts(
         read=surveyed.read,

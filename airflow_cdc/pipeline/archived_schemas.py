@@ -1,4 +1,4 @@
-"""Archived schemas: what the schemas inside some events of a topic tell of the others, which carry none (issue 25).
+"""Archived schemas: what the schemas inside some events of a topic tell of the others, which carry none (docs/reference/types.md).
 
     <lake>/_cdc/archives/<id>/schemas/<flow>.json   the fields that were found, and through which survey   derived from the surveys
 

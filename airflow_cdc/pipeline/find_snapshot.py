@@ -2,7 +2,7 @@
 
 The markers of a filtered snapshot are those of a whole one, so a marker proves little. A snapshot removes rows only if the connector took
 it as its initial one (or the flow says that any may), its last read came, no read of it was lost, and the archive goes on behind it in
-every lane without a gap. Else the rows stay and are counted (docs/reference/target-tables.md, issue 23).
+every lane without a gap. Else the rows stay and are counted (docs/reference/target-tables.md#a-second-snapshot).
 """
 
 from __future__ import annotations

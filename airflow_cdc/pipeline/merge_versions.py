@@ -163,7 +163,8 @@ def _marks_of(marks: DataFrame, rows: DataFrame, keys: Sequence[str], tables: Ph
     """Return each mark for each key that it concerns: one with events before it, the last of them about a row of the mark's table, and
     that a snapshot did not find.
 
-    A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above (archives, fact 4).
+    A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above
+    (docs/sources/postgresql.md#snapshot-position).
     """
     mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT, TABLE, MICROBATCH)]).alias("mark")
     behind = f"r.{OFFSET} > try_element_at(m.mark.{CUT}.last_offsets, coalesce(r.{PARTITION}, {NO_PARTITION}))"

@@ -1,7 +1,8 @@
 """Order: one total order for the events of a key.
 
 Streamed events stand at their position. A snapshot read's position cannot be trusted against theirs: PostgreSQL writes into it where
-the log stood when the snapshot was taken, which under load lies above streamed events that the read does not hold (issue 4, item 6).
+the log stood when the snapshot was taken, which under load lies above streamed events that the read does not hold
+(docs/sources/postgresql.md#snapshot-position).
 The archive can: a connector emits a key's events in one partition, so a read is newer than what the partition holds before it and older
 than what comes after it. Between two lanes (partitions, or lives of a topic) offsets say nothing, and positions have to.
 """
@@ -65,7 +66,7 @@ def is_known_newer(known: str, change: str) -> Column:
     :param known: alias of a frame with ``__cdc_position``, ``__cdc_op``, ``__cdc_partition`` and ``__cdc_offset``.
     :param change: alias of a frame with the same.
     """
-    # Of one lane alone: offsets of two partitions, or of two lives of a topic, do not compare (issue 23).
+    # Of one lane alone: offsets of two partitions, or of two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
     offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
     # A read never stands below what was streamed or read before it; its copy, which a connector sent again after a crash, does.
     is_copy = f"({change}.{OP} = 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"

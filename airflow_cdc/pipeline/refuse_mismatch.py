@@ -1,4 +1,4 @@
-"""Refuse a microbatch of which one column rejects most events: a declaration or the source changed, not the data (issue 25)."""
+"""Refuse a microbatch of which one column rejects most events: a declaration or the source changed, not the data."""
 
 from __future__ import annotations
 

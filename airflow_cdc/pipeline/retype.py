@@ -1,4 +1,4 @@
-"""Retype a flow: make its table anew from the archive with the types that are known now, compare, and replace it (issue 25).
+"""Retype a flow: make its table anew from the archive with the types that are known now, compare, and replace it.
 
 The microbatches that the flow applied are applied again in a lake of their own, by the settings of today. The live table then changes
 by one Delta commit; what the flow knows of it (quarantine, delete markers, events of versions) is replaced behind that. A note says so

@@ -1,7 +1,7 @@
 """Spark sessions: one application, and a session of its own for every table that is merged in it.
 
 Delta's transaction identifier and the sizes of shuffles are settings of a session, so tables merged side by side
-must not share one (design, section 5).
+must not share one (docs/explanation/exactness.md#exactly-once).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Captures without their schemas, typed by a schema that was handed over once: the tables that events with schemas give (issue 25)."""
+"""Captures without their schemas, typed by a schema that was handed over once: the tables that events with schemas give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MongoDB document's own example events and keys, letter by letter, through a real archive into real tables."""
+"""The MongoDB connector reference's own example events and keys, letter by letter, through a real archive into real tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = {
     '{"$oid" : "596e275826f08b2730779e1f"}': '{"$oid" : "596e275826f08b2730779e1f"}',
     '{"$binary" : "a2Fma2E=", "$type" : "00"}': '{"$binary" : "a2Fma2E=", "$type" : "00"}',
 }
-"""Of table 4.6: ``_id`` of a document by the key's payload."""
+"""``_id`` of a document by the key's payload, as the connector's reference lists them."""
 ANNE_MARIE = '{"_id": {"$numberLong": "1004"},"first_name": "Anne Marie","last_name": "Kretchmar","email": "annek@noanswer.org"}'
 TIME = 1558965508000
 

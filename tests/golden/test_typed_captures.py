@@ -18,18 +18,18 @@ from tests.golden.printed_values import AS_PRINTED, NUMERALS, as_printed
 CAPTURES = Path(__file__).parent / "captures"
 
 UNAVOIDABLE = {
-    # Columns whose values differ, each with the fact of the captures' list that says why, or the connector's mistake.
+    # Columns whose values differ, each with the reason (docs/reference/known-differences.md).
     "pg_types_precise": {
-        "evolve_untouched": {"z": "fact 10: ADD COLUMN … DEFAULT fills rows without an event"},
-        "nametype": {"nm": "fact 11: the type name is streamed as null"},
-        "special": dict.fromkeys(("ts", "tstz", "d"), "fact 11: a snapshot reads dates before 1582 by another calendar"),
-        "toasty_num": {"num": "fact 7: a large numeric that an update left out is null"},
+        "evolve_untouched": {"z": "ADD COLUMN … DEFAULT fills rows without an event"},
+        "nametype": {"nm": "the type name is streamed as null"},
+        "special": dict.fromkeys(("ts", "tstz", "d"), "a snapshot reads dates before 1582 by another calendar"),
+        "toasty_num": {"num": "a large numeric that an update left out is null"},
     },
     "maria_types_precise": {
-        "evolve_untouched": {"z": "fact 10"},
+        "evolve_untouched": {"z": "ADD COLUMN … DEFAULT fills rows without an event"},
         "typ": {
-            "c_f": "fact 11: a snapshot rounds FLOAT to six digits",
-            "c_enum": "fact 11: the stream escapes the comma of a value",
+            "c_f": "a snapshot rounds FLOAT to six digits",
+            "c_enum": "the stream escapes the comma of a value",
             "c_uuid": "the stream shifts the bytes of a UUID that ends in zeros",
             "c_ts": "the stream tells 0000-00-00 as 1970-01-01 in a column that a snapshot reads as null",
         },

@@ -1,4 +1,4 @@
-"""A second witness: Spark's own AUTO CDC, where it claims to be right, ends with the same rows as we and the source (issue 4, item 10)."""
+"""A second witness: Spark's own AUTO CDC, where it claims to be right, ends with the same rows as we and the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that is restored, a topic that is made anew or raised, a snapshot that reads a part: the table is the source's (issue 23)."""
+"""A source that is restored, a topic that is made anew or raised, a snapshot that reads a part: the table is the source's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever befell the databases' server and their topic: each table's rows are its source's (issue 23)."""
+"""Whatever befell the databases' server and their topic: each table's rows are its source's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(apply: Apply, sp
     ("dialect", "happenings", "how", "microbatches"),
     [
         # Out of order in several microbatches: a delete may be taken to be about a row that a snapshot did not find, where one transaction
-        # creates and deletes a key before the snapshot is proven (known-differences.md).
+        # creates and deletes a key before the snapshot is proven
+        # (docs/reference/known-differences.md#limits-of-lives-and-epochs).
         ("postgresql", ALL, SHUFFLED, 1),
         ("postgresql", TWICE, IN_ORDER, 1),
         ("postgresql, full identity", ALL, IN_ORDER, 5),

@@ -1,4 +1,4 @@
-"""Two drivers over one lake on an S3-compatible store: no commit is lost, whoever comes first (issue 24)."""
+"""Two drivers over one lake on an S3-compatible store: no commit is lost, whoever comes first."""
 
 from __future__ import annotations
 

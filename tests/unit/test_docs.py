@@ -25,6 +25,7 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
 from airflow_cdc.pipeline.decode.dialects import DIALECTS
+from tests.unit.test_citations import anchors
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,12 +79,6 @@ def test_what_a_page_quotes_of_an_example_stands_in_it_line_by_line(page: str, l
 
 
 # Links
-
-
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
-    kept = (re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings)
-    return {text.replace(" ", "-") for text in kept}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -2,7 +2,7 @@
 
 Every leaf arrives as the text of its JSON value (``envelope.parse_line``). A rule gives the column's Spark type and the
 SQL that reads the text; NULL for a text that is not NULL means that the value does not fit, and the record is rejected.
-Sources: Kafka Connect's schema types; Debezium's "data type mappings" (reference/debezium-sqlserver.txt, tables 8.10 to 8.13).
+Sources: Kafka Connect's schema types; Debezium's "data type mappings" (docs/sources/sqlserver.md#types and the other pages there).
 """
 
 from __future__ import annotations

@@ -393,6 +393,6 @@ class Decoder:
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)
         if name not in self.columns.keys:
-            # A delete's before image is only its key: other columns may hold fillers (archives, fact 6).
+            # A delete's before image is only its key: other columns may hold fillers (docs/sources/postgresql.md#images-before).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
         return key_text(quoted, in_key=self._has_keys, is_single=self.columns.key_is_single)

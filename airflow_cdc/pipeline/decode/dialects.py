@@ -1,6 +1,6 @@
 """Dialects: what each connector's source block says about an event's position. One entry a connector.
 
-Positions are numbers compared as numbers (design, section 3; :class:`airflow_cdc.model.position.Position`).
+Positions are numbers compared as numbers (docs/explanation/exactness.md#position; :class:`airflow_cdc.model.position.Position`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ POSTGRESQL = Dialect(
     change=_sequence(1),
     serial="0",
     transaction="source.txId",
-    # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.
+    # Without an exception in all captures: docs/sources/postgresql.md#initial-snapshots. A blocking snapshot's reads have both numbers.
     initial_read="coalesce(source.sequence LIKE '[null,%', false)",
     # REPLICA IDENTITY FULL writes the old row whole.
     tells_before=True,

@@ -1,8 +1,8 @@
 """Huawei CDL: its two JSON spellings become a Debezium envelope, and an update of a key the two events that Debezium would send.
 
 CDL JSON (``message_version`` 1.0) has names of its own; CDL's Debezium JSON (2.0) is an old Debezium's envelope with ``unique`` beside it.
-Source: reference/huawei-cdl-json.zh.txt. Neither has a Kafka key, tombstones or a commit's position. ``LOB_COLUMNS`` names the columns of
-large objects: where an update shows NULL in one, nothing tells whether it was set to NULL or left out. It keeps what it had (issue 4).
+Neither has a Kafka key, tombstones or a commit's position (docs/sources/huawei-cdl.md). ``LOB_COLUMNS`` names the columns of large
+objects: where an update shows NULL in one, nothing tells whether it was set to NULL or left out. It keeps what it had.
 """
 
 from __future__ import annotations

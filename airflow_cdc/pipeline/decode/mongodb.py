@@ -2,7 +2,7 @@
 
 ``before`` and ``after`` are texts in MongoDB's extended JSON, the key's one member ``id`` is such a text too. An update tells the
 document as it was looked up, or what changed in it (``updateDescription``; ``patch`` before Debezium 2), or both.
-Source: reference/debezium-mongodb-events.zh.txt.
+What was observed of them: docs/sources/mongodb.md.
 """
 
 from __future__ import annotations

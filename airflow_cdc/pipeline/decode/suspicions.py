@@ -1,6 +1,7 @@
-"""Suspicions: columns of bare JSON whose values look as if they spelled something else than their text says (issue 25).
+"""Suspicions: columns of bare JSON whose values look as if they spelled something else than their text says.
 
-Nothing proves it: a text of small and capital letters may be base64 or a code, a number a time or an identifier. So a person decides.
+Nothing proves it: a text of small and capital letters may be base64 or a code, a number a time or an identifier. So a person decides
+(docs/adr/0024-types-are-never-guessed-in-silence.md).
 """
 
 from __future__ import annotations

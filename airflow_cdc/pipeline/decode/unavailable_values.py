@@ -21,7 +21,8 @@ _BYTES = _PLACEHOLDER.encode()
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
 _TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
-# numbers, one a byte (archives, fact 7; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text, tight or not.
+# numbers, one a byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text,
+# tight or not.
 _NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
 PLACEHOLDERS = ", ".join(
     sql.text(spelled)
@@ -31,7 +32,8 @@ PLACEHOLDERS = ", ".join(
     )
 )
 
-# Beside an image's key, columns that may not be NULL show these (archives, fact 6). No connector leaves out a value so short.
+# Beside an image's key, columns that may not be NULL show these (docs/sources/postgresql.md#images-before). No connector leaves out a
+# value so short.
 _TELL_NOTHING = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
 _BEFORE = "__cdc_values_before"
 

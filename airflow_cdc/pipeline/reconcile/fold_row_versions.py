@@ -1,4 +1,4 @@
-"""Reconcile: fold a key's events into what lives under it, row version by row version (design, section 4).
+"""Reconcile: fold a key's events into what lives under it, row version by row version (docs/explanation/exactness.md#row-versions).
 
 Inside one transaction a key may hold two rows for a while: ``UPDATE ring SET id = id + 1`` logs d(1) c(2) d(2) c(3) …, and the
 delete of key 2 is for the row that was there before. Keeping the last event per key would delete the row that lives.
@@ -220,7 +220,8 @@ filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> deliver
 
 # SQL: the place (from 1) of the version that a delete or update is about: the one equal to its before image; else one that does not
 # contradict it (LOBs are NULL there) and that a telling value speaks for; else the oldest, which is the target's own where the target
-# holds the key. A before image that is only the key holds fillers in the other columns: they tell nothing (archives, fact 6).
+# holds the key. A before image that is only the key holds fillers in the other columns: they tell nothing
+# (docs/sources/postgresql.md#images-before).
 _FILLERS = "array(xxhash64(''), xxhash64('0'), xxhash64('0.0'), xxhash64('false'), xxhash64('AA=='), xxhash64('1970-01-01T00:00:00Z'))"
 _TELLS = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
 _LOOSELY = f"""coalesce(version.image IS NOT NULL

@@ -118,9 +118,9 @@ def _flag(events: DataFrame) -> DataFrame:
     """Flag events with what all events of a key are asked together: one aggregate over bits costs less than one for each.
 
     Whether it removes another: a delete may be about another row version than the last one. So it may be behind a create of the same
-    transaction that did not follow a delete: the key was taken over, perhaps, from a row that lived (archives, fact 2). The two
-    events before tell it, for the events of one transaction about one key stand together, with nothing but snapshot reads between them;
-    of a longer chain they flag some that need not be, and leave out none that must.
+    transaction that did not follow a delete: the key was taken over, perhaps, from a row that lived
+    (docs/sources/debezium.md#keys-handed-on). The two events before tell it, for the events of one transaction about one key stand
+    together, with nothing but snapshot reads between them; of a longer chain they flag some that need not be, and leave out none that must.
     """
     before, before_that, op = F.col(_BEFORE), F.col(_BEFORE_THAT), F.col(OP)
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)

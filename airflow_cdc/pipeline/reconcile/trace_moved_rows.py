@@ -1,8 +1,8 @@
 """Trace a row back through its key changes: what its events did not tell under the new key is the value that it had under the old one.
 
 A key change is a delete and a create at the same position; the create leaves out what the statement did not touch, and neither event
-holds it (archives, fact 8). The value lies with the old key: in an earlier event of the batch, in the target's row, or, where that row
-too came from elsewhere, one key further back.
+holds it (docs/sources/debezium.md#unavailable-values). The value lies with the old key: in an earlier event of the batch, in the target's
+row, or, where that row too came from elsewhere, one key further back.
 """
 
 from __future__ import annotations

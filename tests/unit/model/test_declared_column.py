@@ -1,4 +1,4 @@
-"""How a flows file declares a column of bare JSON: its type, and how the values spell it (issue 25)."""
+"""How a flows file declares a column of bare JSON: its type, and how the values spell it."""
 
 from __future__ import annotations
 

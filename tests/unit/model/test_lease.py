@@ -1,4 +1,4 @@
-"""One run at a time writes a flow: leases are taken, renewed, released, taken over, and never held twice (issue 24)."""
+"""One run at a time writes a flow: leases are taken, renewed, released, taken over, and never held twice."""
 
 from __future__ import annotations
 

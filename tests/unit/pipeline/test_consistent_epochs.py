@@ -1,4 +1,4 @@
-"""Tables end together where the source's log went back: identifiers and positions of one epoch say nothing of another's (issue 23)."""
+"""Tables end together where the source's log went back: identifiers and positions of one epoch say nothing of another's."""
 
 from __future__ import annotations
 

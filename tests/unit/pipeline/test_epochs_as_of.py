@@ -1,4 +1,4 @@
-"""Moments and ranges of a source whose log went back, or of a topic that was made anew: each in its own epoch and life (issue 23)."""
+"""Moments and ranges of a source whose log went back, or of a topic that was made anew: each in its own epoch and life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeping the last event per key gets wrong: each hazard is fed step by step, and the table must be the source's (issue 4)."""
+"""What keeping the last event per key gets wrong: each hazard is fed step by step, and the table must be the source's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions, change logs and tables without a key know physical tables, snapshots and epochs as current tables do (issue 23)."""
+"""Versions, change logs and tables without a key know physical tables, snapshots and epochs as current tables do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics, partitions and logs have lives: a row goes only by an event, or by a snapshot that is proven to be whole (issue 23)."""
+"""Topics, partitions and logs have lives: a row goes only by an event, or by a snapshot that is proven to be whole."""
 
 from __future__ import annotations
 

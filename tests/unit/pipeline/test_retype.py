@@ -1,4 +1,4 @@
-"""A table of wrong types is made anew from the archive in one command, whatever crashes (issue 25)."""
+"""A table of wrong types is made anew from the archive in one command, whatever crashes."""
 
 from __future__ import annotations
 

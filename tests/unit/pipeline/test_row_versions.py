@@ -88,7 +88,7 @@ def test_a_key_may_have_the_names_that_the_fold_uses(apply: Apply, spark: SparkS
 
 
 def test_every_spelling_of_an_unavailable_value_keeps_what_the_row_had(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    # As PostgreSQL's connector writes the placeholder, by the column's type (archives, fact 7).
+    # As PostgreSQL's connector writes the placeholder, by the column's type (docs/sources/postgresql.md#toast).
     encoded = list(UNTOLD.encode())
     spellings: dict[str, tuple[Any, Any]] = {
         "text": ("kept", UNTOLD),

@@ -1,4 +1,4 @@
-"""A truncate takes the rows of the table that it names; a snapshot takes rows only where it is proven to be whole (issue 23)."""
+"""A truncate takes the rows of the table that it names; a snapshot takes rows only where it is proven to be whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of bare JSON: from wherever they are known, and never guessed in silence (issue 25)."""
+"""Types of bare JSON: from wherever they are known, and never guessed in silence."""
 
 from __future__ import annotations
 

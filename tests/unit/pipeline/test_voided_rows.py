@@ -1,4 +1,4 @@
-"""A row that a truncate or a snapshot took is about nothing any more: no later delete of the key is about it (issue 23).
+"""A row that a truncate or a snapshot took is about nothing any more: no later delete of the key is about it.
 
 A connector with deferrable keys writes c(1) d(1) in one transaction both where a row was born and went, and where row 1 made room for
 another. Which of them it was depends on whether a row lived under the key.
