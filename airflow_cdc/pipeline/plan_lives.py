@@ -33,7 +33,7 @@ from airflow_cdc.model.microbatch import pending_in
 from airflow_cdc.model.moved_files import KnownLog, LogSpan
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.archive import read_lines
-from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, parse_lines
+from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, member, parse_lines
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
@@ -149,12 +149,12 @@ class PlanLives:
         """Return by path the stretch of the log, and of time, in which the topic's records lie."""
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)
-        ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic)
+        ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic).selectExpr("*", member("ts_ms"))
         commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
         found = ours.select(FILE, commit.alias("commit"), sent.alias("sent")).groupBy(FILE)
         bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
         # One record without a time may be the oldest.
-        rows = found.agg(*bounds, F.count_if("sent IS NULL AND commit IS NOT NULL").alias("untimed")).collect()
+        rows = found.agg(*bounds, F.count_if(F.expr("sent IS NULL AND commit IS NOT NULL")).alias("untimed")).collect()
         return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
 
     def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
