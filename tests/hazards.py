@@ -91,7 +91,7 @@ HAZARDS = {
         ],
         [row(1, "lives")],
     ),
-    "a row that took its key from one told later": Hazard(
+    "a row that took its key from one whose create comes later": Hazard(
         [
             [read(10, row(1, "other"), offset=0)],
             [event("c", 21, row(5, "taker"), commit=20, offset=2), event("d", 22, filler(5), commit=20, offset=3)],
@@ -99,7 +99,7 @@ HAZARDS = {
         ],
         [row(1, "other"), row(5, "taker")],
     ),
-    "the same, told in two parts, the first of which it did not take it from": Hazard(
+    "the same, the earlier events in two batches, the first of another row": Hazard(
         [
             [read(10, row(1, "other"), offset=0)],
             [event("c", 31, row(5, "taker"), commit=30, offset=4), event("d", 32, filler(5), commit=30, offset=5)],
@@ -121,7 +121,7 @@ HAZARDS = {
         ],
         [row(1, "lives")],
     ),
-    "a row told later than the one that was born and gone beside it": Hazard(
+    "a row whose create comes later than one that was born and gone beside it": Hazard(
         [
             [read(10, row(1, "other"), offset=0)],
             [event("c", 21, row(5, "brief"), commit=20, offset=2), event("d", 22, row(5, "brief"), commit=20, offset=3)],
@@ -129,7 +129,7 @@ HAZARDS = {
         ],
         [row(1, "other"), row(5, "lives")],
     ),
-    "a value that a key change left out, told by the table": Hazard(
+    "a value that a key change left out, in the table": Hazard(
         [
             [read(10, row(1, "long"), offset=0)],
             [event("d", 31, filler(1), commit=30, offset=1), event("c", 31, row(7, UNTOLD), commit=30, offset=2)],
@@ -137,7 +137,7 @@ HAZARDS = {
         [row(7, "long")],
         pain="apache/seatunnel#10512",
     ),
-    "a value that a key change left out, told before it in the batch": Hazard(
+    "a value that a key change left out, before it in the batch": Hazard(
         [
             [read(10, row(1, "long"), offset=0)],
             [
@@ -195,11 +195,11 @@ HAZARDS = {
         unresolved=1,
         pain="apache/hudi#19748",
     ),
-    "a value that an update left out, told by its image before and by no other event": Hazard(
+    "a value that an update left out, in its before image and in no other event": Hazard(
         [[event("u", 31, row(1, UNTOLD, price=2), row(1, "long", price=1), commit=30, offset=0)]],
         [row(1, "long", price=2)],
     ),
-    "a value that an update left out, of whose image before only the key is told": Hazard(
+    "a value that an update left out, whose before image holds the key alone": Hazard(
         [[event("u", 31, row(1, UNTOLD, price=2), row(1, ""), commit=30, offset=0)]],
         [row(1, None, price=2)],
         unresolved=1,
@@ -225,7 +225,7 @@ HAZARDS = {
         ],
         [row(1, "forty", price=5)],
     ),
-    "a value told by an earlier batch between the two events of a later one": Hazard(
+    "a value in an earlier batch, between the two events of a later one": Hazard(
         [
             [event("u", 20, row(1, "between", price=2), commit=19, offset=1)],
             [read(10, row(1, "first", price=1), offset=0), event("u", 30, row(1, UNTOLD, price=5), commit=29, offset=2)],
