@@ -14,12 +14,12 @@ from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.pipeline.apply.modes.by_key import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.apply_microbatch import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.count_events import count_surveyed
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN

@@ -20,14 +20,14 @@ from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.routes import settings_of
 from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply.modes.rows_without_key import apply_rows
 from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import find_applied, known_epochs
 from airflow_cdc.pipeline.find_range import find_range
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import session_for_batch

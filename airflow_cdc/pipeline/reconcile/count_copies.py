@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.find_base import Base
-from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.record.row_log import IDENTITY, SENT_AT
 
 COPIES = "__cdc_copies"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from airflow_cdc.pipeline import fit_table, key_range
-from airflow_cdc.pipeline.key_range import KeyRange, key_ranges, ranged
+from airflow_cdc.pipeline.apply import fit_table
+from airflow_cdc.pipeline.target import key_range
+from airflow_cdc.pipeline.target.key_range import KeyRange, key_ranges, ranged
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

@@ -43,14 +43,14 @@ from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
-from airflow_cdc.pipeline.flag_deletes import MADE_ROOM, Assigned, Vanishing, flagging_clauses, is_taken
-from airflow_cdc.pipeline.key_range import KeyRange
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, may_fill, told_at, told_position
+from airflow_cdc.pipeline.target.column_mapping import MODE_OF_MAPPING
+from airflow_cdc.pipeline.target.flag_deletes import MADE_ROOM, Assigned, Vanishing, flagging_clauses, is_taken
+from airflow_cdc.pipeline.target.key_range import KeyRange
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""

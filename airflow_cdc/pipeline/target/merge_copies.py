@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROBATCH, OP, POSITION
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.merge_versions import complete_log
+from airflow_cdc.pipeline.apply.cut_touched_keys import complete_log
 from airflow_cdc.pipeline.reconcile.count_copies import COPIES, MISSING
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 
 _ACTION = "__cdc_action"
 _ROW = "__cdc_row"

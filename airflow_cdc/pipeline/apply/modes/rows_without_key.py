@@ -20,21 +20,21 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_history import known_events, stage_events, watch_snapshots
-from airflow_cdc.pipeline.apply_microbatch import apply_by_key, may_be_late
-from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
+from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
+from airflow_cdc.pipeline.apply.fit_table import fit_table, wider_columns
+from airflow_cdc.pipeline.apply.known_snapshots import may_be_base, with_unconfirmed_rows
+from airflow_cdc.pipeline.apply.modes.by_key import apply_by_key, may_be_late
+from airflow_cdc.pipeline.apply.modes.versions import known_events, stage_events, watch_snapshots
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
-from airflow_cdc.pipeline.fit_table import fit_table, wider_columns
-from airflow_cdc.pipeline.known_snapshots import may_be_base, with_unconfirmed_rows
-from airflow_cdc.pipeline.merge import TargetTable, columns_of
-from airflow_cdc.pipeline.merge_copies import copy_changes, count_missing, merge_copies
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import is_without_key, plan_decoding
 from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, count_unconfirmed
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
+from airflow_cdc.pipeline.target.merge_copies import copy_changes, count_missing, merge_copies
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, columns_of
 
 
 def apply_rows(run: MicrobatchRun) -> BatchReport:

@@ -13,13 +13,13 @@ from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_mapping import map_columns
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
-from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of, create_target, declare
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.target.column_mapping import map_columns
+from airflow_cdc.pipeline.target.merge_row_changes import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of, create_target, declare
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""

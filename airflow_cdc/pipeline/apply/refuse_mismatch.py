@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.errors import ColumnMismatchError, RejectReason
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 _FEW = 10
 """Events that are odd by themselves; fewer stop only a flow of which none is taken in, and that has no table yet."""

@@ -26,32 +26,40 @@ from airflow_cdc.model.errors import CountMismatchError
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.count_events import Staged, Surveyed, Truncates, count_kinds, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
+from airflow_cdc.pipeline.apply.guard_late_events import guard_late_events
+from airflow_cdc.pipeline.apply.known_snapshots import find_known_snapshots, with_unconfirmed
+from airflow_cdc.pipeline.apply.refuse_mismatch import refuse_mismatch
+from airflow_cdc.pipeline.apply.rename_columns import rename_columns
+from airflow_cdc.pipeline.apply.resolve_documents import resolve_documents
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.find_voids import Voids, find_voids
-from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
-from airflow_cdc.pipeline.guard_late_events import guard_late_events
-from airflow_cdc.pipeline.key_range import ranged
-from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed
-from airflow_cdc.pipeline.merge import TargetTable, count_row_changes, merge_row_changes
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import (
+    Staged,
+    Surveyed,
+    Truncates,
+    count_kinds,
+    count_staged,
+    count_surveyed,
+    find_truncates,
+)
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.reconcile.flag_voided import flag_voided
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
 from airflow_cdc.pipeline.record.append_once import append, append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
-from airflow_cdc.pipeline.refuse_mismatch import refuse_mismatch
-from airflow_cdc.pipeline.rename_columns import rename_columns
-from airflow_cdc.pipeline.resolve_documents import resolve_documents
+from airflow_cdc.pipeline.target.flag_voided import flag_voided
+from airflow_cdc.pipeline.target.key_range import ranged
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, count_row_changes, merge_row_changes
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:

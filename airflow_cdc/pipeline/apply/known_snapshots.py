@@ -16,16 +16,16 @@ from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.count_events import Surveyed
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
 from airflow_cdc.pipeline.find_voids import not_found
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.stands_before import stands_before
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 
 _LOOK_BACK = 8
 """Earlier microbatches among which an event with a GTID is looked for."""

@@ -14,12 +14,12 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.decode.mongodb import PATCH
 from airflow_cdc.pipeline.file_parts import read_microbatch
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.order import is_known_newer, order_events
-from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 
 
 def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, target: TargetTable | None) -> DataFrame:

@@ -24,13 +24,13 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.file_parts import read_microbatch
-from airflow_cdc.pipeline.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.key_range import KeyRange
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.merge_plan import told_plan
 from airflow_cdc.pipeline.physical_tables import tables_of
 from airflow_cdc.pipeline.session import compile_for_table, noted, transaction
 from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN, SourceFacts
+from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.target.key_range import KeyRange
+from airflow_cdc.pipeline.target.merge_plan import told_plan
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""

@@ -33,8 +33,7 @@ from airflow_cdc.model.operation import VOID, Operation
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.document_columns import with_document_columns
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import ORDER, order_events
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
@@ -47,6 +46,7 @@ from airflow_cdc.pipeline.reconcile.trace_versions import (
     without_previous_keys,
 )
 from airflow_cdc.pipeline.record.event_log import NO_PARTITION
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 
 _KEY = "__cdc_key_"
 """Prefix of our names for the key columns."""

@@ -18,13 +18,12 @@ from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.count_events import Staged
+from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
-from airflow_cdc.pipeline.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.merge import TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.order import order_events
-from airflow_cdc.pipeline.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
@@ -39,8 +38,9 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
 )
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
-from airflow_cdc.pipeline.resolve_documents import fold_late_documents
-from airflow_cdc.pipeline.table_history import read_history
+from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.table_history import read_history
 
 _IS_NEW = "__cdc_is_new"
 """Whether this microbatch brought the event."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_cdc.pipeline.key_range import KeyRange
+from airflow_cdc.pipeline.target.key_range import KeyRange
 
 _TOUCHED = ("numTargetFilesRemoved", "numTargetDeletionVectorsAdded")
 """A file that gets a deletion vector is not among those removed; one that gets another in place of its own is among those added too."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.foreign_change import TableCommit
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.read_commits import commit_of, commits_behind, metadata_of
+from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind, metadata_of
 
 _LAST_VERSIONS = 20
 

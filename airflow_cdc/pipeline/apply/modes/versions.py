@@ -25,25 +25,33 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_microbatch import may_be_late, quarantine
-from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.count_events import TABLE_OF_EVENT, Staged, Surveyed, Truncates, count_staged, count_surveyed, find_truncates
+from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
+from airflow_cdc.pipeline.apply.cut_touched_keys import current_versions, cut_touched_keys, merge_versions
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
+from airflow_cdc.pipeline.apply.known_snapshots import find_known_snapshots, with_unconfirmed_versions
+from airflow_cdc.pipeline.apply.modes.by_key import may_be_late, quarantine
+from airflow_cdc.pipeline.apply.resolve_documents import refuse_patches
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_snapshot import Snapshots
-from airflow_cdc.pipeline.fit_table import ColumnsChanged, fit_table
-from airflow_cdc.pipeline.known_snapshots import find_known_snapshots, with_unconfirmed_versions
-from airflow_cdc.pipeline.merge import TargetTable, columns_of
-from airflow_cdc.pipeline.merge_versions import current_versions, cut_touched_keys, merge_versions
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import (
+    TABLE_OF_EVENT,
+    Staged,
+    Surveyed,
+    Truncates,
+    count_staged,
+    count_surveyed,
+    find_truncates,
+)
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns, read_place
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
 from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, logged_rows, mark_of
-from airflow_cdc.pipeline.resolve_documents import refuse_patches
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, columns_of
 
 
 def apply_to_change_log(run: MicrobatchRun) -> BatchReport:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_decision import apply_decision
-from airflow_cdc.pipeline.apply_history import apply_to_change_log, apply_to_versions
-from airflow_cdc.pipeline.apply_microbatch import apply_microbatch
-from airflow_cdc.pipeline.apply_multiset import apply_rows
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.apply.modes.by_key import apply_microbatch
+from airflow_cdc.pipeline.apply.modes.rows_without_key import apply_rows
+from airflow_cdc.pipeline.apply.modes.snapshot_decision import apply_decision
+from airflow_cdc.pipeline.apply.modes.versions import apply_to_change_log, apply_to_versions
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 _APPLY = {
     TableMode.CURRENT: apply_rows,

@@ -6,16 +6,16 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.snapshot import Snapshot, SnapshotDecision
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply_history import log_rows, merge_logged
-from airflow_cdc.pipeline.apply_microbatch import no_row_changes
-from airflow_cdc.pipeline.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.count_events import Truncates
+from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
+from airflow_cdc.pipeline.apply.modes.by_key import no_row_changes
+from airflow_cdc.pipeline.apply.modes.versions import log_rows, merge_logged
 from airflow_cdc.pipeline.find_snapshot import Snapshots, decide_snapshot
 from airflow_cdc.pipeline.find_voids import find_voids
-from airflow_cdc.pipeline.merge import TargetTable, merge_row_changes
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Truncates
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, merge_row_changes
 
 
 def apply_decision(run: MicrobatchRun, decision: SnapshotDecision) -> BatchReport:

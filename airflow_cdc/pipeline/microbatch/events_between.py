@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from airflow_cdc.model.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.epoch_begins import OF_LOG
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 
 
 def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int | None) -> list[DataFrame]:

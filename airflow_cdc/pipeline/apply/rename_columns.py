@@ -7,10 +7,10 @@ import json
 from airflow_cdc.model.columns import TOLD_AT
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_mapping import map_columns
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
-from airflow_cdc.pipeline.merge import RENAMED_PROPERTY, TargetTable
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.column_mapping import map_columns
+from airflow_cdc.pipeline.target.merge_row_changes import RENAMED_PROPERTY, TargetTable
 
 
 def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTable | None) -> tuple[TargetTable | None, dict[str, str]]:

@@ -13,7 +13,7 @@ from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBA
 from airflow_cdc.model.operation import FILL, KEEP, VOID
 from airflow_cdc.model.position import Position
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.position_literal import position_literal
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 
 IS_LIVE = f"NOT {DELETED}"
 """Of a table that flags deletes: whether the source has the row."""

@@ -17,11 +17,11 @@ from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.pipeline.decode.envelope import in_line
-from airflow_cdc.pipeline.key_range import KeyRange, ends, key_ranges
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
-from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
+from airflow_cdc.pipeline.target.key_range import KeyRange, ends, key_ranges
 
 TABLE_OF_EVENT = f"""concat_ws('.', {in_line("source.name")},
     if({in_line("source.connector")} IN ('postgresql', 'oracle', 'db2'), NULL, {in_line("source.db")}),
