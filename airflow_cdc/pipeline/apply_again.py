@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.target.merge_row_changes import describe_table
+from airflow_cdc.pipeline.target.target_table import describe_table
 
 Refused = Callable[[str], CdcError]
 """From why a microbatch cannot be applied once more to the error that says so."""

@@ -58,8 +58,8 @@ from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes
-from airflow_cdc.pipeline.target.merge_row_changes import columns_of
 from airflow_cdc.pipeline.target.register_table import register_table
+from airflow_cdc.pipeline.target.target_table import columns_of
 
 
 @dataclass(frozen=True)

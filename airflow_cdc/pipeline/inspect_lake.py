@@ -22,7 +22,7 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, latest_version, read_target
+from airflow_cdc.pipeline.target.target_table import TargetTable, latest_version, read_target
 
 ARCHIVE_ORDER = ("microbatch", "file", "line")
 """Columns that order the records of a quarantine as they were archived."""

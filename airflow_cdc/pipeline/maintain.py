@@ -40,8 +40,8 @@ from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
 from airflow_cdc.pipeline.maintain_table import Upkeep, maintain_table
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import first_part
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.target.merge_row_changes import read_target
 from airflow_cdc.pipeline.target.table_history import TableHistory
+from airflow_cdc.pipeline.target.target_table import read_target
 
 _MOST_CLUSTERING_COLUMNS = 4
 _SIDE_BY_SIDE = 2

@@ -27,7 +27,7 @@ from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.find_renames import find_renames
 from airflow_cdc.pipeline.settle_columns import Source, settle_columns
 from airflow_cdc.pipeline.source_facts import SourceFacts
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 

@@ -33,7 +33,7 @@ from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
-from airflow_cdc.pipeline.target.merge_row_changes import (
+from airflow_cdc.pipeline.target.target_table import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
     MODE_PROPERTY,

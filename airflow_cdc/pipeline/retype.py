@@ -35,10 +35,9 @@ from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import noted, session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts, facts_of
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.target.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
-from airflow_cdc.pipeline.target.merge_row_changes import columns_of, describe_table
+from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, columns_of, describe_table
 
 _OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, events_uri)
 

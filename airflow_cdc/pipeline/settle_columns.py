@@ -32,7 +32,7 @@ from airflow_cdc.pipeline.decode.suspicions import Suspicion, find_suspicions
 from airflow_cdc.pipeline.known_columns import KnownColumns, known_columns, spelling
 from airflow_cdc.pipeline.schema_changes import TableChange
 from airflow_cdc.pipeline.source_facts import SourceFacts
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 from airflow_cdc.pipeline.told_columns import Told, find_told
 
 

@@ -21,8 +21,8 @@ from airflow_cdc.pipeline.compare_tables import schema_differences, tables_in
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.target.find_commit import newest_report
-from airflow_cdc.pipeline.target.merge_row_changes import latest_version, read_target
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.target_table import latest_version, read_target
 
 _ROWS = "__cdc_rows"
 _WHOLE = "__cdc_whole"

@@ -12,10 +12,11 @@ from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.document_columns import count_misfits
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.count_row_changes import count_unresolved
 from airflow_cdc.pipeline.target.find_commit import find_commit
 from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.target.merge_plan import with_files
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, count_unresolved, read_target
+from airflow_cdc.pipeline.target.target_table import TargetTable, read_target
 
 
 def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:

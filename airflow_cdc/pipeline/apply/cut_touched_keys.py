@@ -1,4 +1,4 @@
-"""Merge versions: the keys that a microbatch touches get their versions cut anew from all their events, and what differs is merged.
+"""Cut touched keys: the keys that a microbatch touches get their versions cut anew from all their events.
 
 So late events need no rule of their own: they stand where they belong, and the intervals around them follow.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -23,11 +22,8 @@ from airflow_cdc.model.columns import (
     ORDINAL,
     PARTITION,
     POSITION,
-    PREVIOUS_KEY,
     TABLE,
     TRANSACTION,
-    VALID_FROM,
-    VALID_TO,
 )
 from airflow_cdc.model.operation import VOID, Operation
 from airflow_cdc.pipeline import sql
@@ -46,15 +42,12 @@ from airflow_cdc.pipeline.reconcile.trace_versions import (
     without_previous_keys,
 )
 from airflow_cdc.pipeline.record.event_log import NO_PARTITION
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.merge_versions import ACTION, ASKS, differing_versions
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _KEY = "__cdc_key_"
 """Prefix of our names for the key columns."""
-_ACTION = "__cdc_action"
 _DELIVERY = "__cdc_delivery"
-_ASKS = "__cdc_asks"
-_CAME_FROM = "__cdc_came_from"
-_COMPARED = (END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, PREVIOUS_KEY)
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def cut_touched_keys(
     """
     of_document = run.flow.document_columns
     keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in (*target.keys, *of_document)]
-    log = _with_keys(complete_log(log, target), target.keys, keys)
+    log = _with_keys(target.with_all_columns(log), target.keys, keys)
     rows = _with_keys(fresh, target.keys, keys) if set(target.keys) <= set(fresh.columns) else log.filter("false")
     transactions = fresh.select(TRANSACTION).distinct()
     moves = run.write_down(find_moves(log, transactions, keys), "moves")
@@ -88,7 +81,7 @@ def cut_touched_keys(
     if not everything:
         touched = run.write_down(rows.select(*keys).distinct(), "touched")
         touched = keys_reached(touched, moves, keys, run.write_down) if moved else touched
-    folded = fold_keys(_events_of(log, touched, keys, others, tables), keys, others)
+    folded = fold_keys(_events_of(log, touched, tables, keys=keys, others=others), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
         deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
@@ -99,49 +92,21 @@ def cut_touched_keys(
     told = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
     # Which key a row came from is found out by the events of that transaction; later ones do not ask again.
     told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
-    told = told.join(F.broadcast(transactions.withColumn(_ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
+    told = told.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
     held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
     held = held if touched is None else held.join(touched, keys, "left_semi")
     told = with_document_columns(told, of_document)
-    changes = run.write_down(_difference(told, held, target, keys, [*others, *of_document]), "changes")
-    return VersionChanges(changes, changes.filter(f"{_ACTION} <> 'd' AND size({OPEN}) > 0").count())
-
-
-def merge_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) -> None:
-    """Make one MERGE commit of version changes."""
-    changes.createOrReplaceTempView("cdc_version_changes")
-    columns = [*target.columns, POSITION, *_COMPARED]
-    values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(run.microbatch.number)}
-    assigned = ", ".join(f"{column} = {value}" for column, value in values.items())
-    run.spark.sql(
-        f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_version_changes AS s"
-        f" ON {sql.same_key('t', 's', target.keys)} AND t.{POSITION} = s.{POSITION}"
-        f" WHEN MATCHED AND s.{_ACTION} = 'd' THEN DELETE"
-        f" WHEN MATCHED THEN UPDATE SET {assigned}"
-        f" WHEN NOT MATCHED THEN INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
-    )
-
-
-def current_versions(run: MicrobatchRun, target: TargetTable, changes: DataFrame) -> DataFrame:
-    """Return the versions that are current once the changes are merged, with the source's columns."""
-    same = f"{sql.same_key('h', 'v', target.keys)} AND h.{POSITION} = v.{POSITION}"
-    held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
-    columns = [*map(sql.name, target.columns), IS_CURRENT]
-    told = changes.filter(f"{_ACTION} <> 'd'").select(*columns)
-    return held.select(*columns).unionByName(told).filter(IS_CURRENT).drop(IS_CURRENT)
-
-
-def complete_log(log: DataFrame, target: TargetTable) -> DataFrame:
-    """Return the log with all of the target's columns: one that no event told yet is not in it."""
-    held = {name.lower() for name in log.columns}
-    return log.withColumns({name: F.lit(None).cast(kind) for name, kind in target.columns.items() if name.lower() not in held})
+    changes = run.write_down(differing_versions(told, held, target, keys=keys, others=[*others, *of_document]), "changes")
+    return VersionChanges(changes, changes.filter(f"{ACTION} <> 'd' AND size({OPEN}) > 0").count())
 
 
 def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
     return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
 
 
-def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], others: Sequence[str], tables: PhysicalTables) -> DataFrame:
+def _events_of(
+    log: DataFrame, touched: DataFrame | None, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]
+) -> DataFrame:
     """Return the events of the touched keys (None: of all), in order, each with the marks that concern its key."""
     marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
@@ -156,10 +121,10 @@ def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], o
     everything = ordered.withColumns(images)
     if marks.isEmpty():
         return everything
-    return everything.unionByName(_marks_of(marks, ordered, keys, tables), allowMissingColumns=True)
+    return everything.unionByName(_marks_of(marks, ordered, tables, keys=keys), allowMissingColumns=True)
 
 
-def _marks_of(marks: DataFrame, rows: DataFrame, keys: Sequence[str], tables: PhysicalTables) -> DataFrame:
+def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys: Sequence[str]) -> DataFrame:
     """Return each mark for each key that it concerns: one with events before it, the last of them about a row of the mark's table, and
     that a snapshot did not find.
 
@@ -197,29 +162,3 @@ def _is_of_its_table(tables: PhysicalTables, behind: str) -> Column:
     is_before = f"coalesce(r.{ORDER}.position < m.mark.{POSITION}, true) AND NOT coalesce({behind}, false)"
     tells = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"
     return F.max_by(F.expr(marked), F.expr(tells))
-
-
-def _difference(told: DataFrame, held: DataFrame, target: TargetTable, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return the versions that the target lacks (action ``i``), has otherwise (``u``), or has and should not (``d``).
-
-    :param told: as the events tell them.
-    :param held: as the target has them.
-    """
-    on = " AND ".join([*(f"v.{key} = h.{key}" for key in keys), f"v.{POSITION} = h.{POSITION}"])
-    both = told.alias("v").join(held.alias("h"), F.expr(on), "full_outer")
-    origin = F.col(f"v.{PREVIOUS_KEY}").cast(held.schema[PREVIOUS_KEY].dataType)
-    both = both.withColumn(_CAME_FROM, F.when(F.col(f"v.{_ASKS}"), origin).otherwise(F.col(f"h.{PREVIOUS_KEY}")))
-    compared = [name for name in (*others, *_COMPARED) if name != PREVIOUS_KEY]
-    pairs = [(F.col(f"v.{sql.name(name)}"), F.col(f"h.{sql.name(name)}")) for name in compared]
-    pairs.append((F.col(_CAME_FROM), F.col(f"h.{PREVIOUS_KEY}")))
-    differs = reduce(Column.__or__, [~ours.eqNullSafe(theirs) for ours, theirs in pairs])
-    action = F.when(F.col(f"h.{POSITION}").isNull(), "i").when(F.col(f"v.{POSITION}").isNull(), "d").when(differs, "u")
-    judged = both.withColumn(_ACTION, action).filter(f"{_ACTION} IS NOT NULL")
-    return judged.select(
-        *[F.coalesce(f"v.{name}", f"h.{name}").alias(key) for key, name in zip(target.keys, keys, strict=True)],
-        F.coalesce(f"v.{POSITION}", f"h.{POSITION}").alias(POSITION),
-        *[F.col(f"v.{sql.name(name)}").alias(name) for name in compared],
-        F.col(_CAME_FROM).alias(PREVIOUS_KEY),
-        F.col(f"v.{OPEN}").alias(OPEN),
-        _ACTION,
-    )

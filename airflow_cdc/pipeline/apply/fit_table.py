@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import SparkSession
-
 from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.document_columns import definition_of, names_defined
 from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
-from airflow_cdc.pipeline.target.column_mapping import map_columns
-from airflow_cdc.pipeline.target.merge_row_changes import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of, create_target, declare
+from airflow_cdc.pipeline.target.alter_table import add_columns, set_property, widen_columns, with_deletion_vectors
+from airflow_cdc.pipeline.target.create_table import NewTable, create_target
+from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
 
-DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
-"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
 """The others keep a log of all events too, and identify rows by it."""
 
@@ -59,20 +55,25 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         return target, ColumnsChanged(as_text=as_text, types=reports)
     if target is None:
         mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
-        comments, documents = decoder.columns.comments, run.flow.document_columns
-        target = create_target(run.spark, run.table, types, decoder.columns.keys, mode, comments=comments, document_columns=documents)
+        new = NewTable(
+            columns=types,
+            keys=decoder.columns.keys,
+            mode=mode,
+            comments=decoder.columns.comments,
+            document_columns=run.flow.document_columns,
+        )
+        target = create_target(run.spark, run.table, new)
     if wider:
         # The markers first: a crash in between leaves the table to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
-        _widen(run.spark, target.uri, wider)
-    target = _with_deletion_vectors(run.spark, target)
-    added = _add_columns(run.spark, target, types, decoder.columns.comments)
+        widen_columns(run.spark, target.uri, wider)
+    target = with_deletion_vectors(run.spark, target)
+    added = add_columns(run.spark, target, types, decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")
     misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
-    return replace(target, columns={**target.columns, **types, **wider}), ColumnsChanged(
-        added, tuple(wider), filled, as_text, misfits, reports
-    )
+    changed = ColumnsChanged(added=added, widened=tuple(wider), filled=filled, as_text=as_text, misfits=misfits, types=reports)
+    return replace(target, columns={**target.columns, **types, **wider}), changed
 
 
 def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
@@ -102,8 +103,7 @@ def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str
     with run.tending():
         fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
     run.after_effect("fill")
-    assigned = f"{sql.text(DOCUMENT_COLUMNS_PROPERTY)} = {sql.text(defined)}"
-    run.spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ({assigned})")
+    set_property(run.spark, target.uri, DOCUMENT_COLUMNS_PROPERTY, defined)
     return tuple(sorted({*run.flow.document_columns, *names_defined(target.document_columns)}))
 
 
@@ -132,38 +132,8 @@ def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) ->
     return wider
 
 
-def _widen(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
-    # Only tables that need it ask their readers for it.
-    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-    for name, kind in columns.items():
-        spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
-
-
 def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
     for uri in map(run.state, (delete_markers_uri, expired_markers_uri)) if keys else ():
         if read_appended(run.spark, uri) is not None:
             held = columns_of(run.spark, uri)
-            _widen(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
-
-
-def _with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:
-    """Switch deletion vectors on for a table that has grown large."""
-    if target.deletion_vectors or target.size < DELETION_VECTORS_FROM_BYTES:
-        return target
-    spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    return replace(target, deletion_vectors=True)
-
-
-def _add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], comments: Mapping[str, str]) -> tuple[str, ...]:
-    """Add the columns that the events have and the table has not; return their names."""
-    known = {name.lower() for name in target.columns}
-    missing = [name for name in columns if name.lower() not in known]
-    if sql.needs_column_mapping(missing):
-        map_columns(spark, target.uri)
-    left = None
-    for name, kind in columns.items():
-        if name in missing:
-            place = f"AFTER {sql.name(left)}" if left else "FIRST"
-            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, comments.get(name))} {place})")
-        left = name
-    return tuple(missing)
+            widen_columns(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})

@@ -39,8 +39,8 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
 from airflow_cdc.pipeline.target.table_history import read_history
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _IS_NEW = "__cdc_is_new"
 """Whether this microbatch brought the event."""

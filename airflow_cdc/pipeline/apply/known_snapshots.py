@@ -25,7 +25,7 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.stands_before import stands_before
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _LOOK_BACK = 8
 """Earlier microbatches among which an event with a GTID is looked for."""

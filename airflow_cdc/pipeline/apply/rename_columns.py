@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-from airflow_cdc.model.columns import TOLD_AT
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.target.column_mapping import map_columns
-from airflow_cdc.pipeline.target.merge_row_changes import RENAMED_PROPERTY, TargetTable
+from airflow_cdc.pipeline.target.alter_table import map_columns, rename_column, rename_in_rows, set_property
+from airflow_cdc.pipeline.target.target_table import RENAMED_PROPERTY, TargetTable
 
 
 def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTable | None) -> tuple[TargetTable | None, dict[str, str]]:
@@ -30,20 +28,17 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
             f"Flow {run.flow.name}: columns of table {target.uri} have other names in the source by now: {renamed}.",
             next_step="Apply what waits first; that renames them.",
         )
-    table = sql.delta(target.uri)
     if not run.is_dry and not columns.renames.items() <= target.renamed.items():
         known = json.dumps({**target.renamed, **columns.renames}, ensure_ascii=False)
-        run.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({sql.text(RENAMED_PROPERTY)} = {sql.text(known)})")
+        set_property(run.spark, target.uri, RENAMED_PROPERTY, known)
         run.after_effect("renames known")
     if renamed:
         map_columns(run.spark, target.uri)
     for old, new in renamed.items():
         # What a row's newer events left out stands there by the column's name.
-        named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
-        entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
         with run.tending():
-            run.spark.sql(f"UPDATE {table} SET {TOLD_AT} = {entries} WHERE exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})")
+            rename_in_rows(run.spark, target.uri, old, new)
         run.after_effect("names told")
-        run.spark.sql(f"ALTER TABLE {table} RENAME COLUMN {sql.name(old)} TO {sql.name(new)}")
+        rename_column(run.spark, target.uri, old, new)
         run.after_effect("rename")
     return target.under(renamed), renamed

@@ -19,7 +19,7 @@ from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.order import is_known_newer, order_events
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, target: TargetTable | None) -> DataFrame:

@@ -14,10 +14,10 @@ from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow import OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
+from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.pipeline.decode.envelope import in_line
-from airflow_cdc.pipeline.decode.position_literal import position_literal
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
@@ -142,11 +142,6 @@ def _reach_of_truncate(row: Row) -> Reach:
     return Reach({lane: position}, {lane: position}, offsets, offsets, frozenset({lane}))
 
 
-def position_of(row: Row) -> Position:
-    """Return a position from its struct."""
-    return Position(int(row["commit"]), int(row["change"]), int(row["serial"]))
-
-
 @dataclass(frozen=True)
 class Staged:
     """What the reconciled row changes of a microbatch amount to."""
@@ -184,14 +179,6 @@ class Staged:
     def live(self) -> int:
         """Keys that neither truncate concerns."""
         return self.keys - self.cancelled - self.shielded
-
-
-def before(position: Position | None, alias: str = "") -> str:
-    """Return the SQL that is true for a row that stands before a position; false where there is none.
-
-    :param alias: of the row, with a dot behind it.
-    """
-    return f"{alias}{POSITION} < {position_literal(position)}" if position else "false"
 
 
 def count_staged(
@@ -294,11 +281,6 @@ def _outer_transactions(live: Column) -> Column:
 
 def _names(rows: Iterable[Row], name: str) -> tuple[str, ...]:
     return tuple(sorted({column for row in rows for column in row[name]}))
-
-
-def partition_of(row: Row) -> str:
-    """Return a row's Kafka partition as reports name it."""
-    return UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION])
 
 
 def _by_partition(rows: Iterable[Row], name: str) -> dict[str, Position]:

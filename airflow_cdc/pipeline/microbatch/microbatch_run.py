@@ -30,7 +30,7 @@ from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN, SourceFacts
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.key_range import KeyRange
 from airflow_cdc.pipeline.target.merge_plan import told_plan
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""

@@ -7,9 +7,8 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROBATCH, OP, POSITION
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply.cut_touched_keys import complete_log
 from airflow_cdc.pipeline.reconcile.count_copies import COPIES, MISSING
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _ACTION = "__cdc_action"
 _ROW = "__cdc_row"
@@ -41,7 +40,7 @@ def count_missing(changes: DataFrame) -> int:
 def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
     """Return the values of the contents of which rows are to be added, and the event that added the last of them."""
     adding = (
-        complete_log(log, target)
+        target.with_all_columns(log)
         .withColumn(CONTENT, F.col(ADDED))
         .join(changes.filter(f"{_ACTION} = 'i'").select(CONTENT).distinct(), CONTENT, "left_semi")
     )

@@ -9,7 +9,7 @@ from airflow_cdc.model.errors import CatalogTableError, SparkFailedError, first_
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.target.merge_row_changes import read_target
+from airflow_cdc.pipeline.target.target_table import read_target
 
 _NO_SUCH_NAME = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 

@@ -57,9 +57,11 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trac
 from airflow_cdc.pipeline.record.append_once import append, append_once
 from airflow_cdc.pipeline.record.delete_markers import markers_of
 from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+from airflow_cdc.pipeline.target.count_row_changes import count_row_changes
 from airflow_cdc.pipeline.target.flag_voided import flag_voided
 from airflow_cdc.pipeline.target.key_range import ranged
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, count_row_changes, merge_row_changes
+from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def apply_microbatch(run: MicrobatchRun) -> BatchReport:
@@ -330,7 +332,7 @@ def _merge(
     report = replace(report, events=events, unpaired_moves=report.unpaired_moves - guarded.paired, transactions_unjoined=guarded.unjoined)
     fresh = guarded.row_changes
     if run.is_dry:
-        counted = count_row_changes(run.spark, target=target, row_changes=fresh, vanishing=vanishing)
+        counted = count_row_changes(run.spark, target, fresh, vanishing=vanishing)
         return replace(report, rows=counted, merge_plan="dry run")
     if staged.has_deletes or guarded.rejoined:
         markers = markers_of(fresh, target.keys, run.microbatch.number)
@@ -344,9 +346,7 @@ def _merge(
     # What is taken up again may have other keys, and what vanishes may have any.
     within = () if guarded.rejoined or vanishing else staged.ranges
     with run.merging(target, report, within=within):
-        merge_row_changes(
-            run.spark,
-            target=target,
+        merge = Merge(
             row_changes=fresh,
             columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
@@ -357,6 +357,7 @@ def _merge(
             document_columns=run.flow.document_columns,
             within=within,
         )
+        merge_row_changes(run.spark, target, merge)
     run.after_effect("merge")
     return report_of_commit(run) or report
 

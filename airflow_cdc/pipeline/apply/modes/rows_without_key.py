@@ -34,7 +34,7 @@ from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copie
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
 from airflow_cdc.pipeline.target.merge_copies import copy_changes, count_missing, merge_copies
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, columns_of
+from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 
 
 def apply_rows(run: MicrobatchRun) -> BatchReport:

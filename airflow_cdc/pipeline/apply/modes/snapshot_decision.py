@@ -15,7 +15,8 @@ from airflow_cdc.pipeline.microbatch.count_events import Truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.append_once import read_appended
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, merge_row_changes
+from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def apply_decision(run: MicrobatchRun, decision: SnapshotDecision) -> BatchReport:
@@ -48,15 +49,13 @@ def apply_decision(run: MicrobatchRun, decision: SnapshotDecision) -> BatchRepor
 def _remove_rows(run: MicrobatchRun, target: TargetTable, snapshots: Snapshots, report: BatchReport) -> BatchReport:
     voids = find_voids(run, Truncates(), snapshots, PhysicalTables(run.flow, target.keys, run.tables))
     with run.merging(target, report):
-        merge_row_changes(
-            run.spark,
-            target=target,
+        merge = Merge(
             row_changes=no_row_changes(run),
             columns=list(target.columns),
             microbatch=run.microbatch.number,
-            late=False,
             vanishing=voids.rows,
         )
+        merge_row_changes(run.spark, target, merge)
     run.after_effect("merge")
     return report_of_commit(run) or report
 

@@ -26,7 +26,7 @@ from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.apply.cut_touched_keys import current_versions, cut_touched_keys, merge_versions
+from airflow_cdc.pipeline.apply.cut_touched_keys import cut_touched_keys
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.known_snapshots import find_known_snapshots, with_unconfirmed_versions
 from airflow_cdc.pipeline.apply.modes.by_key import may_be_late, quarantine
@@ -51,7 +51,8 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERE
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events, without_known
 from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, logged_rows, mark_of
-from airflow_cdc.pipeline.target.merge_row_changes import TargetTable, columns_of
+from airflow_cdc.pipeline.target.merge_versions import current_versions, merge_versions
+from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 
 
 def apply_to_change_log(run: MicrobatchRun) -> BatchReport:
@@ -180,9 +181,9 @@ def merge_logged(
     changes = cut_touched_keys(run, target, log, rows, tables=tables, everything=everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)
     if ended:
-        report = with_unconfirmed_versions(report, ended, current_versions(run, target, changes.rows), log, tables=tables)
+        report = with_unconfirmed_versions(report, ended, current_versions(run.spark, target, changes.rows), log, tables=tables)
     with run.merging(target, report):
-        merge_versions(run, target, changes.rows)
+        merge_versions(run.spark, target, changes.rows, microbatch=run.microbatch.number)
     run.after_effect("merge")
     return report_of_commit(run) or report
 
