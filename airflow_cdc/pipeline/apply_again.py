@@ -11,7 +11,7 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline.apply.choose_mode import apply_by_mode
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.connect import release_session
@@ -95,18 +95,18 @@ class FlowAgain:
         session = session_for_batch(self.run.spark, batch_bytes=intent.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         try:
-            return apply_by_mode(
+            return apply_microbatch(
                 MicrobatchRun(
-                    session,
-                    self.lake,
-                    self._settings,
-                    application,
-                    checkpoint,
-                    intent,
-                    self.state,
-                    self.run.after_effect,
-                    is_retry,
-                    self.facts,
+                    spark=session,
+                    lake=self.lake,
+                    flow=self._settings,
+                    application=application,
+                    checkpoint=checkpoint,
+                    microbatch=intent,
+                    past=self.state,
+                    after_effect=self.run.after_effect,
+                    is_retry=is_retry,
+                    facts=self.facts,
                 )
             )
         except CdcError as problem:

@@ -39,7 +39,7 @@ from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import settings_of
-from airflow_cdc.pipeline.apply.choose_mode import apply_by_mode
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
@@ -290,20 +290,20 @@ class FlowRun:
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(
-            session,
-            self.run.lake,
-            self.flow,
-            application,
-            checkpoint,
-            microbatch,
-            self.state,
-            after_effect,
-            is_retry,
-            self.facts,
+            spark=session,
+            lake=self.run.lake,
+            flow=self.flow,
+            application=application,
+            checkpoint=checkpoint,
+            microbatch=microbatch,
+            past=self.state,
+            after_effect=after_effect,
+            is_retry=is_retry,
+            facts=self.facts,
             seen_through=self._check.seen_through,
         )
         try:
-            report = apply_by_mode(attempt)
+            report = apply_microbatch(attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
         except CountMismatchError as problem:

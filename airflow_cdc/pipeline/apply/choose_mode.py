@@ -1,28 +1,33 @@
-"""Apply one microbatch in the way of its flow's table."""
+"""Choose the mode of a microbatch: how its table takes what it reads."""
 
 from __future__ import annotations
 
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply.modes.by_key import apply_microbatch
-from airflow_cdc.pipeline.apply.modes.rows_without_key import apply_rows
-from airflow_cdc.pipeline.apply.modes.snapshot_decision import apply_decision
-from airflow_cdc.pipeline.apply.modes.versions import apply_to_change_log, apply_to_versions
-from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from collections.abc import Callable, Mapping
 
-_APPLY = {
-    TableMode.CURRENT: apply_rows,
-    TableMode.FLAGGED: apply_microbatch,
-    TableMode.CHANGE_LOG: apply_to_change_log,
-    TableMode.VERSIONS: apply_to_versions,
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply.modes import by_key, change_log, rows_without_key, snapshot_decision, versions
+from airflow_cdc.pipeline.apply.settled import Settled
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.plan_decoding import is_without_key
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
+"""A mode: from a microbatch and the table that it finds to what is left to do."""
+
+_MODES: Mapping[TableMode, Settle] = {
+    TableMode.CURRENT: by_key.settle,
+    TableMode.FLAGGED: by_key.settle,
+    TableMode.MULTISET: rows_without_key.settle,
+    TableMode.VERSIONS: versions.settle,
+    TableMode.CHANGE_LOG: change_log.settle,
 }
 
 
-def apply_by_mode(run: MicrobatchRun) -> BatchReport:
-    """Apply a microbatch and return what it did; doing it twice does it once.
-
-    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
-    """
+def choose_mode(run: MicrobatchRun, target: TargetTable | None) -> Settle:
+    """Return the mode of a microbatch; whether a table of rows as they are has a key the events tell, not the settings."""
     if run.microbatch.decides:
-        return apply_decision(run, run.microbatch.decides)
-    return _APPLY[run.flow.mode](run)
+        return snapshot_decision.settle
+    mode = run.flow.mode
+    if mode is TableMode.CURRENT and is_without_key(run.flow, run.microbatch, target):
+        mode = TableMode.MULTISET
+    return _MODES[mode]

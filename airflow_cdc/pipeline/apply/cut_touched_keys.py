@@ -61,7 +61,7 @@ class VersionChanges:
 
 
 def cut_touched_keys(
-    run: MicrobatchRun, target: TargetTable, log: DataFrame, fresh: DataFrame, *, tables: PhysicalTables, everything: bool
+    run: MicrobatchRun, target: TargetTable, log: DataFrame, *, fresh: DataFrame, tables: PhysicalTables, everything: bool
 ) -> VersionChanges:
     """Return how the versions in the target differ from those that all known events tell.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from pyspark.sql import DataFrame
@@ -31,39 +31,44 @@ _LOOK_BACK = 8
 """Earlier microbatches among which an event with a GTID is looked for."""
 
 
-def find_known_snapshots(
-    run: MicrobatchRun,
-    decoder: Decoder,
-    events: DataFrame,
-    surveyed: Surveyed,
-    tables: PhysicalTables,
-    *,
-    latest: DataFrame | None,
-    known: DataFrame | None,
-    are_copies: bool = False,
-) -> Snapshots:
+@dataclass(frozen=True, kw_only=True)
+class SnapshotReads:
+    """What a microbatch holds for the question which full snapshots there are."""
+
+    run: MicrobatchRun
+    decoder: Decoder
+    surveyed: Surveyed
+    events: DataFrame
+    """All of the microbatch, with rejects."""
+    tables: PhysicalTables
+    latest: DataFrame | None
+    """Row changes; None where the microbatch has none."""
+    known: DataFrame | None
+    """What reads may lose against (:class:`~airflow_cdc.pipeline.doubt_snapshot.Doubts`)."""
+
+
+def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> Snapshots:
     """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.find_snapshot.find_snapshots`).
 
-    :param latest: row changes; None where the microbatch has none.
-    :param known: what reads may lose against (:class:`~airflow_cdc.pipeline.doubt_snapshot.Doubts`).
     :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
     """
-    if latest is None:
+    run, dialect = reads.run, reads.decoder.dialect
+    if reads.latest is None:
         return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
     return find_snapshots(
         SnapshotsAsked(
-            run,
-            surveyed,
-            latest,
-            events,
-            Doubts(events, latest, known, tables.keys),
-            tables,
+            run=run,
+            surveyed=reads.surveyed,
+            latest=reads.latest,
+            events=reads.events,
+            doubts=Doubts(events=reads.events, latest=reads.latest, known=reads.known, keys=reads.tables.keys),
+            tables=reads.tables,
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
-            knows_initial=decoder.dialect.knows_initial,
-            names_gtids=_names_gtids(run) if decoder.dialect.names_gtids else None,
-            may_fall=not (are_copies or decoder.dialect.clock_positions or run.microbatch.is_again),
+            knows_initial=dialect.knows_initial,
+            names_gtids=_names_gtids(run) if dialect.names_gtids else None,
+            may_fall=not (are_copies or dialect.clock_positions or run.microbatch.is_again),
         )
     )
 
@@ -101,7 +106,7 @@ def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
 
 
 def with_unconfirmed(
-    run: MicrobatchRun, report: BatchReport, snapshot: Snapshot, target: TargetTable, row_changes: DataFrame, *, tables: PhysicalTables
+    run: MicrobatchRun, report: BatchReport, snapshot: Snapshot, *, target: TargetTable, row_changes: DataFrame, tables: PhysicalTables
 ) -> BatchReport:
     """Return the report with the rows that a snapshot which came to its end did not find, and that stay.
 
@@ -116,7 +121,7 @@ def with_unconfirmed(
 
 
 def with_unconfirmed_versions(
-    report: BatchReport, snapshot: Snapshot, current: DataFrame, log: DataFrame, *, tables: PhysicalTables
+    report: BatchReport, snapshot: Snapshot, current: DataFrame, *, log: DataFrame, tables: PhysicalTables
 ) -> BatchReport:
     """Return the same of a table that keeps versions.
 

@@ -22,7 +22,7 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, RE
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
-def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, target: TargetTable | None) -> DataFrame:
+def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *, target: TargetTable | None) -> DataFrame:
     """Return each key's last event with its document: folded onto the microbatch's own, else onto the target's."""
     keys = decoder.columns.keys
     latest = latest.drop(READS)
@@ -31,10 +31,12 @@ def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, t
         return latest
     events = order_events(decoder.events(run.lines()).filter(IS_ROW_EVENT), keys, reads_among_changes=True)
     theirs = events.join(F.broadcast(asked), list(keys), "left_semi")
-    return run.write_down(fold_documents(latest, theirs, run.rows_of(target) if target else None, keys), "documents")
+    return run.write_down(fold_documents(latest, theirs, run.rows_of(target) if target else None, keys=keys), "documents")
 
 
-def fold_late_documents(run: MicrobatchRun, decoder: Decoder, live: DataFrame, known: DataFrame, target: TargetTable) -> DataFrame | None:
+def fold_late_documents(
+    run: MicrobatchRun, decoder: Decoder, live: DataFrame, *, known: DataFrame, target: TargetTable
+) -> DataFrame | None:
     """Return the row changes of the keys that are known by an event behind this microbatch's first, where a patch is among them: folded
     from all events of the key that this life of the flow has applied. None where there are none.
 
@@ -63,7 +65,7 @@ def fold_late_documents(run: MicrobatchRun, decoder: Decoder, live: DataFrame, k
         theirs = order_events(everything.join(F.broadcast(touched), keys, "left_semi"), keys, reads_among_changes=True)
         theirs = run.write_down(theirs, "everything")
     latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types)).drop(READS)
-    folded = fold_documents(latest, theirs, None, keys).withColumn(HAZARD, F.lit(0))
+    folded = fold_documents(latest, theirs, None, keys=keys).withColumn(HAZARD, F.lit(0))
     return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")
 
 

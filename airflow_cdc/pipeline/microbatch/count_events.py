@@ -29,19 +29,19 @@ TABLE_OF_EVENT = f"""concat_ws('.', {in_line("source.name")},
 """SQL of the table that an event names, as :attr:`airflow_cdc.model.survey.TopicShape.table` has it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Surveyed:
     """The survey's own count of a microbatch, by what the records are."""
 
-    read: int
-    rows: int
+    read: int = 0
+    rows: int = 0
     """Create, read, update and delete events."""
-    reads: int
+    reads: int = 0
     """Those of them that a snapshot read."""
-    truncates: int
-    tombstones: int
-    control: int
-    broken: int
+    truncates: int = 0
+    tombstones: int = 0
+    control: int = 0
+    broken: int = 0
     """Lines that are no JSON or no change event."""
 
     @property
@@ -77,7 +77,7 @@ def count_kinds(by_kind: Mapping[str, int]) -> Surveyed:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Truncates:
     """The truncate events of a microbatch."""
 
@@ -95,7 +95,7 @@ class Truncates:
     """By table: when the source committed it, in microseconds since 1970, where the event says."""
 
 
-def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables, applied: Mapping[str, Position]) -> Truncates:
+def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables, *, applied: Mapping[str, Position]) -> Truncates:
     """Return the microbatch's truncates; costs a job only where the survey saw any.
 
     :param applied: by table: position of the last truncate that an earlier microbatch applied.
@@ -133,16 +133,17 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
         if row["micros"] is not None:
             micros[table] = row["micros"]
     reach = reduce(Reach.__or__, (_reach_of_truncate(row) for row in found), Reach())
-    return Truncates(len(positions), 0, stale, through, reach, micros)
+    return Truncates(good=len(positions), stale=stale, through=through, reach=reach, committed_micros=micros)
 
 
 def _reach_of_truncate(row: Row) -> Reach:
     lane, position, offset = partition_of(row), position_of(row), row[OFFSET]
     offsets = {} if offset is None else {lane: int(offset)}
-    return Reach({lane: position}, {lane: position}, offsets, offsets, frozenset({lane}))
+    places = {lane: position}
+    return Reach(streamed_from=places, streamed_through=places, offset_from=offsets, offset_through=offsets, partitions=frozenset({lane}))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Staged:
     """What the reconciled row changes of a microbatch amount to."""
 
@@ -260,13 +261,13 @@ def _ends_of_live(live: Column) -> list[Column]:
 
 def _reach_of(rows: Sequence[Row]) -> Reach:
     return Reach(
-        _by_partition(rows, "streamed_from"),
-        _by_partition(rows, "streamed_through"),
-        {partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
-        {partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
-        frozenset(partition_of(row) for row in rows if row["last"] is not None),
-        any(row["spreads"] for row in rows),
-        {partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
+        streamed_from=_by_partition(rows, "streamed_from"),
+        streamed_through=_by_partition(rows, "streamed_through"),
+        offset_from={partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
+        offset_through={partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
+        partitions=frozenset(partition_of(row) for row in rows if row["last"] is not None),
+        is_spread=any(row["spreads"] for row in rows),
+        outer_transactions={partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
     )
 
 

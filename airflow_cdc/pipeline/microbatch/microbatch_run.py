@@ -41,7 +41,7 @@ def decoder_for(decoder: Decoder, microbatch: Microbatch) -> Decoder:
     return replace(decoder, files=microbatch.files, shapes=microbatch.shapes, lives=microbatch.lives)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MicrobatchRun:
     """One attempt at one microbatch."""
 

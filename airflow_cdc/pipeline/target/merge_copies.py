@@ -15,7 +15,7 @@ _ROW = "__cdc_row"
 _TOLD = (POSITION, OP, COMMITTED_AT)
 
 
-def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, log: DataFrame) -> DataFrame:
+def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, log: DataFrame) -> DataFrame:
     """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row for each content of which rows
     are missing (``m``), with minus their number as that of the copy.
 
@@ -48,7 +48,7 @@ def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
     return adding.groupBy(CONTENT).agg(F.max_by(row, POSITION).alias(_ROW))
 
 
-def merge_copies(spark: SparkSession, target: TargetTable, changes: DataFrame, microbatch: int) -> None:
+def merge_copies(spark: SparkSession, target: TargetTable, changes: DataFrame, *, microbatch: int) -> None:
     """Make one MERGE commit of rows that come and go."""
     changes.createOrReplaceTempView("cdc_copy_changes")
     columns = [*target.columns, *_TOLD, CONTENT, COPY]

@@ -1,14 +1,19 @@
-"""Apply what a person decided about a snapshot: a microbatch that reads no file, and is committed as any other."""
+"""What a person decided about a snapshot: a microbatch that reads no file, and is committed as any other."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.snapshot import Snapshot, SnapshotDecision
+from airflow_cdc.model.snapshot import SnapshotDecision
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.apply.modes.by_key import no_row_changes
-from airflow_cdc.pipeline.apply.modes.versions import log_rows, merge_logged
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
+from airflow_cdc.pipeline.apply.fold_changes import no_row_changes
+from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
+from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
+from airflow_cdc.pipeline.apply.settled import Ready, Settled
 from airflow_cdc.pipeline.find_snapshot import Snapshots, decide_snapshot
 from airflow_cdc.pipeline.find_voids import find_voids
 from airflow_cdc.pipeline.microbatch.count_events import Truncates
@@ -19,51 +24,61 @@ from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_chang
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
-def apply_decision(run: MicrobatchRun, decision: SnapshotDecision) -> BatchReport:
-    """Remove the rows that a snapshot did not find, where that was decided and the snapshot is proven; doing it twice does it once.
+def settle(run: MicrobatchRun, target: TargetTable | None) -> DecidedSnapshot:
+    """Find what the decision makes of the flow's snapshots.
 
-    :raises CdcError: terminal or transient by type; nothing is lost, the intent stands.
+    :param run: its microbatch has the decision.
     """
+    decision = run.microbatch.decides
+    assert decision, "a microbatch that decides about a snapshot"
+    return DecidedSnapshot(run=run, target=target, decision=decision, snapshots=decide_snapshot(run, decision))
 
-    def apply(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-        snapshots = decide_snapshot(run, decision)
-        report = BatchReport(
-            run.flow.name,
-            run.microbatch.number,
+
+@dataclass(frozen=True, kw_only=True)
+class DecidedSnapshot(Settled):
+    """Removes the rows that a snapshot did not find, where that was decided and the snapshot is proven."""
+
+    decision: SnapshotDecision
+    snapshots: Snapshots
+
+    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
+        """Return the report: no file was read."""
+        return BatchReport(
+            self.run.flow.name,
+            self.run.microbatch.number,
             files=0,
             bytes=0,
-            snapshot=snapshots.newest,
-            pending_snapshots=snapshots.pending,
-            replaced_by=snapshots.replacing,
-            merge_plan=f"decision about a snapshot: {decision.choice.value}",
+            snapshot=self.snapshots.newest,
+            pending_snapshots=self.snapshots.pending,
+            replaced_by=self.snapshots.replacing,
+            merge_plan=f"decision about a snapshot: {self.decision.choice.value}",
         )
-        if target is None or snapshots.replacing is None:
-            return report
-        if target.mode is TableMode.VERSIONS:
-            return _end_versions(run, target, snapshots.replacing, report)
-        return _remove_rows(run, target, snapshots, report)
 
-    return apply_once(run, apply)
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Append the snapshot's marks to the event log of a table that keeps versions; the rows of others leave no delete marker."""
+        run, replacing = self.run, self.snapshots.replacing
+        if target is None or replacing is None:
+            return Ready(report=report)
+        tables = PhysicalTables(run.flow, target.keys, run.tables)
+        if target.mode is not TableMode.VERSIONS:
+            return Ready(report=report, merge=partial(self.merge, target, tables, report))
+        log = read_appended(run.spark, run.state(events_uri))
+        if log is None:
+            return Ready(report=report)
+        rows = log_rows(run, log.filter("false"), known=log, proven=replacing)
+        logged = Logged(rows=rows, tables=tables, everything=True)
+        return Ready(report=report, merge=partial(merge_logged, run, target, logged, report=report))
 
-
-def _remove_rows(run: MicrobatchRun, target: TargetTable, snapshots: Snapshots, report: BatchReport) -> BatchReport:
-    voids = find_voids(run, Truncates(), snapshots, PhysicalTables(run.flow, target.keys, run.tables))
-    with run.merging(target, report):
+    def merge(self, target: TargetTable, tables: PhysicalTables, report: BatchReport) -> BatchReport:
+        """Remove the rows that the snapshot did not find."""
+        run = self.run
+        voids = find_voids(run, Truncates(), self.snapshots, tables=tables)
         merge = Merge(
             row_changes=no_row_changes(run),
             columns=list(target.columns),
             microbatch=run.microbatch.number,
             vanishing=voids.rows,
         )
-        merge_row_changes(run.spark, target, merge)
-    run.after_effect("merge")
-    return report_of_commit(run) or report
-
-
-def _end_versions(run: MicrobatchRun, target: TargetTable, snapshot: Snapshot, report: BatchReport) -> BatchReport:
-    log = read_appended(run.spark, run.state(events_uri))
-    if log is None:
+        with run.merging(target, report):
+            merge_row_changes(run.spark, target, merge)
         return report
-    rows = log_rows(run, log.filter("false"), log, snapshot)
-    tables = PhysicalTables(run.flow, target.keys, run.tables)
-    return merge_logged(run, target, rows, report, tables, ended=None, everything=True)
