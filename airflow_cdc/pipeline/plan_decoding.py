@@ -154,7 +154,7 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
     updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
     if not decoder.dialect.huawei_cdl or not updates:
         return decoder
-    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()))
+    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()).count())
     return replace(decoder, shapes=(*decoder.shapes, deletes))
 
 

@@ -80,7 +80,7 @@ def cut_touched_keys(
     touched = None
     if not everything:
         touched = run.write_down(rows.select(*keys).distinct(), "touched")
-        touched = keys_reached(touched, moves, keys, run.write_down) if moved else touched
+        touched = keys_reached(touched, moves, keys, write_down=run.write_down) if moved else touched
     folded = fold_keys(_events_of(log, touched, tables, keys=keys, others=others), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:

@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
-from airflow_cdc.pipeline.target.alter_table import add_columns, set_property, widen_columns, with_deletion_vectors
+from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
 from airflow_cdc.pipeline.target.create_table import NewTable, create_target
 from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
 
@@ -68,7 +68,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         widen_columns(run.spark, target.uri, wider)
     target = with_deletion_vectors(run.spark, target)
-    added = add_columns(run.spark, target, types, decoder.columns.comments)
+    added = add_columns(run.spark, target, types, comments=decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")
     misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
@@ -101,9 +101,9 @@ def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str
     if defined == target.document_columns:
         return ()
     with run.tending():
-        fill_document_columns(run.spark, target.uri, run.flow.document_columns, target.document_columns)
+        fill_document_columns(run.spark, target.uri, run.flow.document_columns, known=target.document_columns)
     run.after_effect("fill")
-    set_property(run.spark, target.uri, DOCUMENT_COLUMNS_PROPERTY, defined)
+    set_properties(run.spark, target.uri, {DOCUMENT_COLUMNS_PROPERTY: defined})
     return tuple(sorted({*run.flow.document_columns, *names_defined(target.document_columns)}))
 
 

@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
-from airflow_cdc.pipeline.reconcile.trace_moved_rows import count_unpaired, trace_moved_rows
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows, unpaired_moves
 from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -113,5 +113,5 @@ def resolve_hazards(
         # Each step of the way back asks the events again.
         everything = run.write_down(with_images(run.lines()), "events")
         folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
-        unpaired = count_unpaired(moved, everything)
+        unpaired = unpaired_moves(moved, everything).count()
     return changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired

@@ -118,7 +118,10 @@ def guard_late_events(asked: Unguarded) -> Guarded:
         return Guarded(row_changes=live, unjoined=unjoined)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(live, known.rows, markers, keys=keys, deleted=known.deleted) if known else (live, 0)
+    fresh, stale = live, 0
+    if known:
+        fresh, beaten = drop_stale(live, known.rows, markers, keys=keys, deleted=known.deleted)
+        stale = beaten.count()
     if known and staged.retold:
         fresh = leave_to_rows(fresh, known.rows, keys)
     if rejoined is not None:
@@ -196,10 +199,11 @@ def _guard_documents(asked: Unguarded) -> Guarded:
     of_keys = known_of(known.rows, known.markers, known.deleted, keys=keys)
     folded, unjoined = _unless_gone(run, partial(fold_late_documents, run, asked.decoder, live, known=of_keys, target=target))
     others = live if folded is None else live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
-    fresh, stale = drop_stale(others, known.rows, known.markers, keys=keys, deleted=known.deleted)
+    fresh, beaten = drop_stale(others, known.rows, known.markers, keys=keys, deleted=known.deleted)
+    stale = beaten.count()
     if folded is not None:
         news, old = drop_known_documents(folded, run.rows_of(target), of_keys, keys=keys)
-        fresh, stale = fresh.unionByName(news), stale + old
+        fresh, stale = fresh.unionByName(news), stale + old.count()
     return Guarded(row_changes=run.write_down(fresh, "guarded"), rejoined=folded is not None, stale=stale, unjoined=unjoined)
 
 

@@ -7,7 +7,7 @@ import json
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.target.alter_table import map_columns, rename_column, rename_in_rows, set_property
+from airflow_cdc.pipeline.target.alter_table import map_columns, rename_column, rename_in_rows, set_properties
 from airflow_cdc.pipeline.target.target_table import RENAMED_PROPERTY, TargetTable
 
 
@@ -30,15 +30,15 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
         )
     if not run.is_dry and not columns.renames.items() <= target.renamed.items():
         known = json.dumps({**target.renamed, **columns.renames}, ensure_ascii=False)
-        set_property(run.spark, target.uri, RENAMED_PROPERTY, known)
+        set_properties(run.spark, target.uri, {RENAMED_PROPERTY: known})
         run.after_effect("renames known")
     if renamed:
         map_columns(run.spark, target.uri)
     for old, new in renamed.items():
         # What a row's newer events left out stands there by the column's name.
         with run.tending():
-            rename_in_rows(run.spark, target.uri, old, new)
+            rename_in_rows(run.spark, target.uri, old=old, new=new)
         run.after_effect("names told")
-        rename_column(run.spark, target.uri, old, new)
+        rename_column(run.spark, target.uri, old=old, new=new)
         run.after_effect("rename")
     return target.under(renamed), renamed

@@ -77,8 +77,8 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
 
 
-def count_unconfirmed(log: DataFrame, base: Base, snapshot: Base) -> int:
-    """Return how many rows would go if they were counted from a snapshot on.
+def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
+    """Return one number, how many rows would go if they were counted from a snapshot on; NULL where there are no rows.
 
     :param log: all known events.
     :param base: from where on they are counted.
@@ -86,8 +86,7 @@ def count_unconfirmed(log: DataFrame, base: Base, snapshot: Base) -> int:
     """
     found = count_copies(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
     held = count_copies(log, base, None).join(found, CONTENT, "left")
-    rows = held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0)))).collect()[0][0]
-    return int(rows or 0)
+    return held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0))))
 
 
 def _read_copies(told: DataFrame, base: Base) -> DataFrame:

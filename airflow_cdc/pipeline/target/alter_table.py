@@ -25,12 +25,13 @@ def map_columns(spark: SparkSession, uri: str) -> None:
         spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({MAPPED_BY_NAME})")
 
 
-def set_property(spark: SparkSession, uri: str, name: str, value: str) -> None:
-    """Set a property of a table."""
-    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({sql.text(name)} = {sql.text(value)})")
+def set_properties(spark: SparkSession, uri: str, properties: Mapping[str, str]) -> None:
+    """Set properties of a table."""
+    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
+    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({assigned})")
 
 
-def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], comments: Mapping[str, str]) -> tuple[str, ...]:
+def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table has not, each behind its neighbour; return their names.
 
     :param columns: the events' Spark SQL types, in order.
@@ -51,17 +52,17 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
 def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
     """Give columns wider types."""
     # Only tables that need it ask their readers for it.
-    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    set_properties(spark, uri, {"delta.enableTypeWidening": "true"})
     for name, kind in columns.items():
         spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
 
 
-def rename_column(spark: SparkSession, uri: str, old: str, new: str) -> None:
+def rename_column(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
     """Give a column another name; the table's columns are mapped by name (:func:`map_columns`)."""
     spark.sql(f"ALTER TABLE {sql.delta(uri)} RENAME COLUMN {sql.name(old)} TO {sql.name(new)}")
 
 
-def rename_in_rows(spark: SparkSession, uri: str, old: str, new: str) -> None:
+def rename_in_rows(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
     """Give a column another name where a row's ``__cdc_told_at`` names it: by that its newer events left the value out."""
     named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
     entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
@@ -73,5 +74,5 @@ def with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTab
     """Switch deletion vectors on for a table that has grown large."""
     if target.deletion_vectors or target.size < DELETION_VECTORS_FROM_BYTES:
         return target
-    spark.sql(f"ALTER TABLE {sql.delta(target.uri)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    set_properties(spark, target.uri, {"delta.enableDeletionVectors": "true"})
     return replace(target, deletion_vectors=True)

@@ -84,4 +84,4 @@ def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> Mer
         updated=int(metrics.get("numTargetRowsUpdated", 0)),
         deleted=int(metrics.get("numTargetRowsDeleted", 0)),
     )
-    return MergeCommit(int(row["version"]), counts, metadata, metrics)
+    return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)

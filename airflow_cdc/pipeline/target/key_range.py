@@ -54,7 +54,7 @@ def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange,
         lowest = min((row[f"min {column}"] for row in rows if row[f"min {column}"] is not None), default=None)
         highest = max((row[f"max {column}"] for row in rows if row[f"max {column}"] is not None), default=None)
         if lowest is not None and highest is not None and max(len(_text(lowest)), len(_text(highest))) <= _LONGEST:
-            ranges.append(KeyRange(column, kind, lowest, highest))
+            ranges.append(KeyRange(column, kind, lowest=lowest, highest=highest))
     return tuple(ranges)
 
 

@@ -46,13 +46,13 @@ def commit_of(version: int, told: Mapping[str, Any], *, has_new_data: bool = Tru
     text = str(told.get("userMetadata") or "")
     return TableCommit(
         version,
-        told.get("operation") or TableCommit.operation,
-        told.get("operationParameters") or {},
-        metadata_of(text),
-        INTENDED in text,
-        told.get("at_millis"),
-        told.get("by"),
-        has_new_data,
+        operation=told.get("operation") or TableCommit.operation,
+        parameters=told.get("operationParameters") or {},
+        metadata=metadata_of(text),
+        is_intended=INTENDED in text,
+        at_millis=told.get("at_millis"),
+        by=told.get("by"),
+        has_new_data=has_new_data,
     )
 
 

@@ -123,11 +123,11 @@ def read_history(spark: SparkSession, uri: str) -> TableHistory:
     return TableHistory(
         tuple(
             Commit(
-                int(row["version"]),
-                _EPOCH + timedelta(milliseconds=row["at"]),
-                row["operation"],
-                row["operationParameters"] or {},
-                row["operationMetrics"] or {},
+                version=int(row["version"]),
+                at=_EPOCH + timedelta(milliseconds=row["at"]),
+                operation=row["operation"],
+                parameters=row["operationParameters"] or {},
+                metrics=row["operationMetrics"] or {},
             )
             for row in told.collect()
         )

@@ -31,7 +31,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_base import find_bases
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
-from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, count_unconfirmed
+from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, unconfirmed_copies
 from airflow_cdc.pipeline.record.event_log import append_to_log
 from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
 from airflow_cdc.pipeline.target.merge_copies import copy_changes, count_missing, merge_copies
@@ -134,7 +134,9 @@ class CountedEvents(KeptEvents):
         base_before, base = find_bases(log, run.microbatch.number, floor, may_replace=may_be_base(run, self.decoder))
         if ended:
             _, newest = find_bases(log, run.microbatch.number, floor, may_replace=lambda _is_initial: True)
-            report = with_unconfirmed_rows(report, ended, count_unconfirmed(log, base, newest)) if newest != base else report
+            if newest != base:
+                rows_left = unconfirmed_copies(log, base, newest).collect()[0][0]
+                report = with_unconfirmed_rows(report, ended, int(rows_left or 0))
         # Rows of nothing but NULLs make no table: they may be logged already.
         was_empty = self.target is None or not self.target.size
         everything = was_empty or base != base_before
