@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_cdc.model.report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined, quarantine_rejects
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.find_snapshot import Snapshots
-from airflow_cdc.pipeline.microbatch.count_events import Staged, Surveyed, Truncates
+from airflow_cdc.pipeline.microbatch.count_events import Counted, Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
@@ -63,12 +63,11 @@ class SettledEvents(Settled):
     """A microbatch of which files were read."""
 
     decoder: Decoder
-    surveyed: Surveyed
     tables: PhysicalTables
     """The source's tables that the topic holds."""
-    staged: Staged = field(default_factory=Staged)
-    truncates: Truncates = field(default_factory=Truncates)
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    counted: Counted
+    snapshots: Snapshots
+    """Those that the flow knows now."""
 
     @property
     @abstractmethod
@@ -77,7 +76,7 @@ class SettledEvents(Settled):
 
     def quarantine(self) -> Quarantined:
         """Set aside what is not taken in; a second look at the archive, taken only where there is anything."""
-        return quarantine_rejects(self.run, self.decoder, self.surveyed, taken=self.taken)
+        return quarantine_rejects(self.run, self.decoder, self.counted.surveyed, taken=self.taken)
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Make the target, or add and widen columns as the events need it."""
@@ -85,7 +84,7 @@ class SettledEvents(Settled):
 
     def report_of_events(self, events: EventCounts, rejects: Mapping[str, int], changed: ColumnsChanged) -> BatchReport:
         """Return what the report of each mode has: where the events went, how far they reach, and what became of the columns."""
-        staged, microbatch = self.staged, self.run.microbatch
+        staged, microbatch = self.counted.staged, self.run.microbatch
         return BatchReport(
             flow=self.run.flow.name,
             microbatch=microbatch.number,

@@ -26,9 +26,7 @@ from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_snapshot import Snapshots
 from airflow_cdc.pipeline.microbatch.count_events import (
     TABLE_OF_EVENT,
-    Staged,
-    Surveyed,
-    Truncates,
+    Counted,
     count_staged,
     count_surveyed,
     find_truncates,
@@ -66,18 +64,18 @@ class KeptEvents(SettledEvents):
     @property
     def taken(self) -> int:
         """Good events, and the truncates that the flow's policy lets pass."""
-        return self.staged.events + self.truncates.ignored
+        return self.counted.staged.events + self.counted.truncates.ignored
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
         """Return the report: every event that is new counts as merged."""
-        surveyed, staged = quarantined.surveyed, self.staged
+        surveyed, staged = quarantined.surveyed, self.counted.staged
         events = EventCounts(
             read=surveyed.read,
             merged=staged.events - staged.redelivered - self.new.stale,
             redelivered=staged.redelivered,
             stale=self.new.stale,
             tombstones=surveyed.tombstones,
-            control=surveyed.control + self.truncates.ignored,
+            control=surveyed.control + self.counted.truncates.ignored,
             rejected=quarantined.count,
         )
         report = self.report_of_events(events, quarantined.rejects, changed)
@@ -90,9 +88,7 @@ class StagedEvents:
 
     events: DataFrame
     """Without copies of each other, with what :func:`~airflow_cdc.pipeline.record.change_log.flag_events` adds."""
-    surveyed: Surveyed
-    staged: Staged
-    truncates: Truncates
+    counted: Counted
     all_events: DataFrame
     """The same before copies were left out, and with what is rejected."""
 
@@ -134,7 +130,8 @@ def stage_events(
     flagged = run.write_down(flag_events(good, identity, reads_among_changes=surveyed.is_mixed), "events")
     staged = count_staged(flagged, cancelled="false", shielded="false")
     once = flagged.filter(f"{REDELIVERED} = 0")
-    return StagedEvents(events=once, surveyed=surveyed, staged=staged, truncates=truncates, all_events=events)
+    counted = Counted(surveyed=surveyed, truncates=truncates, staged=staged)
+    return StagedEvents(events=once, counted=counted, all_events=events)
 
 
 def _with_tables_of_truncates(good: DataFrame, whole: DataFrame) -> DataFrame:
@@ -170,18 +167,18 @@ def settle_snapshots(
     keys = [sql.name(key) for key in decoder.columns.keys if key in staged.events.columns]
     # What they need of row changes each read tells by itself.
     newest = F.struct(F.struct(*read_columns()).alias("newest"), read_place().alias("oldest")).alias(READS)
-    latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if staged.surveyed.rows else None
+    latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if staged.counted.surveyed.rows else None
     asked = SnapshotReads(
         run=run,
         decoder=decoder,
-        surveyed=staged.surveyed,
+        surveyed=staged.counted.surveyed,
         events=staged.all_events,
         tables=tables,
         latest=latest,
         known=known,
     )
     snapshots = find_known_snapshots(asked)
-    if (snapshots.fell or may_have_fallen(run, decoder, staged.staged)) and (epochs := find_epochs(run, decoder)):
+    if (snapshots.fell or may_have_fallen(run, decoder, staged.counted.staged)) and (epochs := find_epochs(run, decoder)):
         return epochs
     return find_known_snapshots(asked, are_copies=True) if snapshots.fell else snapshots
 
@@ -203,8 +200,9 @@ def leave_out_known(run: MicrobatchRun, target: TargetTable | None, staged: Stag
 
     :param sieve: None where nothing is known.
     """
-    late = may_be_late(run, target, staged.staged)
+    counted = staged.counted.staged
+    late = may_be_late(run, target, counted)
     if sieve is None or not late:
         return NewEvents(events=staged.events, late=late)
     events, new = sieve(staged.events)
-    return NewEvents(events=events, stale=staged.staged.events - staged.staged.redelivered - new, late=late)
+    return NewEvents(events=events, stale=counted.events - counted.redelivered - new, late=late)

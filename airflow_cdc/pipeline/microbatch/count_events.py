@@ -182,6 +182,15 @@ class Staged:
         return self.keys - self.cancelled - self.shielded
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What a microbatch was counted to hold."""
+
+    surveyed: Surveyed
+    truncates: Truncates = field(default_factory=Truncates)
+    staged: Staged = field(default_factory=Staged)
+
+
 def count_staged(
     staged: DataFrame,
     *,

@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.document_columns import with_document_columns
 from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.find_voids import Voids, find_voids
-from airflow_cdc.pipeline.microbatch.count_events import count_surveyed, find_truncates
+from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed, find_truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.append_once import append
@@ -80,10 +80,8 @@ def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) ->
                 run=run,
                 target=target,
                 decoder=decoder,
-                surveyed=surveyed,
                 tables=tables,
-                staged=folded.staged,
-                truncates=truncates,
+                counted=Counted(surveyed=surveyed, truncates=truncates, staged=folded.staged),
                 snapshots=snapshots,
                 voids=voids,
                 folded=folded,
@@ -106,21 +104,21 @@ class RowChanges(SettledEvents):
     @property
     def taken(self) -> int:
         """Good events and truncates."""
-        return self.staged.events + self.truncates.good
+        return self.counted.staged.events + self.counted.truncates.good
 
     @property
     def late(self) -> bool:
         """Whether the table may know some keys by newer events."""
-        return may_be_late(self.run, self.target, self.staged)
+        return may_be_late(self.run, self.target, self.counted.staged)
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
         """Return the report as far as it is known before the merge."""
-        staged, snapshots = self.staged, self.snapshots
+        staged, truncates, snapshots = self.counted.staged, self.counted.truncates, self.snapshots
         return replace(
             self.report_of_events(self._count(quarantined), quarantined.rejects, changed),
             merge_plan="guarded merge: late events" if self.late else "merge",
-            truncated_through=dict(self.truncates.through),
-            reach=staged.reach | self.truncates.reach,
+            truncated_through=dict(truncates.through),
+            reach=staged.reach | truncates.reach,
             pending_snapshots=snapshots.pending,
             replaced_by=snapshots.replacing,
             unpaired_moves=self.folded.unpaired,
@@ -130,7 +128,7 @@ class RowChanges(SettledEvents):
 
     def _count(self, quarantined: Quarantined) -> EventCounts:
         """Return where every record went."""
-        surveyed, staged, truncates = quarantined.surveyed, self.staged, self.truncates
+        surveyed, staged, truncates = quarantined.surveyed, self.counted.staged, self.counted.truncates
         applied_truncates = truncates.good - truncates.ignored - truncates.stale
         return EventCounts(
             read=surveyed.read,
@@ -145,30 +143,30 @@ class RowChanges(SettledEvents):
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Leave delete markers, so that no late event brings a row back."""
-        run, voids = self.run, self.voids
-        if target is None or not (self.staged.live or voids.rows):
+        run, staged, voids = self.run, self.counted.staged, self.voids
+        if target is None or not (staged.live or voids.rows):
             return Ready(report=replace(report, merge_plan="nothing to merge"))
         live = self._row_changes().filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
         if self.snapshots.ended:
             ended = self.snapshots.ended
             report = with_unconfirmed(run, report, ended, target=target, row_changes=live, tables=self.tables)
-        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=self.staged, late=self.late)
+        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=staged, late=self.late)
         guarded = guard_late_events(asked)
         report = guarded.in_report(report)
         if run.is_dry:
             counted = count_row_changes(run.spark, target, guarded.row_changes, vanishing=voids.rows)
             return Ready(report=replace(report, rows=counted, merge_plan="dry run"))
-        if self.staged.has_deletes or guarded.rejoined:
+        if staged.has_deletes or guarded.rejoined:
             markers = markers_of(guarded.row_changes, target.keys, run.microbatch.number)
             append(run.spark, markers, run.state(delete_markers_uri))
             run.after_effect("delete_markers")
-        if guarded.stale == self.staged.live and not guarded.paired and not voids.rows:
+        if guarded.stale == staged.live and not guarded.paired and not voids.rows:
             return Ready(report=replace(report, merge_plan="nothing to merge: every event is stale"))
         return Ready(report=report, merge=partial(self.merge, target, guarded, report))
 
     def merge(self, target: TargetTable, guarded: Guarded, report: BatchReport) -> BatchReport:
         """Merge the row changes that the guard left."""
-        run, staged, voids = self.run, self.staged, self.voids
+        run, staged, voids = self.run, self.counted.staged, self.voids
         fresh = guarded.row_changes
         if voids.rows and target.flags_deletes:
             others = [name for name in self.decoder.columns.types if name not in target.keys]

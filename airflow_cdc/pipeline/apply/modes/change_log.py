@@ -41,10 +41,8 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> AppendedEvents | 
         run=run,
         target=target,
         decoder=decoder,
-        surveyed=staged.surveyed,
         tables=tables,
-        staged=staged.staged,
-        truncates=staged.truncates,
+        counted=staged.counted,
         snapshots=snapshots,
         new=leave_out_known(run, target, named, sieve=_sieve(run, target, tables)),
     )

@@ -61,10 +61,8 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
         run=run,
         target=target,
         decoder=decoder,
-        surveyed=staged.surveyed,
         tables=tables,
-        staged=staged.staged,
-        truncates=staged.truncates,
+        counted=staged.counted,
         snapshots=snapshots,
         new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder.columns.keys)),
         known=known,
@@ -120,6 +118,6 @@ class VersionedEvents(KeptEvents):
         rows = log_rows(run, rows, known=self.known, proven=replacing)
         if target is None:
             return nothing
-        everything = bool(replacing) or self.truncates.good > self.truncates.ignored
+        everything = bool(replacing) or self.counted.truncates.good > self.counted.truncates.ignored
         logged = Logged(rows=rows, tables=self.tables, everything=everything, ended=self.snapshots.ended)
         return Ready(report=report, merge=partial(merge_logged, run, replace(target, columns=types), logged, report=report))
