@@ -12,7 +12,7 @@ what was logged but not merged is found in the log by the same microbatch, taken
 count against itself. A target that was made or widened but not merged into holds the same rows as before; so does one whose columns took
 the source's newer names while the microbatch was read. A merge without commit marker is found again in the table's history.
 
-What each step does is the mode's (``modes/``); that there is such a step, and when, is said here.
+A mode (``modes/``) decides what a step does; this module decides which steps there are, and in which order.
 """
 
 from __future__ import annotations

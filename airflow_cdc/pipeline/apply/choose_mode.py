@@ -24,7 +24,7 @@ _MODES: Mapping[TableMode, Settle] = {
 
 
 def choose_mode(run: MicrobatchRun, target: TargetTable | None) -> Settle:
-    """Return the mode of a microbatch; whether a table of rows as they are has a key the events tell, not the settings."""
+    """Return the mode of a microbatch. Whether a table of rows as they are has a key depends on its events, not on its settings."""
     if run.microbatch.decides:
         return snapshot_decision.settle
     mode = run.flow.mode

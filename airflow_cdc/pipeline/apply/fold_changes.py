@@ -69,7 +69,7 @@ class Folded:
 def fold_changes(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voids: Voids
 ) -> Folded:
-    """Return the row changes, folded only where the last event alone does not tell what becomes of the row."""
+    """Return the row changes, folded only where the last event alone does not decide what becomes of the row."""
     names = not decoder.dialect.commit_tells_transaction
     # As the events are typed: the table's own type may have to be widened yet.
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}

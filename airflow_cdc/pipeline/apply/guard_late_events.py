@@ -265,7 +265,7 @@ def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
 
 
 def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
-    """Return the keys to fold anew: those of rows that moved, and those of cut transactions that this microbatch tells more of."""
+    """Return the keys to fold anew: those of rows that moved, and those of cut transactions of which this microbatch brings more."""
     named = [sql.name(key) for key in keys]
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:

@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 class Merge:
     """What one MERGE of row changes is made of.
 
-    ``__cdc_op`` of a change says what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes what it
+    ``__cdc_op`` of a change decides what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes what it
     lacks), ``__cdc_op_if_absent`` of one that it does not.
     """
 
@@ -37,9 +37,9 @@ class Merge:
     unread: str = "false"
     """SQL over a row ``t`` and a change ``s``: whether the row is as good as none where it decides what a change means."""
     untold: Collection[str] = ()
-    """Columns whose value some change does not tell (``__cdc_unavailable``): the target's stays."""
+    """Columns that some change leaves out (``__cdc_unavailable``): the target's value stays."""
     document_columns: Collection[str] = ()
-    """Columns that are told with the document and only with it."""
+    """Columns that come with the document and only with it."""
     within: Sequence[KeyRange] = ()
     """Ranges in which the keys of all changes lie, where that is known and nothing vanishes."""
 

@@ -1,4 +1,4 @@
-"""Merge versions: how the versions in the target differ from those that the events tell, and the MERGE that makes them the same."""
+"""Merge versions: how the target's versions differ from those that were cut from the events, and the MERGE that makes them equal."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 ACTION = "__cdc_action"
 """What becomes of a version in the target: ``i``, ``u`` or ``d``."""
 ASKS = "__cdc_asks"
-"""Whether the version's previous key is what these events tell; else it is what the target has."""
+"""Whether these events decide the version's previous key; else the target's stays."""
 _CAME_FROM = "__cdc_came_from"
 _COMPARED = (END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, PREVIOUS_KEY)
 
 
-def differing_versions(told: DataFrame, held: DataFrame, target: TargetTable, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+def differing_versions(cut: DataFrame, held: DataFrame, target: TargetTable, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
     """Return the versions that the target lacks (action ``i``), has otherwise (``u``), or has and should not (``d``).
 
-    :param told: as the events tell them.
+    :param cut: as they follow from the events.
     :param held: as the target has them.
     :param keys: names of ours for the key columns, in their order.
     :param others: the columns that are no key.
     """
     on = " AND ".join([*(f"v.{key} = h.{key}" for key in keys), f"v.{POSITION} = h.{POSITION}"])
-    both = told.alias("v").join(held.alias("h"), F.expr(on), "full_outer")
+    both = cut.alias("v").join(held.alias("h"), F.expr(on), "full_outer")
     origin = F.col(f"v.{PREVIOUS_KEY}").cast(held.schema[PREVIOUS_KEY].dataType)
     both = both.withColumn(_CAME_FROM, F.when(F.col(f"v.{ASKS}"), origin).otherwise(F.col(f"h.{PREVIOUS_KEY}")))
     compared = [name for name in (*others, *_COMPARED) if name != PREVIOUS_KEY]

@@ -1,4 +1,4 @@
-"""The target table as it stands: what Delta and its own properties tell of it."""
+"""The target table as it stands, by what Delta and the table's own properties record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TargetTable:
         return replace(self, columns=columns, told=told, guessed=guessed)
 
     def with_all_columns(self, log: DataFrame) -> DataFrame:
-        """Return a log with all of the table's columns: one that no event told yet is not in it."""
+        """Return a log with all of the table's columns: it lacks those that no event carried yet."""
         held = {name.lower() for name in log.columns}
         return log.withColumns({name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
 

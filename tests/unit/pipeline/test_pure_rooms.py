@@ -1,4 +1,4 @@
-"""What decodes and reconciles builds plans and runs no Spark job, but where its docstring says so; what makes effects is called by name."""
+"""Decode and reconcile build plans and run no Spark job, but for the modules whose docstring names it; long calls name their arguments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def job_lines(tree: ast.Module) -> list[int]:
     return found
 
 
-def test_the_modules_that_run_jobs_while_they_decode_or_reconcile_are_those_that_say_so() -> None:
+def test_the_modules_that_run_jobs_while_they_decode_or_reconcile_are_those_that_name_it() -> None:
     trees = {place(path): parsed(path) for path in modules("decode", "reconcile")}
     assert "decode/decode_events.py" in trees
     running = {name for name, tree in trees.items() if job_lines(tree)}

@@ -1,4 +1,4 @@
-"""A table of rows as they are, by key: the last event of each key tells what its row is; deleted rows go, or stay flagged."""
+"""A table of rows as they are, by key: the last event of each key decides what its row is; deleted rows go, or stay flagged."""
 
 from __future__ import annotations
 
