@@ -21,8 +21,8 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 class Merge:
     """What one MERGE of row changes is made of.
 
-    ``__cdc_op`` of a change decides what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes what it
-    lacks), ``__cdc_op_if_absent`` of one that it does not.
+    ``__cdc_op`` of a change decides what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes
+    what it lacks), ``__cdc_op_if_absent`` of one that it does not.
     """
 
     row_changes: DataFrame
