@@ -16,7 +16,7 @@ from airflow_cdc.model.foreign_change import INTENDED
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.fit_table import DELETION_VECTORS_FROM_BYTES
+from airflow_cdc.pipeline.target.alter_table import DELETION_VECTORS_FROM_BYTES
 from benchmarks.archives import write_snapshot
 from benchmarks.delta_files import link_tree, live_files
 from benchmarks.shapes import TOPIC, Shape

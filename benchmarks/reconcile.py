@@ -14,12 +14,12 @@ from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
+from airflow_cdc.pipeline.apply.fold_changes import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.apply_microbatch import latest_changes, resolve_hazards
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.count_events import count_surveyed
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN
@@ -52,7 +52,15 @@ def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
     microbatch = state.intent(1)
     assert microbatch, "the archive was not applied"
     session = session_for_batch(spark, batch_bytes=microbatch.text_size)
-    attempt = MicrobatchRun(session, str(lake.absolute()), CdcFlow(TOPIC), "bench", FlowCheckpoint(TOPIC), microbatch, state)
+    attempt = MicrobatchRun(
+        spark=session,
+        lake=str(lake.absolute()),
+        flow=CdcFlow(TOPIC),
+        application="bench",
+        checkpoint=FlowCheckpoint(TOPIC),
+        microbatch=microbatch,
+        past=state,
+    )
     decoder = plan_decoding(session, attempt.flow, microbatch, None, NOTHING_KNOWN)
 
     def last_per_key(columns: Sequence[str]) -> None:
@@ -65,9 +73,9 @@ def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:
 
     def ours() -> None:
         surveyed = count_surveyed(decoder.shapes)
-        latest = latest_changes(attempt, decoder, decoder.events(attempt.lines()), surveyed)
+        latest = latest_changes(attempt, decoder, decoder.events(attempt.lines()), surveyed=surveyed)
         if latest.hazardous is not None and not latest.hazardous.isEmpty():
-            resolve_hazards(attempt, decoder, latest, surveyed, None)
+            resolve_hazards(attempt, decoder, latest, surveyed=surveyed, target=None)
 
     return {
         "ours": ours,

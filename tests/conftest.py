@@ -19,9 +19,9 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.merge import read_target
-from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.session import start_session
+from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.target_table import read_target
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("unhurried", deadline=None)

@@ -11,17 +11,17 @@ from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import Microbatch
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.connect import release_session
 from airflow_cdc.pipeline.explain_failure import explain_failure
-from airflow_cdc.pipeline.merge import describe_table
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.target_table import describe_table
 
 Refused = Callable[[str], CdcError]
 """From why a microbatch cannot be applied once more to the error that says so."""
@@ -95,18 +95,18 @@ class FlowAgain:
         session = session_for_batch(self.run.spark, batch_bytes=intent.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         try:
-            return apply_by_mode(
+            return apply_microbatch(
                 MicrobatchRun(
-                    session,
-                    self.lake,
-                    self._settings,
-                    application,
-                    checkpoint,
-                    intent,
-                    self.state,
-                    self.run.after_effect,
-                    is_retry,
-                    self.facts,
+                    spark=session,
+                    lake=self.lake,
+                    flow=self._settings,
+                    application=application,
+                    checkpoint=checkpoint,
+                    microbatch=intent,
+                    past=self.state,
+                    after_effect=self.run.after_effect,
+                    is_retry=is_retry,
+                    facts=self.facts,
                 )
             )
         except CdcError as problem:

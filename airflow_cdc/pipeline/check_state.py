@@ -25,10 +25,10 @@ from airflow_cdc.model.retyping import RetypeNote
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.find_commit import history_of
-from airflow_cdc.pipeline.merge import describe_table
-from airflow_cdc.pipeline.read_commits import has_log, read_commit
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.find_commit import history_of
+from airflow_cdc.pipeline.target.read_commits import has_log, read_commit
+from airflow_cdc.pipeline.target.target_table import describe_table
 
 _WAY_OUT = (
     "Restore the newer state of the flow (its whole folder below _cdc/flows); or rebuild the flow: remove its table and that folder, both,"

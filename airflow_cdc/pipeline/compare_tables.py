@@ -16,8 +16,8 @@ from airflow_cdc.model.lake import FlowState, flows_in
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
-from airflow_cdc.pipeline.merge import read_target
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.target_table import read_target
 
 _SIDE = "__cdc_side"
 _ROW = "__cdc_row"

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT
 from airflow_cdc.model.position import Position
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.order import is_known_newer
-from airflow_cdc.pipeline.position_literal import position_literal
 
 
 @dataclass(frozen=True)

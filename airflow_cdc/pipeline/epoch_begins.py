@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.lives import LANES
-from airflow_cdc.pipeline.count_events import partition_of, position_of
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 
 OF_LOG = f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')"
 """SQL over an event: whether it has a place in the source's log."""

@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
-from airflow_cdc.pipeline.count_events import before, partition_of, position_of
 from airflow_cdc.pipeline.decode.event_place import INITIAL
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
+from airflow_cdc.pipeline.decode.position_literal import before
 from airflow_cdc.pipeline.stands_before import beside, partition_number
 
 _MINE = "mine"

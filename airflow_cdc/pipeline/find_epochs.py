@@ -21,9 +21,9 @@ from airflow_cdc.model.flow import OnLogWentBack
 from airflow_cdc.model.lives import lane_text
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.count_events import Staged, position_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.decode.place_of_row import position_of
 from airflow_cdc.pipeline.epoch_begins import (
     CONTENT,
     HIGHEST,
@@ -34,8 +34,9 @@ from airflow_cdc.pipeline.epoch_begins import (
     with_new_lanes,
     with_next_epoch,
 )
-from airflow_cdc.pipeline.events_between import events_between
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.microbatch.events_between import events_between
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.misplaced_files import without_misplaced
 
 

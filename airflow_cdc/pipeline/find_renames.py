@@ -12,8 +12,8 @@ from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.source_columns import image_names, member_names
-from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _MODES = (TableMode.CURRENT, TableMode.FLAGGED)
 """The others keep events by the names that they had."""

@@ -21,9 +21,10 @@ from airflow_cdc.model.lives import life_of_lane, partition_of_lane
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
-from airflow_cdc.pipeline.count_events import Surveyed, partition_of, position_of
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 from airflow_cdc.pipeline.doubt_snapshot import Doubts
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_columns
 from airflow_cdc.pipeline.stands_before import beside, is_earlier_life

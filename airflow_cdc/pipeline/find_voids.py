@@ -8,12 +8,13 @@ from airflow_cdc.model.columns import PARTITION
 from airflow_cdc.model.lives import is_of_life
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.pipeline.count_events import Truncates, before
+from airflow_cdc.pipeline.decode.position_literal import before
 from airflow_cdc.pipeline.find_snapshot import Snapshots, may_replace
-from airflow_cdc.pipeline.flag_deletes import Vanishing
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Truncates
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.stands_before import stands_before
+from airflow_cdc.pipeline.target.flag_deletes import Vanishing
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.report import BatchReport
 from airflow_cdc.model.routes import settings_of
-from airflow_cdc.pipeline.apply_by_mode import apply_by_mode
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
@@ -49,17 +49,17 @@ from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.explain_mismatch import explain_mismatch
 from airflow_cdc.pipeline.file_parts import PartsOfFlow
 from airflow_cdc.pipeline.find_applied import known_epochs
-from airflow_cdc.pipeline.merge import columns_of
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.plan_lives import PlanLives
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
-from airflow_cdc.pipeline.register_table import register_table
 from airflow_cdc.pipeline.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.storage import file_system
 from airflow_cdc.pipeline.survey_new_files import megabytes
+from airflow_cdc.pipeline.target.register_table import register_table
+from airflow_cdc.pipeline.target.target_table import columns_of
 
 
 @dataclass(frozen=True)
@@ -290,20 +290,20 @@ class FlowRun:
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(
-            session,
-            self.run.lake,
-            self.flow,
-            application,
-            checkpoint,
-            microbatch,
-            self.state,
-            after_effect,
-            is_retry,
-            self.facts,
+            spark=session,
+            lake=self.run.lake,
+            flow=self.flow,
+            application=application,
+            checkpoint=checkpoint,
+            microbatch=microbatch,
+            past=self.state,
+            after_effect=after_effect,
+            is_retry=is_retry,
+            facts=self.facts,
             seen_through=self._check.seen_through,
         )
         try:
-            report = apply_by_mode(attempt)
+            report = apply_microbatch(attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
         except CountMismatchError as problem:

@@ -20,9 +20,9 @@ from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.topics import NO_TOPIC
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.flag_deletes import IS_LIVE
-from airflow_cdc.pipeline.merge import TargetTable, latest_version, read_target
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.target.target_table import TargetTable, latest_version, read_target
 
 ARCHIVE_ORDER = ("microbatch", "file", "line")
 """Columns that order the records of a quarantine as they were archived."""

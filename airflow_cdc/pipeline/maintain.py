@@ -38,10 +38,10 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
 from airflow_cdc.pipeline.maintain_table import Upkeep, maintain_table
-from airflow_cdc.pipeline.merge import read_target
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import first_part
 from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.table_history import TableHistory
+from airflow_cdc.pipeline.target.table_history import TableHistory
+from airflow_cdc.pipeline.target.target_table import read_target
 
 _MOST_CLUSTERING_COLUMNS = 4
 _SIDE_BY_SIDE = 2

@@ -20,10 +20,10 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, fir
 from airflow_cdc.model.maintenance import SAFE_RETENTION, Action, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.connect import set_options
-from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
-from airflow_cdc.pipeline.merge import describe_table
 from airflow_cdc.pipeline.session import session_for_batch
-from airflow_cdc.pipeline.table_history import TableHistory, read_history
+from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.target.table_history import TableHistory, read_history
+from airflow_cdc.pipeline.target.target_table import describe_table
 
 _TARGET_FILE_BYTES = 256 * 1024**2
 """Larger ones would make a merge rewrite more than it must."""

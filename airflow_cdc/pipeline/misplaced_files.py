@@ -15,8 +15,8 @@ from airflow_cdc.model.columns import KIND, PARTITION, POSITION
 from airflow_cdc.model.lives import LANES, is_earlier
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.epoch_begins import SENT, sent
-from airflow_cdc.pipeline.events_between import events_between
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.events_between import events_between
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 
 def without_misplaced(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, events: DataFrame) -> DataFrame:

@@ -25,9 +25,9 @@ from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, ar
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.find_renames import find_renames
-from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.settle_columns import Source, settle_columns
 from airflow_cdc.pipeline.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 
@@ -154,7 +154,7 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
     updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
     if not decoder.dialect.huawei_cdl or not updates:
         return decoder
-    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()))
+    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()).count())
     return replace(decoder, shapes=(*decoder.shapes, deletes))
 
 

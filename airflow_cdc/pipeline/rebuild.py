@@ -29,9 +29,9 @@ from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.file_parts import FlowEnd
 from airflow_cdc.pipeline.find_end import find_end
-from airflow_cdc.pipeline.merge import read_target
 from airflow_cdc.pipeline.select_flows import select_flows
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.target_table import read_target
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,18 @@ from airflow_cdc.pipeline.apply_again import FlowAgain
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.connect import release_session
-from airflow_cdc.pipeline.find_commit import history_of
-from airflow_cdc.pipeline.lost_commits import unless_lost
-from airflow_cdc.pipeline.merge import DOCUMENT_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY, RENAMED_PROPERTY, describe_table
 from airflow_cdc.pipeline.session import noted, session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts
 from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.target.find_commit import history_of
+from airflow_cdc.pipeline.target.lost_commits import unless_lost
+from airflow_cdc.pipeline.target.target_table import (
+    DOCUMENT_COLUMNS_PROPERTY,
+    KEYS_PROPERTY,
+    MODE_PROPERTY,
+    RENAMED_PROPERTY,
+    describe_table,
+)
 
 _PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY)
 

@@ -20,14 +20,14 @@ from airflow_cdc.model.places import quarantine_uri
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.model.routes import settings_of
 from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
 from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.apply_multiset import apply_rows
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
 from airflow_cdc.pipeline.explain_failure import explain_failure
 from airflow_cdc.pipeline.find_applied import find_applied, known_epochs
 from airflow_cdc.pipeline.find_range import find_range
-from airflow_cdc.pipeline.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import count_replaced
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import session_for_batch
@@ -174,10 +174,18 @@ def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowS
         return _Found(BatchReport(order.flow, checkpoint.number + 1, files=0, bytes=0))
     order.progress(f"{order.flow}: looking into {len(microbatch.files)} applied files")
     session = session_for_batch(order.spark, batch_bytes=microbatch.text_size)
-    application = f"{order.flow}:{flow.incarnation()}"
-    facts = facts_of(order.spark, state, state.ledger(), run.lake)
-    attempt = MicrobatchRun(session, run.lake, settings, application, checkpoint, microbatch, flow, facts=facts, is_dry=True)
-    report = apply_rows(attempt)
+    attempt = MicrobatchRun(
+        spark=session,
+        lake=run.lake,
+        flow=settings,
+        application=f"{order.flow}:{flow.incarnation()}",
+        checkpoint=checkpoint,
+        microbatch=microbatch,
+        past=flow,
+        facts=facts_of(order.spark, state, state.ledger(), run.lake),
+        is_dry=True,
+    )
+    report = apply_microbatch(attempt)
     set_aside = count_replaced(order.spark, attempt.state(quarantine_uri), microbatch, flow)
     is_right = report.rows == RowCounts() and report.events.rejected >= set_aside
     return _Found(report, None if is_right else microbatch)

@@ -30,15 +30,14 @@ from airflow_cdc.pipeline.apply_again import FlowAgain
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.check_state import StateCheck
-from airflow_cdc.pipeline.column_mapping import MODE_OF_MAPPING
 from airflow_cdc.pipeline.connect import release_session
-from airflow_cdc.pipeline.find_commit import history_of
-from airflow_cdc.pipeline.lost_commits import unless_lost
-from airflow_cdc.pipeline.merge import columns_of, describe_table
 from airflow_cdc.pipeline.select_flows import check_known
 from airflow_cdc.pipeline.session import noted, session_for_batch
 from airflow_cdc.pipeline.source_facts import SourceFacts, facts_of
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.find_commit import history_of
+from airflow_cdc.pipeline.target.lost_commits import unless_lost
+from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, columns_of, describe_table
 
 _OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, events_uri)
 

@@ -30,9 +30,9 @@ from airflow_cdc.pipeline.decode.source_columns import (
 )
 from airflow_cdc.pipeline.decode.suspicions import Suspicion, find_suspicions
 from airflow_cdc.pipeline.known_columns import KnownColumns, known_columns, spelling
-from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import TableChange
 from airflow_cdc.pipeline.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.target_table import TargetTable
 from airflow_cdc.pipeline.told_columns import Told, find_told
 
 

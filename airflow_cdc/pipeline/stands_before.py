@@ -9,7 +9,7 @@ from airflow_cdc.model.lives import LANES
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline.decode.lanes import is_lane
-from airflow_cdc.pipeline.position_literal import position_literal
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 
 
 def beside(offsets: Mapping[str, int], comparison: str, alias: str = "") -> str:

@@ -16,8 +16,8 @@ from airflow_cdc.pipeline.decode.native_types import CONNECTORS, NativeType, nat
 from airflow_cdc.pipeline.decode.seen_values import look_at_values
 from airflow_cdc.pipeline.decode.source_columns import column_names, is_schema
 from airflow_cdc.pipeline.decode.told_types import common_native, told_types
-from airflow_cdc.pipeline.merge import TargetTable
 from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.compare_source import compare_source
 from airflow_cdc.pipeline.compare_tables import schema_differences, tables_in
-from airflow_cdc.pipeline.find_commit import newest_report
 from airflow_cdc.pipeline.inspect_lake import source_rows, with_json
-from airflow_cdc.pipeline.merge import latest_version, read_target
-from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.target.find_commit import newest_report
+from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.target_table import latest_version, read_target
 
 _ROWS = "__cdc_rows"
 _WHOLE = "__cdc_whole"

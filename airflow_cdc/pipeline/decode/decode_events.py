@@ -148,10 +148,9 @@ class Decoder:
             forms.append(payload)
         return ", ".join(forms)
 
-    def key_changes(self, lines: DataFrame) -> int:
-        """Return how many records become two events: updates that change the key, of a dialect that sends them as one."""
-        located = self._read(lines, with_images=False)
-        return located.filter(huawei_cdl.changes_key(self.columns.keys)).count() if self.dialect.huawei_cdl else 0
+    def key_changes(self, lines: DataFrame) -> DataFrame:
+        """Return the records that become two events: updates that change the key, which Huawei CDL sends as one."""
+        return self._read(lines, with_images=False).filter(huawei_cdl.changes_key(self.columns.keys))
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         parsed = of_topic(self._parsed(lines, with_images=with_images), self.topic, self.shapes)

@@ -1,6 +1,8 @@
 """What the JSON values of a column look like, for events that carry no schema.
 
 Provisional by nature: whoever needs exact types archives the schemas with the events, or declares them in the flow.
+
+Runs a Spark job over the values.
 """
 
 from __future__ import annotations

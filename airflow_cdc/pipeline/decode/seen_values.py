@@ -1,4 +1,7 @@
-"""What the JSON values of columns look like, as far as it tells in which of its modes a connector wrote them."""
+"""What the JSON values of columns look like, as far as it tells in which of its modes a connector wrote them.
+
+Runs a Spark job over the values.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.find_base import Base
-from airflow_cdc.pipeline.position_literal import position_literal
 from airflow_cdc.pipeline.record.row_log import IDENTITY, SENT_AT
 
 COPIES = "__cdc_copies"
@@ -77,8 +77,8 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
 
 
-def count_unconfirmed(log: DataFrame, base: Base, snapshot: Base) -> int:
-    """Return how many rows would go if they were counted from a snapshot on.
+def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
+    """Return one number, how many rows would go if they were counted from a snapshot on; NULL where there are no rows.
 
     :param log: all known events.
     :param base: from where on they are counted.
@@ -86,8 +86,7 @@ def count_unconfirmed(log: DataFrame, base: Base, snapshot: Base) -> int:
     """
     found = count_copies(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
     held = count_copies(log, base, None).join(found, CONTENT, "left")
-    rows = held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0)))).collect()[0][0]
-    return int(rows or 0)
+    return held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0))))
 
 
 def _read_copies(told: DataFrame, base: Base) -> DataFrame:

@@ -25,8 +25,8 @@ _FILLS = "__cdc_fills"
 
 def drop_stale(
     row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], *, deleted: DataFrame | None = None
-) -> tuple[DataFrame, int]:
-    """Return the row changes that still have something to say, and how many have not.
+) -> tuple[DataFrame, DataFrame]:
+    """Return the row changes that still have something to say, and the keys of those that have not.
 
     Asked only when the microbatch does not lie wholly after what was applied: it joins.
 
@@ -51,7 +51,7 @@ def drop_stale(
         .withColumn(_STALE, F.lit(True))  # noqa: FBT003
     )
     judged = row_changes.join(beaten, list(keys), "left")
-    stale = beaten.filter(~F.col(_FILLS)).count()
+    stale = beaten.filter(~F.col(_FILLS)).select(*ours)
     fresh = judged.filter(F.col(_STALE).isNull() | F.col(_FILLS))
     late = F.col(_STALE).isNotNull()
     return fresh.withColumns(

@@ -65,8 +65,8 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
     return joined.select(*[values.get(name, F.col(sql.name(name))).alias(name) for name in row_changes.columns])
 
 
-def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, int]:
-    """Return the row changes, folded from all events of their keys, that still have something to say, and how many have not.
+def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """Return the row changes, folded from all events of their keys, that still have something to say, and the keys of the others.
 
     :param rows: the target's rows.
     :param known: the target's rows and the delete markers: the keys, position, operation and offset.
@@ -79,4 +79,4 @@ def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, k
     same = folded.alias("s").join(rows.alias("k"), by_key & is_same)
     ours = [F.col(f"s.{sql.name(key)}") for key in keys]
     old = beaten.select(*ours).unionByName(same.select(*ours)).distinct()
-    return folded.join(old, list(keys), "left_anti"), old.count()
+    return folded.join(old, list(keys), "left_anti"), old

@@ -3,6 +3,8 @@
 A key change is a delete and a create at the same position; the create leaves out what the statement did not touch, and neither event
 holds it (docs/sources/debezium.md#unavailable-values). The value lies with the old key: in an earlier event of the batch, in the target's
 row, or, where that row too came from elsewhere, one key further back.
+
+Runs Spark jobs: each step of the way back is staged, and the next one taken only where some row still asks.
 """
 
 from __future__ import annotations
@@ -78,12 +80,10 @@ def trace_moved_rows(
     return row_changes
 
 
-def count_unpaired(moved: DataFrame, events: DataFrame) -> int:
-    """Return how many row changes came from a key whose delete is not among the events."""
+def unpaired_moves(moved: DataFrame, events: DataFrame) -> DataFrame:
+    """Return the places of row changes that came from a key whose delete is not among the events, one a row change."""
     deletes = events.filter(f"{OP} = 'd'").selectExpr(f"struct({POSITION}.commit, {POSITION}.change) AS place")
-    return (
-        moved.selectExpr(f"struct({MOVED}.position.commit, {MOVED}.position.change) AS place").join(deletes, "place", "left_anti").count()
-    )
+    return moved.selectExpr(f"struct({MOVED}.position.commit, {MOVED}.position.change) AS place").join(deletes, "place", "left_anti")
 
 
 def numbered(prefix: str, keys: Sequence[str]) -> list[str]:

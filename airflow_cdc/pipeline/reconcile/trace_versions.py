@@ -2,6 +2,8 @@
 
 A key change is a delete and a create at one place of the log (a header may name the old key instead). What a row had under its old key is
 what its events left there, seen at the delete.
+
+Runs Spark jobs: each step of the way is staged, and the next one taken only where some version still asks.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def find_moves(log: DataFrame, transactions: DataFrame, keys: Sequence[str]) -> 
     return one.filter("old IS NOT NULL").select(*numbered(TO, keys), "place", "old.*")
 
 
-def keys_reached(touched: DataFrame, moves: DataFrame, keys: Sequence[str], write_down: WriteDown) -> DataFrame:
+def keys_reached(touched: DataFrame, moves: DataFrame, keys: Sequence[str], *, write_down: WriteDown) -> DataFrame:
     """Return the keys with all those that moves connect with them, through up to :data:`MAX_MOVES` moves.
 
     :param keys: names of ours, as ``touched`` bears them.

@@ -8,8 +8,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_mapping import MAPPED_BY_NAME, map_columns
 from airflow_cdc.pipeline.session import transaction
+from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, map_columns
 
 _SELDOM = "100"
 """Commits between two checkpoints of a table whose state nobody asks for at each append: a checkpoint is three Spark jobs."""

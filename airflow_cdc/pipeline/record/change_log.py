@@ -27,7 +27,8 @@ def good_events(events: DataFrame, *, truncates: bool) -> DataFrame:
 
 
 def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool) -> DataFrame:
-    """Return good events with what :func:`~airflow_cdc.pipeline.count_events.count_staged` counts, an event as it counts a row change.
+    """Return good events with what :func:`~airflow_cdc.pipeline.microbatch.count_events.count_staged` counts, an event as it counts a row
+    change.
 
     :return: with :data:`~airflow_cdc.pipeline.order.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the microbatch;
         ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.

@@ -36,7 +36,7 @@ from airflow_cdc.model.snapshot import Snapshot
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, Decoder
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.position_literal import position_literal
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, numbered
 from airflow_cdc.pipeline.record.append_once import append_once
 

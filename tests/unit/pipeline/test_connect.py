@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError, SparkUnreachableError
 from airflow_cdc.pipeline import connect
-from airflow_cdc.pipeline.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 
 
 class Client:

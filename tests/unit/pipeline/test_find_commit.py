@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.find_commit import MergeCommit, find_commit
-from airflow_cdc.pipeline.read_commits import commits_behind
+from airflow_cdc.pipeline.target.find_commit import MergeCommit, find_commit
+from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

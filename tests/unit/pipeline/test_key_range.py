@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from airflow_cdc.pipeline import fit_table, key_range
-from airflow_cdc.pipeline.key_range import KeyRange, key_ranges, ranged
+from airflow_cdc.pipeline.target import alter_table, key_range
+from airflow_cdc.pipeline.target.key_range import KeyRange, key_ranges, ranged
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 
@@ -57,7 +57,7 @@ def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSessi
 def test_the_report_tells_of_deletion_vectors_how_many_files_got_one(
     apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fit_table, "DELETION_VECTORS_FROM_BYTES", 0)
+    monkeypatch.setattr(alter_table, "DELETION_VECTORS_FROM_BYTES", 0)
     for number, first in enumerate((0, 100)):
         events = [_change("c", first + place, 1 + first + place, "old") for place in range(3)]
         write_records(archive / f"{number}.jsonl", numbered(events, first=first))

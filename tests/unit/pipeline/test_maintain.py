@@ -25,7 +25,7 @@ from airflow_cdc.model.maintenance import Action, MaintenanceReport, Maintenance
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
-from airflow_cdc.pipeline.merge import describe_table, latest_version
+from airflow_cdc.pipeline.target.target_table import describe_table, latest_version
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.position import Position
 from airflow_cdc.pipeline.column_types import holds
-from airflow_cdc.pipeline.position_literal import position_literal
+from airflow_cdc.pipeline.decode.position_literal import position_literal
 
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 TYPES = (

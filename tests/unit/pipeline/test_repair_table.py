@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
 from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, numbered, sqlserver, write_records
 from tests.unit.pipeline.table_and_state import CrashError, failure, version

@@ -12,8 +12,8 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.pipeline.merge import latest_version
 from airflow_cdc.pipeline.reprocess_flows import FlowsAgain, replay_flows, reprocess_flows
+from airflow_cdc.pipeline.target.target_table import latest_version
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

@@ -14,8 +14,8 @@ from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.retyping import Retyped
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.merge import columns_of, read_target
 from airflow_cdc.pipeline.retype import Retyping, retype
+from airflow_cdc.pipeline.target.target_table import columns_of, read_target
 from tests.conftest import Apply
 from tests.crashes import CrashError
 from tests.events import TOPIC, sqlserver, write_records

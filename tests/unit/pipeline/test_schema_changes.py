@@ -18,8 +18,8 @@ from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.outcome import FlowStatus
 from airflow_cdc.pipeline import schema_changes
 from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.merge import columns_of
 from airflow_cdc.pipeline.schema_changes import SchemaChanges, TableChange, topics_of
+from airflow_cdc.pipeline.target.target_table import columns_of
 from tests.conftest import Apply
 from tests.events import Record, mariadb, numbered, schema_change, sqlserver, write_records, write_sink_file
 

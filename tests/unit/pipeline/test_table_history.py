@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from airflow_cdc.pipeline.table_history import Commit, TableHistory
+from airflow_cdc.pipeline.target.table_history import Commit, TableHistory
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WEEK = str(7 * 86_400_000)

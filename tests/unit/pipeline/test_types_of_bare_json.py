@@ -21,7 +21,7 @@ from airflow_cdc.model.outcome import FlowOutcome
 from airflow_cdc.model.routes import flows_from_document
 from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.merge import columns_of
+from airflow_cdc.pipeline.target.target_table import columns_of
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, numbered, sqlserver, write_records
 

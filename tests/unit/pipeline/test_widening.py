@@ -15,7 +15,7 @@ from airflow_cdc.model.flow import CdcFlow, OnDelete
 from airflow_cdc.model.outcome import FlowOutcome
 from airflow_cdc.pipeline.column_types import common_type, widened
 from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.merge import columns_of
+from airflow_cdc.pipeline.target.target_table import columns_of
 from tests.conftest import Apply
 from tests.events import Record, sqlserver, write_records
 

@@ -1,0 +1,1 @@
+"""The effects of one microbatch, in their one order."""

@@ -1,0 +1,84 @@
+"""Commit each microbatch once: a table knows which microbatches it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError, TableModeError
+from airflow_cdc.model.foreign_change import INTENT
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.document_columns import count_misfits
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.count_row_changes import count_unresolved
+from airflow_cdc.pipeline.target.find_commit import find_commit
+from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.target.merge_plan import with_files
+from airflow_cdc.pipeline.target.target_table import TargetTable, read_target
+
+
+def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
+    """Apply a microbatch that the table does not hold yet by ``apply``, which is given the table, None where there is none.
+
+    :raises ConfigurationError: when the flow's rows so far lie in another table.
+    :raises TableModeError: when the table keeps another history than the flow asks for.
+    :raises ConcurrentRunError: when another run committed first.
+    """
+    started = time.monotonic()
+    target = read_target(run.spark, run.table)
+    if target is None:
+        _refuse_another_place(run)
+    # Whether a table of rows as they are has a key the events tell, not the settings.
+    if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
+        raise TableModeError(
+            f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
+            next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
+        )
+    if target and run.is_retry and (done := report_of_commit(run)):
+        return done
+    try:
+        report = apply(run, target)
+    except LOST_COMMITS as error:
+        raise ConcurrentRunError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
+            f" ({type(error).__name__}).",
+            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
+        ) from error
+    return replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def _refuse_another_place(run: MicrobatchRun) -> None:
+    """Stop where the settings name a new place that holds no table: it would lack all rows that were merged so far."""
+    before, now = run.checkpoint.table, run.flow.table_path(run.lake)
+    if run.checkpoint.table_version is not None and before != now:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: its rows up to microbatch {run.checkpoint.number} are in {before}; the settings name {now}, where no"
+            " table is.",
+            next_step="Set the flow's table or its route back; or move the table's folder there, and run again; or rebuild the flow.",
+        )
+
+
+def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
+    """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
+    known = run.checkpoint.table_version
+    after = -1 if known is None else known
+    number = run.microbatch.number
+    commit = find_commit(run.spark, run.table, application=run.application, microbatch=number, after=after, may_read_log=run.may_read_log)
+    if commit is None:
+        return None
+    if commit.metadata.get(INTENT, run.microbatch.digest) != run.microbatch.digest:
+        raise StateLostError(
+            f"Flow {run.flow.name}, microbatch {number}: table {run.table} holds a microbatch of that number (version {commit.version})"
+            " that applied other files: the flow's state is older than the table.",
+            next_step="Restore the newer state of the flow, its whole folder below _cdc/flows; or rebuild the flow.",
+        )
+    report = BatchReport.from_json(commit.metadata["report"])
+    unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
+    # Rows that were filled are not told by their microbatch, nor which attempt filled them.
+    rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number
+    misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
+    plan = with_files(report.merge_plan, commit.metrics, commit.metadata.get("files"))
+    merged = replace(report, rows=commit.rows, table_version=commit.version, merge_plan=plan)
+    return replace(merged, unavailable_unresolved=unresolved, misfits=misfits)

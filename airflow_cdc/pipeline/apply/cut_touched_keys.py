@@ -1,0 +1,165 @@
+"""Cut touched keys: the keys that a microbatch touches get their versions cut anew from all their events.
+
+So late events need no rule of their own: they stand where they belong, and the intervals around them follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import (
+    COMMITTED_AT,
+    CUT,
+    END_POSITION,
+    IS_CURRENT,
+    MICROBATCH,
+    OFFSET,
+    OP,
+    ORDINAL,
+    PARTITION,
+    POSITION,
+    TABLE,
+    TRANSACTION,
+)
+from airflow_cdc.model.operation import VOID, Operation
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.document_columns import with_document_columns
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.order import ORDER, order_events
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
+from airflow_cdc.pipeline.reconcile.trace_versions import (
+    find_moves,
+    keys_reached,
+    tell_left_out_values,
+    tell_previous_keys,
+    without_previous_keys,
+)
+from airflow_cdc.pipeline.record.event_log import NO_PARTITION
+from airflow_cdc.pipeline.target.merge_versions import ACTION, ASKS, differing_versions
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+_KEY = "__cdc_key_"
+"""Prefix of our names for the key columns."""
+_DELIVERY = "__cdc_delivery"
+
+
+@dataclass(frozen=True)
+class VersionChanges:
+    """What becomes of the target's versions."""
+
+    rows: DataFrame
+    """Versions with the action ``i``, ``u`` or ``d``."""
+    unresolved: int
+    """Versions among them with a NULL in place of a value that nothing tells."""
+
+
+def cut_touched_keys(
+    run: MicrobatchRun, target: TargetTable, log: DataFrame, *, fresh: DataFrame, tables: PhysicalTables, everything: bool
+) -> VersionChanges:
+    """Return how the versions in the target differ from those that all known events tell.
+
+    :param log: all known events, those of the microbatch among them.
+    :param fresh: the microbatch's rows of the log.
+    :param tables: the source's tables whose rows the target holds.
+    :param everything: whether all keys are touched, as by a truncate.
+    """
+    of_document = run.flow.document_columns
+    keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in (*target.keys, *of_document)]
+    log = _with_keys(target.with_all_columns(log), target.keys, keys)
+    rows = _with_keys(fresh, target.keys, keys) if set(target.keys) <= set(fresh.columns) else log.filter("false")
+    transactions = fresh.select(TRANSACTION).distinct()
+    moves = run.write_down(find_moves(log, transactions, keys), "moves")
+    moved = not moves.isEmpty()
+    touched = None
+    if not everything:
+        touched = run.write_down(rows.select(*keys).distinct(), "touched")
+        touched = keys_reached(touched, moves, keys, write_down=run.write_down) if moved else touched
+    folded = fold_keys(_events_of(log, touched, tables, keys=keys, others=others), keys, others)
+    versions = run.write_down(versions_of(folded, keys, others), "versions")
+    if moved:
+        deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
+        versions = tell_left_out_values(versions, deaths, moves, keys=keys, others=others, write_down=run.write_down)
+        versions = tell_previous_keys(versions, deaths, moves, transactions=transactions, keys=keys, write_down=run.write_down)
+    else:
+        versions = without_previous_keys(versions, keys)
+    told = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
+    # Which key a row came from is found out by the events of that transaction; later ones do not ask again.
+    told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
+    told = told.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
+    held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
+    held = held if touched is None else held.join(touched, keys, "left_semi")
+    told = with_document_columns(told, of_document)
+    changes = run.write_down(differing_versions(told, held, target, keys=keys, others=[*others, *of_document]), "changes")
+    return VersionChanges(changes, changes.filter(f"{ACTION} <> 'd' AND size({OPEN}) > 0").count())
+
+
+def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
+
+
+def _events_of(
+    log: DataFrame, touched: DataFrame | None, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]
+) -> DataFrame:
+    """Return the events of the touched keys (None: of all), in order, each with the marks that concern its key."""
+    marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
+    rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
+    rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
+    delivery = F.row_number().over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL))
+    rows = rows.withColumn(_DELIVERY, delivery).filter(f"{_DELIVERY} = 1")
+    ordered = order_events(rows, keys, reads_among_changes=True)
+    names = sql.texts(others)
+    images = {
+        name: F.expr(f"if({name} IS NULL, NULL, transform({names}, column -> try_element_at({name}, column)))") for name in (BEFORE, AFTER)
+    }
+    everything = ordered.withColumns(images)
+    if marks.isEmpty():
+        return everything
+    return everything.unionByName(_marks_of(marks, ordered, tables, keys=keys), allowMissingColumns=True)
+
+
+def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys: Sequence[str]) -> DataFrame:
+    """Return each mark for each key that it concerns: one with events before it, the last of them about a row of the mark's table, and
+    that a snapshot did not find.
+
+    A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above
+    (docs/sources/postgresql.md#snapshot-position).
+    """
+    mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT, TABLE, MICROBATCH)]).alias("mark")
+    behind = f"r.{OFFSET} > try_element_at(m.mark.{CUT}.last_offsets, coalesce(r.{PARTITION}, {NO_PARTITION}))"
+    met = rows.alias("r").crossJoin(F.broadcast(marks.select(mark)).alias("m"))
+    by_mark = [F.col(f"m.mark.{name}") for name in (POSITION, OP, TABLE)]
+    by_key = met.groupBy(*[F.col(f"r.{key}") for key in keys], *by_mark).agg(
+        F.first("m.mark").alias("mark"),
+        F.min(f"r.{POSITION}").alias("first"),
+        F.min(F.expr(f"CASE WHEN {behind} THEN r.{POSITION} END")).alias("behind"),
+        F.max(F.expr(f"r.{OP} = 'r' AND r.{POSITION} = m.mark.{CUT}.snapshot")).alias("found"),
+        _is_of_its_table(tables, behind).alias("of_table"),
+    )
+    place = F.struct(
+        F.expr(f"least(mark.{POSITION}, behind)").alias("position"),
+        F.lit(0).alias("read"),
+        F.lit(None).cast(rows.schema[ORDINAL].dataType).alias("ordinal"),
+    )
+    concerned = by_key.filter(f"NOT coalesce(found, false) AND first < mark.{POSITION} AND coalesce(of_table, false)")
+    return concerned.select(*keys, f"mark.{POSITION}", f"mark.{OP}", f"mark.{TRANSACTION}", f"mark.{COMMITTED_AT}", place.alias(ORDER))
+
+
+def _is_of_its_table(tables: PhysicalTables, behind: str) -> Column:
+    """Return the aggregate that is true where the last row of a key before a mark is of the table that the mark names.
+
+    :param behind: SQL that is true for what the archive holds behind the mark.
+    """
+    if not tables.are_several:
+        return F.first(F.lit(True))  # noqa: FBT003
+    # A key may go from one table to another, and the image of a delete holds fillers.
+    marked = tables.marked("r.", "m.mark.")
+    is_before = f"coalesce(r.{ORDER}.position < m.mark.{POSITION}, true) AND NOT coalesce({behind}, false)"
+    tells = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"
+    return F.max_by(F.expr(marked), F.expr(tells))

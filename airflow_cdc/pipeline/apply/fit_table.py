@@ -1,0 +1,139 @@
+"""Fit the target to a microbatch's columns: make it, add what it lacks, widen what became too narrow, refuse what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_cdc.model.column_origin import TypeReport
+from airflow_cdc.model.document_columns import definition_of, names_defined
+from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline.column_types import holds, widened
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
+from airflow_cdc.pipeline.target.create_table import NewTable, create_target
+from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
+
+_WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
+"""The others keep a log of all events too, and identify rows by it."""
+
+
+@dataclass(frozen=True)
+class ColumnsChanged:
+    """What became of a target's columns."""
+
+    added: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    """Taken out of the documents of all rows."""
+    as_text: tuple[str, ...] = ()
+    """Of the table text, and of another type in the events."""
+    misfits: dict[str, int] = field(default_factory=dict)
+    """By column that was filled: rows of which the document tells a value that does not fit."""
+    types: Mapping[str, TypeReport] = field(default_factory=dict)
+    """By column whose type the events do not carry themselves: what it is, and who says so."""
+
+
+def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
+    """Make the target or fit its columns; None stays None while nothing tells what the table looks like.
+
+    :raises SchemaChangeError: see :func:`wider_columns`.
+    """
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    if not types:
+        return target, ColumnsChanged()
+    types |= _document_types(run, target)
+    wider = wider_columns(target, types, run.flow.name) if target else {}
+    as_text = decoder.columns.as_text
+    reports = decoder.columns.reports
+    if run.is_dry:
+        return target, ColumnsChanged(as_text=as_text, types=reports)
+    if target is None:
+        mode = TableMode.MULTISET if decoder.without_key else run.flow.mode
+        new = NewTable(
+            columns=types,
+            keys=decoder.columns.keys,
+            mode=mode,
+            comments=decoder.columns.comments,
+            document_columns=run.flow.document_columns,
+        )
+        target = create_target(run.spark, run.table, new)
+    if wider:
+        # The markers first: a crash in between leaves the table to be widened.
+        _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
+        widen_columns(run.spark, target.uri, wider)
+    target = with_deletion_vectors(run.spark, target)
+    added = add_columns(run.spark, target, types, comments=decoder.columns.comments)
+    filled = _fill_document_columns(run, target)
+    run.after_effect("target")
+    misfits = count_misfits(run.spark, target.uri, run.flow.document_columns, microbatch=None) if filled else {}
+    changed = ColumnsChanged(added=added, widened=tuple(wider), filled=filled, as_text=as_text, misfits=misfits, types=reports)
+    return replace(target, columns={**target.columns, **types, **wider}), changed
+
+
+def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
+    """Return the types of the flow's document columns by name.
+
+    :raises ConfigurationError: when the table spells a name in another case.
+    """
+    types = {name: column.sql_type for name, column in run.flow.document_columns.items()}
+    spelled = {name.lower(): name for name in target.columns} if target else {}
+    otherwise = {name: held for name in types if (held := spelled.get(name.lower(), name)) != name}
+    if otherwise:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: document_columns spells columns otherwise than table {run.table} (setting: table): {otherwise}.",
+            next_step="Spell them as the table does; it does not tell upper from lower case.",
+        )
+    return types
+
+
+def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str, ...]:
+    """Take the document columns of the rows that are there out of their documents, where the flow defines them otherwise than the table.
+
+    The definition is written down last: a crash before it leaves the columns to be filled again.
+    """
+    defined = definition_of(run.flow.document_columns)
+    if defined == target.document_columns:
+        return ()
+    with run.tending():
+        fill_document_columns(run.spark, target.uri, run.flow.document_columns, known=target.document_columns)
+    run.after_effect("fill")
+    set_properties(run.spark, target.uri, {DOCUMENT_COLUMNS_PROPERTY: defined})
+    return tuple(sorted({*run.flow.document_columns, *names_defined(target.document_columns)}))
+
+
+def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) -> dict[str, str]:
+    """Return the types that columns of the target need in place of theirs to hold the events' values.
+
+    :param columns: the events' types.
+    :raises SchemaChangeError: when a column cannot take the events' values: no type holds them and its own, Delta cannot widen it to
+        that type, or the table's mode does not let its columns be widened.
+    """
+    known = {name.lower(): (name, kind) for name, kind in target.columns.items()}
+    narrow = {name: kind for name, kind in columns.items() if name.lower() in known and not holds(known[name.lower()][1], kind)}
+    wider = {}
+    for name, kind in narrow.items():
+        spelled, held = known[name.lower()]
+        new = widened(held, kind) if target.mode in _WIDENED_MODES else None
+        if new is None:
+            beside = "; ".join(f"{other}: {known[other.lower()][1]} | {columns[other]}" for other in narrow)
+            raise SchemaChangeError(
+                f"Flow {flow}: columns of table {target.uri} do not hold the events' values (column: table | events): {beside}.",
+                next_step="Nothing of these events was merged, and none is lost. Declare under 'columns' in the flows file the type that"
+                " the table has: the next run goes on with them, and sets aside what that type does not hold. Or declare one that holds"
+                " the values of both, such as STRING, and rebuild the flow.",
+            )
+        wider[spelled] = new
+    return wider
+
+
+def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
+    for uri in map(run.state, (delete_markers_uri, expired_markers_uri)) if keys else ():
+        if read_appended(run.spark, uri) is not None:
+            held = columns_of(run.spark, uri)
+            widen_columns(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})

@@ -1,0 +1,117 @@
+"""Fold changes: each key's events of a microbatch become at most one row change, staged and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, RAW, UNAVAILABLE
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply.resolve_documents import resolve_documents
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
+from airflow_cdc.pipeline.find_voids import Voids
+from airflow_cdc.pipeline.microbatch.count_events import Staged, Surveyed, count_staged
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.order import order_events
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows, unpaired_moves
+from airflow_cdc.pipeline.target.key_range import ranged
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+def no_row_changes(run: MicrobatchRun) -> DataFrame:
+    """Return row changes of the target's columns, none."""
+    none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
+    return run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Each key's last event, and of which keys it does not tell what is left."""
+
+    changes: DataFrame
+    """As :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key` returns them."""
+    hazardous: DataFrame | None = None
+    """Key and line hash of every event of the others; None for documents, which are told apart later."""
+
+
+def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, surveyed: Surveyed) -> Latest:
+    """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
+    keys, columns = decoder.columns.keys, list(decoder.columns.types)
+    events = events.filter(IS_ROW_EVENT)
+    has_versions = not decoder.dialect.documents
+    ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+    names = not decoder.dialect.commit_tells_transaction
+    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions, names_transactions=names), "latest")
+    if not has_versions:
+        return Latest(written)
+    hazardous = written.filter(f"{HAZARD} = 1").select(*map(sql.name, keys), LINE_HASH)
+    return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """The row changes of a microbatch."""
+
+    row_changes: DataFrame | None = None
+    """At most one a key; None where the microbatch has none."""
+    staged: Staged = field(default_factory=Staged)
+    """What they amount to."""
+    unpaired: int = 0
+    """How many came from a key whose delete is not here."""
+
+
+def fold_changes(
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voids: Voids
+) -> Folded:
+    """Return the row changes, folded only where the last event alone does not decide what becomes of the row."""
+    names = not decoder.dialect.commit_tells_transaction
+    # As the events are typed: the table's own type may have to be widened yet.
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    asked = ranged(types, target.keys, table_bytes=target.size) if target else {}
+    count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names, ranged=asked)
+    if latest.hazardous is not None:
+        # Counted as if nothing had to be folded, in the job that tells whether: mostly nothing has.
+        staged = count(latest.changes, and_hazards=True)
+        if not staged.hazards:
+            return Folded(row_changes=latest.changes.drop(READS), staged=staged)
+    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed=surveyed, target=target, voided=voids.of_events)
+    return Folded(row_changes=row_changes, staged=count(row_changes), unpaired=unpaired)
+
+
+def resolve_hazards(
+    run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voided: str = "false"
+) -> tuple[DataFrame, int]:
+    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here.
+
+    :param voided: SQL over an event: whether a truncate or a snapshot took what it wrote.
+    """
+    keys, columns = decoder.columns.keys, list(decoder.columns.types)
+    if latest.hazardous is None:
+        return resolve_documents(run, decoder, latest.changes, target=target), 0
+    changes, hazardous = latest.changes.drop(READS), latest.hazardous
+
+    def with_images(lines: DataFrame) -> DataFrame:
+        events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
+        return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+
+    # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
+    lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
+    theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
+    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
+    folded = run.write_down(folded, "folded")
+    moved = folded.filter(f"{MOVED} IS NOT NULL")
+    unpaired = 0
+    if not moved.isEmpty():
+        rows = run.rows_of(target) if target else None
+        types = decoder.columns.types
+        # Each step of the way back asks the events again.
+        everything = run.write_down(with_images(run.lines()), "events")
+        folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        unpaired = unpaired_moves(moved, everything).count()
+    return changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired

@@ -1,0 +1,334 @@
+"""Guard: what a microbatch that does not lie wholly after everything applied must not undo, and what it must take up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial, reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
+from airflow_cdc.model.flow import OnMissingFile
+from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
+from airflow_cdc.pipeline.order import order_events
+from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
+from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
+    CUT_AT,
+    find_awaited_moves,
+    find_cut_keys,
+    find_parted_moves,
+    find_parted_transactions,
+    first_part,
+    upon_prior,
+)
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
+from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
+from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.target.table_history import read_history
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+_IS_NEW = "__cdc_is_new"
+"""Whether this microbatch brought the event."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unguarded:
+    """A microbatch's row changes before they meet what the table knows."""
+
+    run: MicrobatchRun
+    decoder: Decoder
+    target: TargetTable
+    live: DataFrame
+    """Row changes that no truncate and no snapshot takes."""
+    staged: Staged
+    """What all row changes amount to."""
+    late: bool
+    """Whether the table may know some keys by newer events."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Key columns of the target."""
+        return list(self.target.keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded:
+    """What is left of a microbatch's row changes, and what was added to them."""
+
+    row_changes: DataFrame
+    rejoined: bool = False
+    """Whether some of them are those of keys whose transaction was cut."""
+    stale: int = 0
+    """Changes that have nothing to say any more."""
+    paired: int = 0
+    """Rows that an earlier microbatch moved here, whose delete under the old key came now, or the other way round."""
+    unjoined: int = 0
+    """Keys whose transaction, or document, could not be put together, because an earlier file is gone from the archive."""
+
+    def in_report(self, report: BatchReport) -> BatchReport:
+        """Return the report with what the guard found."""
+        events = replace(report.events, merged=report.events.merged - self.stale, stale=report.events.stale + self.stale)
+        unpaired = report.unpaired_moves - self.paired
+        return replace(report, events=events, unpaired_moves=unpaired, transactions_unjoined=self.unjoined)
+
+
+def guard_late_events(asked: Unguarded) -> Guarded:
+    """Return the row changes that still have something to say; those of transactions and key changes that were cut are folded anew.
+
+    :raises TableHistoryGoneError: when a transaction that was cut began upon a table version that is no more.
+    :raises ArchivedFileMissingError: when a file that holds its beginning is no more, and the flow's policy is to stop.
+    """
+    run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
+    if asked.decoder.dialect.documents:
+        return _guard_documents(asked) if asked.late else Guarded(row_changes=live)
+    awaited = bool(run.checkpoint.unpaired_moves and staged.has_deletes)
+    if not (asked.late or awaited or staged.unknown):
+        return Guarded(row_changes=live)
+    markers = _markers(run)
+    parted = _parted_moves(asked, markers, awaited=awaited)
+    # Asked for the reach and for the table's version; each is a file of the lake's state.
+    report_of = cache(run.past.report)
+    known = _look_up(asked, markers) if asked.late else None
+    markers = known.markers if known else None
+    again = run.microbatch.is_again
+    if markers is not None and again:
+        markers = without_own(markers, live, keys)
+    cut = None
+    # What is read again was put together when it was new.
+    if known and not again:
+        of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
+        cut = run.write_down(find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text), "cut")
+    rejoined, unjoined = _unless_gone(run, partial(_rejoin, asked, report_of, cut=cut, parted=parted))
+    live, kept = _without_doubtful_deletes(live, cut if unjoined else None, keys)
+    if known is None and rejoined is None:
+        return Guarded(row_changes=live, unjoined=unjoined)
+    if rejoined is not None:
+        live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
+    fresh, stale = live, 0
+    if known:
+        fresh, beaten = drop_stale(live, known.rows, markers, keys=keys, deleted=known.deleted)
+        stale = beaten.count()
+    if known and staged.retold:
+        fresh = leave_to_rows(fresh, known.rows, keys)
+    if rejoined is not None:
+        fresh = fresh.unionByName(rejoined)
+    return Guarded(
+        # MERGE reads its source twice, and so do the delete markers.
+        row_changes=run.write_down(fresh, "guarded"),
+        rejoined=rejoined is not None,
+        stale=stale + kept,
+        paired=parted.count() if parted is not None and rejoined is not None else 0,
+        unjoined=unjoined,
+    )
+
+
+def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tuple[DataFrame | None, int]:
+    """Return what is folded, and 0; or how many keys cannot be, where an earlier file is gone and the flow's policy is to go on."""
+    try:
+        return fold(), 0
+    except ArchivedFileMissingError as gone:
+        if run.flow.on_missing_file is OnMissingFile.STOP:
+            raise
+        return None, int(gone.facts["keys"])
+
+
+def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list[str]) -> tuple[DataFrame, int]:
+    """Return the row changes without the deletes of keys whose transaction cannot be put together, and how many these are.
+
+    Such a delete may take the row that the transaction put there, or the one before it: too weak to delete by.
+    """
+    if cut is None:
+        return live, 0
+    doubtful = live.filter(f"{OP} = 'd'").join(cut.select(*map(sql.name, keys)), keys, "left_semi").select(*map(sql.name, keys))
+    count = doubtful.count()
+    return (live.join(doubtful, keys, "left_anti").select(*map(sql.name, live.columns)), count) if count else (live, 0)
+
+
+def _markers(run: MicrobatchRun) -> DataFrame | None:
+    # Events that were applied before may be older than any marker's retention.
+    expired = run.state(expired_markers_uri) if run.microbatch.is_again or _may_repeat(run) else None
+    return read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number, expired_uri=expired)
+
+
+def _may_repeat(run: MicrobatchRun) -> bool:
+    """Tell whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets."""
+    numbered = {item.file for item in run.microbatch.offsets}
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return any(file.path not in numbered for file in run.microbatch.files) or bool(applied.overlaps(run.microbatch.offsets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What the target and the delete markers know of a microbatch's keys."""
+
+    rows: DataFrame
+    """Keys, position, operation, offset and which values are older, of rows that live."""
+    deleted: DataFrame | None
+    """The same of rows that are flagged as deleted; None where the table keeps none."""
+    markers: DataFrame | None
+    """One a key and transaction, of documents all; None where there are none."""
+
+
+def _look_up(asked: Unguarded, markers: DataFrame | None) -> _Known:
+    """Return what is known of the row changes' keys, written down: each further look at the target would scan the whole of it."""
+    run, target, keys = asked.run, asked.target, asked.keys
+    named = [sql.name(key) for key in keys]
+    flag = [DELETED] if target.flags_deletes else []
+    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, PARTITION, OFFSET, TOLD_AT, *flag)
+    held = run.write_down(rows.join(asked.live.select(*named), keys, "left_semi"), "known")
+    if markers is not None:
+        theirs = markers.join(asked.live.select(*named), keys, "left_semi")
+        documents = asked.decoder.dialect.documents
+        markers = run.write_down(theirs if documents else newest_per_transaction(theirs, keys), "markers")
+    if target.flags_deletes:
+        return _Known(rows=held.filter(IS_LIVE), deleted=held.filter(DELETED), markers=markers)
+    return _Known(rows=held, deleted=None, markers=markers)
+
+
+def _guard_documents(asked: Unguarded) -> Guarded:
+    """Do the same where rows are documents: no document takes another's key, but each of its events may tell a part of it."""
+    run, target, live, keys = asked.run, asked.target, asked.live, asked.keys
+    known = _look_up(asked, _markers(run))
+    of_keys = known_of(known.rows, known.markers, known.deleted, keys=keys)
+    folded, unjoined = _unless_gone(run, partial(fold_late_documents, run, asked.decoder, live, known=of_keys, target=target))
+    others = live if folded is None else live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
+    fresh, beaten = drop_stale(others, known.rows, known.markers, keys=keys, deleted=known.deleted)
+    stale = beaten.count()
+    if folded is not None:
+        news, old = drop_known_documents(folded, run.rows_of(target), of_keys, keys=keys)
+        fresh, stale = fresh.unionByName(news), stale + old.count()
+    return Guarded(row_changes=run.write_down(fresh, "guarded"), rejoined=folded is not None, stale=stale, unjoined=unjoined)
+
+
+def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
+    """Return the keys of rows that moved, of which this microbatch holds only the create or only the delete.
+
+    :param awaited: whether rows of the target wait for a delete.
+    """
+    run, found = asked.run, []
+    if asked.staged.unknown and markers is not None:
+        found.append(find_parted_moves(asked.live, markers, asked.keys))
+    if awaited:
+        deletes = asked.decoder.events(run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
+        found.append(find_awaited_moves(deletes, run.rows_of(asked.target), asked.keys))
+    if not found:
+        return None
+    parted = run.write_down(reduce(DataFrame.unionByName, found).distinct(), "parted")
+    return None if parted.isEmpty() else parted
+
+
+def _rejoin(
+    asked: Unguarded, report_of: Callable[[int], BatchReport | None], *, cut: DataFrame | None, parted: DataFrame | None
+) -> DataFrame | None:
+    """Return the row changes of the keys whose transaction an earlier microbatch applied in part; None where there are none.
+
+    :param cut: the keys of which this microbatch holds the rest of a transaction.
+    :param parted: those of rows that moved, of which it holds one half.
+    """
+    run, decoder, target, keys = asked.run, asked.decoder, asked.target, asked.keys
+    named = [sql.name(key) for key in keys]
+    concerned = [frame for frame in (cut, parted) if frame is not None]
+    if not concerned:
+        return None
+    commits = sorted(int(row[0]) for row in reduce(DataFrame.unionByName, concerned).select(CUT_AT).distinct().collect())
+    if not commits:
+        return None
+    first = first_part(report_of, run.microbatch.number, commits, reach=asked.staged.reach)
+    if first is None:
+        return None
+    columns = list(decoder.columns.types)
+    here = _events(run, decoder)
+    with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
+        everything = run.write_down(_with_earlier(asked, here, first), "everything")
+    theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
+    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
+    prior = _rows_before(run, target, first, report_of=report_of)
+    lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
+    outcome = upon_prior(folded, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
+    traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
+    return run.write_down(traced.select(*map(sql.name, asked.live.columns)), "outcome")
+
+
+def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
+    """Return the microbatch's events, marked by :data:`_IS_NEW`, and all others since an earlier one; ordered."""
+    run, decoder = asked.run, asked.decoder
+    ours = here.withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
+    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
+    return order_events(reduce(DataFrame.unionByName, [ours, *earlier]), asked.keys, reads_among_changes=True)
+
+
+def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
+    """Return the keys to fold anew: those of rows that moved, and those of cut transactions of which this microbatch brings more."""
+    named = [sql.name(key) for key in keys]
+    wanted = [] if parted is None else [parted.select(*named)]
+    if cut is not None:
+        # A file that comes again tells nothing new.
+        seen = everything.filter(f"NOT {_IS_NEW}").select(*named, POSITION)
+        told_now = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
+        wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
+    return reduce(DataFrame.unionByName, wanted).distinct()
+
+
+def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
+    return decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
+
+
+def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
+    """Return what the flow applied since a microbatch, in as few plans as may be: each costs as much as a large microbatch's data."""
+    intents = []
+    for number in range(first, run.microbatch.number):
+        intent = run.past.intent(number)
+        if intent is None:
+            raise StateUnreadableError(
+                f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
+                next_step="Restore it, or rebuild the table from the archive.",
+            )
+        # A file that changed is read whole here: what was added to it must not count as known.
+        now = {file.path: file for file in run.microbatch.files}
+        same = tuple(file for file in intent.files if now.get(file.path, file).size == file.size)
+        intents.append(replace(intent, files=same))
+    return read_together(intents)
+
+
+def _events_of(run: MicrobatchRun, microbatch: Microbatch, decoder: Decoder) -> DataFrame:
+    """Return the events of earlier microbatches, decoded as today's are."""
+    return _events(replace(run, microbatch=microbatch), decoder_for(decoder, microbatch))
+
+
+def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, *, report_of: Callable[[int], BatchReport | None]) -> DataFrame:
+    """Return the target's rows, flagged ones too, before the first of some microbatches was merged."""
+    reports = (report_of(number) for number in range(first, run.microbatch.number))
+    version = next((report.table_version for report in reports if report and report.table_version is not None), None)
+    if version is None:
+        return run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+    try:
+        rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} VERSION AS OF {version - 1}")
+    except AnalysisException as error:
+        raise _gone(run, target, first, version=version - 1, why=str(error.getCondition())) from error
+    # The log tells of versions whose files were vacuumed; reading them would fail only later, as if trying again could help.
+    if not read_history(run.spark, target.uri).is_readable(version - 1):
+        raise _gone(run, target, first, version=version - 1, why="its files were vacuumed")
+    return rows
+
+
+def _gone(run: MicrobatchRun, target: TargetTable, first: int, *, version: int, why: str) -> TableHistoryGoneError:
+    return TableHistoryGoneError(
+        f"Flow {run.flow.name}, microbatch {run.microbatch.number}: it holds the rest of a transaction that microbatch {first} began,"
+        f" and version {version} of {target.uri}, upon which that one was merged, is gone ({why}).",
+        next_step="Rebuild the table from the archive; keep table versions longer than late files take to arrive.",
+    )

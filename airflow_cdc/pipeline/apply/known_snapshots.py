@@ -1,0 +1,141 @@
+"""Ask a microbatch for full snapshots with all that the answer needs, and count the rows that one did not find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import OP, RAW
+from airflow_cdc.model.completeness import ArchivedOffsets
+from airflow_cdc.model.flow import OnSnapshot
+from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
+from airflow_cdc.pipeline.find_voids import not_found
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
+from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
+from airflow_cdc.pipeline.stands_before import stands_before
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+_LOOK_BACK = 8
+"""Earlier microbatches among which an event with a GTID is looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotReads:
+    """What a microbatch holds for the question which full snapshots there are."""
+
+    run: MicrobatchRun
+    decoder: Decoder
+    surveyed: Surveyed
+    events: DataFrame
+    """All of the microbatch, with rejects."""
+    tables: PhysicalTables
+    latest: DataFrame | None
+    """Row changes; None where the microbatch has none."""
+    known: DataFrame | None
+    """What reads may lose against (:class:`~airflow_cdc.pipeline.doubt_snapshot.Doubts`)."""
+
+
+def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> Snapshots:
+    """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.find_snapshot.find_snapshots`).
+
+    :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
+    """
+    run, dialect = reads.run, reads.decoder.dialect
+    if reads.latest is None:
+        return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return find_snapshots(
+        SnapshotsAsked(
+            run=run,
+            surveyed=reads.surveyed,
+            latest=reads.latest,
+            events=reads.events,
+            doubts=Doubts(events=reads.events, latest=reads.latest, known=reads.known, keys=reads.tables.keys),
+            tables=reads.tables,
+            read_tables=tables_of(run.microbatch, [Operation.READ.value]),
+            offsets=applied.with_files(run.microbatch.offsets),
+            knows_initial=dialect.knows_initial,
+            names_gtids=_names_gtids(run) if dialect.names_gtids else None,
+            may_fall=not (are_copies or dialect.clock_positions or run.microbatch.is_again),
+        )
+    )
+
+
+def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
+    """Return the question whether a later snapshot may replace the rows of a table without a key, by the mark of its reads."""
+    policy = run.flow.on_snapshot
+    names_gtids = _names_gtids(run)
+
+    @cache
+    def proves_it() -> bool:
+        return names_gtids() if decoder.dialect.names_gtids else True
+
+    def ask(is_marked: bool) -> bool:  # noqa: FBT001
+        return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and is_marked and proves_it())
+
+    return ask
+
+
+def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
+    """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing."""
+
+    def ask() -> bool:
+        has_gtid = F.col(RAW).rlike(r'"gtid"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
+        for number in range(run.microbatch.number, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
+            if intent := run.past.intent(number):
+                try:
+                    if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):
+                        return True
+                except SPARK_ERRORS:
+                    continue
+        return False
+
+    return ask
+
+
+def with_unconfirmed(
+    run: MicrobatchRun, report: BatchReport, snapshot: Snapshot, *, target: TargetTable, row_changes: DataFrame, tables: PhysicalTables
+) -> BatchReport:
+    """Return the report with the rows that a snapshot which came to its end did not find, and that stay.
+
+    :param row_changes: the microbatch's, which say themselves what becomes of their keys.
+    """
+    counted = replace(snapshot, cut=snapshot.position)
+    before = not_found(counted, tables) if tables.are_distinct or not tables.are_several else stands_before(counted)
+    keys = [sql.name(key) for key in target.keys]
+    left = run.rows_of(target).filter(before).join(row_changes.select(*keys), list(target.keys), "left_anti")
+    here = row_changes.filter(f"{before} AND {OP} NOT IN ('d', '{KEEP}')")
+    return with_unconfirmed_rows(report, snapshot, left.count() + here.count())
+
+
+def with_unconfirmed_versions(
+    report: BatchReport, snapshot: Snapshot, current: DataFrame, *, log: DataFrame, tables: PhysicalTables
+) -> BatchReport:
+    """Return the same of a table that keeps versions.
+
+    :param current: the versions that are current once the microbatch is merged.
+    :param log: all known events: a read that found a row as it was begins no version.
+    """
+    counted = replace(snapshot, cut=snapshot.position)
+    events = log.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
+    confirmed = events.filter(f"NOT ({stands_before(counted)})").alias("e")
+    of_tables = tables.rows_of(snapshot.tables) if tables.are_distinct else "true"
+    left = current.filter(of_tables).alias("v").join(confirmed, F.expr(sql.same_key("v", "e", tables.keys)), "left_anti")
+    return with_unconfirmed_rows(report, snapshot, left.count())
+
+
+def with_unconfirmed_rows(report: BatchReport, snapshot: Snapshot, rows: int) -> BatchReport:
+    """Return the report with how many rows a snapshot that came to its end did not find, and that stay."""
+    return replace(report, rows_unconfirmed=rows, snapshot=replace(snapshot, unconfirmed=rows))

@@ -1,0 +1,58 @@
+"""Log versions: a table's events are appended to the flow's event log, and its versions are cut from all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.columns import COMMITTED_AT, OP, POSITION
+from airflow_cdc.model.places import events_uri
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.pipeline.apply.cut_touched_keys import cut_touched_keys
+from airflow_cdc.pipeline.apply.known_snapshots import with_unconfirmed_versions
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, mark_of
+from airflow_cdc.pipeline.target.merge_versions import current_versions, merge_versions
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """What a microbatch appended to the event log."""
+
+    rows: DataFrame
+    tables: PhysicalTables
+    """The source's tables whose rows the target holds."""
+    everything: bool = False
+    """Whether all keys are touched, as by a truncate."""
+    ended: Snapshot | None = None
+    """A snapshot that came to its end and removes nothing: the versions that it did not find are counted."""
+
+
+def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
+    """Append a microbatch's rows to the log, and the marks of a snapshot that it proves; return them as they are there."""
+    if proven:
+        told = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
+        reads = reduce(DataFrame.unionByName, told).filter(is_read_of(proven))
+        rows = rows.unionByName(mark_of(proven, reads, run.microbatch.number), allowMissingColumns=True)
+    rows = run.write_down(rows, "logged")
+    append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
+    run.after_effect("log")
+    return rows
+
+
+def merge_logged(run: MicrobatchRun, target: TargetTable, logged: Logged, report: BatchReport) -> BatchReport:
+    """Cut the versions of the keys that a microbatch's rows of the log touch anew, and merge what differs; return the report of it."""
+    log = run.spark.read.format("delta").load(run.state(events_uri))
+    changes = cut_touched_keys(run, target, log, fresh=logged.rows, tables=logged.tables, everything=logged.everything)
+    report = replace(report, unavailable_unresolved=changes.unresolved)
+    if logged.ended:
+        current = current_versions(run.spark, target, changes.rows)
+        report = with_unconfirmed_versions(report, logged.ended, current, log=log, tables=logged.tables)
+    with run.merging(target, report):
+        merge_versions(run.spark, target, changes.rows, microbatch=run.microbatch.number)
+    return report

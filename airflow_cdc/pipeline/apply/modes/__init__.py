@@ -1,0 +1,1 @@
+"""How each kind of table takes a microbatch: the same steps, one file a kind."""

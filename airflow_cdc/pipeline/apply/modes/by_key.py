@@ -1,0 +1,195 @@
+"""A table of rows as they are, by key: the last event of each key decides what its row is; deleted rows go, or stay flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
+from airflow_cdc.pipeline.apply.fold_changes import Folded, fold_changes, latest_changes, no_row_changes
+from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, guard_late_events
+from airflow_cdc.pipeline.apply.known_snapshots import SnapshotReads, find_known_snapshots, with_unconfirmed
+from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
+from airflow_cdc.pipeline.apply.rename_columns import rename_columns
+from airflow_cdc.pipeline.apply.settled import Ready, SettledEvents, decoder_of, may_be_late
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.document_columns import with_document_columns
+from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.find_voids import Voids, find_voids
+from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed, find_truncates
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.record.append_once import append
+from airflow_cdc.pipeline.record.delete_markers import markers_of
+from airflow_cdc.pipeline.target.count_row_changes import count_row_changes
+from airflow_cdc.pipeline.target.flag_voided import flag_voided
+from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+def settle(run: MicrobatchRun, target: TargetTable | None) -> RowChanges:
+    """Read a microbatch's events and reconcile them by key; anew with each epoch that is found to begin in it.
+
+    :raises SourceLogWentBackError: when the source's log went back without a snapshot, and the flow's policy is to stop.
+    """
+    renamed: dict[str, str] = {}
+    while True:
+        decoder = decoder_of(run, target)
+        target, names = rename_columns(run, decoder.columns, target)
+        renamed |= names
+        settled = _settle(run, decoder, target)
+        if not isinstance(settled, Epochs):
+            return replace(settled, renamed=renamed)
+        run = replace(run, found_epochs=settled)
+
+
+def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> RowChanges | Epochs:
+    """Settle a microbatch; or return the epochs with one more that begins in it."""
+    surveyed = count_surveyed(decoder.shapes)
+    events = decoder.events(run.lines())
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    truncates = find_truncates(events, surveyed, tables, applied=run.checkpoint.truncated_through)
+    latest = latest_changes(run, decoder, events, surveyed=surveyed) if surveyed.rows else None
+    reads = SnapshotReads(
+        run=run,
+        decoder=decoder,
+        surveyed=surveyed,
+        events=events,
+        tables=tables,
+        latest=latest.changes if latest else None,
+        known=run.rows_of(target) if target else None,
+    )
+    snapshots = find_known_snapshots(reads)
+    are_copies = snapshots.fell
+    if are_copies:
+        if epochs := find_epochs(run, decoder):
+            return epochs
+        snapshots = find_known_snapshots(reads, are_copies=True)
+    while True:
+        voids = find_voids(run, truncates, snapshots, tables=tables, are_copies=are_copies)
+        folded = fold_changes(run, decoder, latest, surveyed=surveyed, target=target, voids=voids) if latest else Folded()
+        if are_copies or not may_have_fallen(run, decoder, folded.staged):
+            return RowChanges(
+                run=run,
+                target=target,
+                decoder=decoder,
+                tables=tables,
+                counted=Counted(surveyed=surveyed, truncates=truncates, staged=folded.staged),
+                snapshots=snapshots,
+                voids=voids,
+                folded=folded,
+            )
+        if epochs := find_epochs(run, decoder):
+            return epochs
+        are_copies = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChanges(SettledEvents):
+    """What a microbatch makes of each key."""
+
+    voids: Voids
+    """What truncates and snapshots take."""
+    folded: Folded
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the target that took the source's newer name, by the older one."""
+
+    @property
+    def taken(self) -> int:
+        """Good events and truncates."""
+        return self.counted.staged.events + self.counted.truncates.good
+
+    @property
+    def late(self) -> bool:
+        """Whether the table may know some keys by newer events."""
+        return may_be_late(self.run, self.target, self.counted.staged)
+
+    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
+        """Return the report as far as it is known before the merge."""
+        staged, truncates, snapshots = self.counted.staged, self.counted.truncates, self.snapshots
+        return replace(
+            self.report_of_events(self._count(quarantined), quarantined.rejects, changed),
+            merge_plan="guarded merge: late events" if self.late else "merge",
+            truncated_through=dict(truncates.through),
+            reach=staged.reach | truncates.reach,
+            pending_snapshots=snapshots.pending,
+            replaced_by=snapshots.replacing,
+            unpaired_moves=self.folded.unpaired,
+            asks_target=bool(staged.untold or staged.unknown),
+            columns_renamed=dict(self.renamed),
+        )
+
+    def _count(self, quarantined: Quarantined) -> EventCounts:
+        """Return where every record went."""
+        surveyed, staged, truncates = quarantined.surveyed, self.counted.staged, self.counted.truncates
+        applied_truncates = truncates.good - truncates.ignored - truncates.stale
+        return EventCounts(
+            read=surveyed.read,
+            merged=staged.live + min(applied_truncates, 1),
+            superseded=staged.events - staged.redelivered - staged.live - staged.shielded + max(applied_truncates - 1, 0),
+            redelivered=staged.redelivered,
+            stale=staged.shielded + truncates.stale,
+            tombstones=surveyed.tombstones,
+            control=surveyed.control + truncates.ignored,
+            rejected=quarantined.count,
+        )
+
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Leave delete markers, so that no late event brings a row back."""
+        run, staged, voids = self.run, self.counted.staged, self.voids
+        if target is None or not (staged.live or voids.rows):
+            return Ready(report=replace(report, merge_plan="nothing to merge"))
+        live = self._row_changes().filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
+        if self.snapshots.ended:
+            ended = self.snapshots.ended
+            report = with_unconfirmed(run, report, ended, target=target, row_changes=live, tables=self.tables)
+        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=staged, late=self.late)
+        guarded = guard_late_events(asked)
+        report = guarded.in_report(report)
+        if run.is_dry:
+            counted = count_row_changes(run.spark, target, guarded.row_changes, vanishing=voids.rows)
+            return Ready(report=replace(report, rows=counted, merge_plan="dry run"))
+        if staged.has_deletes or guarded.rejoined:
+            markers = markers_of(guarded.row_changes, target.keys, run.microbatch.number)
+            append(run.spark, markers, run.state(delete_markers_uri))
+            run.after_effect("delete_markers")
+        if guarded.stale == staged.live and not guarded.paired and not voids.rows:
+            return Ready(report=replace(report, merge_plan="nothing to merge: every event is stale"))
+        return Ready(report=report, merge=partial(self.merge, target, guarded, report))
+
+    def merge(self, target: TargetTable, guarded: Guarded, report: BatchReport) -> BatchReport:
+        """Merge the row changes that the guard left."""
+        run, staged, voids = self.run, self.counted.staged, self.voids
+        fresh = guarded.row_changes
+        if voids.rows and target.flags_deletes:
+            others = [name for name in self.decoder.columns.types if name not in target.keys]
+            voided = flag_voided(self._row_changes().filter(voids.here), voids.rows[-1], others)
+            fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
+        fresh = with_document_columns(fresh, run.flow.document_columns)
+        # What is taken up again may have other keys, and what vanishes may have any.
+        within = () if guarded.rejoined or voids.rows else staged.ranges
+        merge = Merge(
+            row_changes=fresh,
+            columns=[name for name in fresh.columns if name in target.columns],
+            microbatch=run.microbatch.number,
+            late=self.late,
+            vanishing=voids.rows,
+            unread=voids.unread.rows if voids.unread else "false",
+            untold=sorted({*staged.untold, *staged.retold}) if self.late else staged.untold,
+            document_columns=run.flow.document_columns,
+            within=within,
+        )
+        with run.merging(target, report, within=within):
+            merge_row_changes(run.spark, target, merge)
+        return report
+
+    def _row_changes(self) -> DataFrame:
+        # Where there is nothing but a truncate the merge needs a source all the same.
+        return no_row_changes(self.run) if self.folded.row_changes is None else self.folded.row_changes

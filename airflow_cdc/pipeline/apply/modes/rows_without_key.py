@@ -1,0 +1,150 @@
+"""A table without a key: rows are counted by what they hold, from all known events, which the flow's row log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import CONTENT, MICROBATCH
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.places import events_uri
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply.fit_table import wider_columns
+from airflow_cdc.pipeline.apply.known_snapshots import may_be_base, with_unconfirmed_rows
+from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
+from airflow_cdc.pipeline.apply.stage_events import (
+    KeptEvents,
+    Sieve,
+    known_events,
+    leave_out_known,
+    settle_epochs,
+    stage_events,
+    watch_snapshots,
+)
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.find_base import find_bases
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, unconfirmed_copies
+from airflow_cdc.pipeline.record.event_log import append_to_log
+from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
+from airflow_cdc.pipeline.target.merge_copies import copy_changes, count_missing, merge_copies
+from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
+
+
+def settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents:
+    """Read and stage a microbatch's events.
+
+    :raises ConfigurationError: when nothing may be written.
+    """
+    if run.is_dry:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}: its table has no key; a row that is right and one that is missing cannot be told apart by an event.",
+            next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
+        )
+    return settle_epochs(run, partial(_settle, target=target))
+
+
+def _settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents | Epochs:
+    decoder = decoder_of(run, target)
+    types = _types(run, decoder, target)
+    events = with_contents(decoder.events(run.lines()), decoder, types)
+    # Equal rows are counted together: which table one is of nothing would say.
+    tables = PhysicalTables(run.flow, (), run.tables)
+    staged = stage_events(run, decoder, events, tables=tables, keeps_truncates=True, keys=(IDENTITY,))
+    snapshots = watch_snapshots(run, decoder, staged, tables=tables)
+    if isinstance(snapshots, Epochs):
+        return snapshots
+    log = known_events(
+        run,
+        target,
+        lost="has no key, and the events by which its rows were counted are gone",
+        next_step="Restore that folder, or rebuild the flow.",
+    )
+    known = None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
+    return CountedEvents(
+        run=run,
+        target=target,
+        decoder=decoder,
+        tables=tables,
+        counted=staged.counted,
+        snapshots=snapshots,
+        new=leave_out_known(run, target, staged, sieve=_sieve(known)),
+        types=types,
+    )
+
+
+def _sieve(known: DataFrame | None) -> Sieve | None:
+    if known is None:
+        return None
+
+    def sieve(events: DataFrame) -> tuple[DataFrame, int]:
+        new = without_known_rows(events, known, archived_before=False).count()
+        return without_known_rows(events, known, archived_before=True), new
+
+    return sieve
+
+
+def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
+    """Return the Spark SQL types of the microbatch's columns, as the target has them or will have."""
+    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    held: Mapping[str, str] = {}
+    if target:
+        wider_columns(target, types, run.flow.name)
+        held = {name.lower(): kind for name, kind in target.columns.items()}
+    return {name: held.get(name.lower(), kind) for name, kind in types.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedEvents(KeptEvents):
+    """Events by which rows are counted."""
+
+    types: Mapping[str, str]
+    """Spark SQL types of the microbatch's columns, as the target has them or will have."""
+
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Append the events to the row log."""
+        run = self.run
+        nothing = Ready(report=replace(report, merge_plan="nothing to merge"))
+        rows = logged_rows(self.new.events, self.decoder, self.types, microbatch=run.microbatch.number)
+        if self.new.late:
+            rows = run.write_down(rows, "logged")
+        if rows.isEmpty() if self.new.late else not report.events.merged:
+            return nothing
+        append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)
+        run.after_effect("log")
+        if target is None:
+            return nothing
+        target = replace(target, columns=columns_of(run.spark, target.uri))
+        return Ready(report=report, merge=partial(self.merge, target, rows, report))
+
+    def merge(self, target: TargetTable, rows: DataFrame, report: BatchReport) -> BatchReport:
+        """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
+        run, ended = self.run, self.snapshots.ended
+        log = run.spark.read.format("delta").load(run.state(events_uri))
+        floor = max(run.checkpoint.truncated_through.values(), default=None)
+        base_before, base = find_bases(log, run.microbatch.number, floor, may_replace=may_be_base(run, self.decoder))
+        if ended:
+            _, newest = find_bases(log, run.microbatch.number, floor, may_replace=lambda _is_initial: True)
+            if newest != base:
+                rows_left = unconfirmed_copies(log, base, newest).collect()[0][0]
+                report = with_unconfirmed_rows(report, ended, int(rows_left or 0))
+        # Rows of nothing but NULLs make no table: they may be logged already.
+        was_empty = self.target is None or not self.target.size
+        everything = was_empty or base != base_before
+        touched = None if everything else contents_of(rows)
+        counted = run.write_down(count_copies(log, base, touched), "counted")
+        held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+        held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
+        changes = run.write_down(copy_changes(target, held, counted, log=log), "changes")
+        plan = "copies of all rows: another snapshot or truncate" if everything else "copies of touched rows"
+        report = replace(report, merge_plan=plan, rows_missing=count_missing(changes))
+        with run.merging(target, report):
+            merge_copies(run.spark, target, changes, microbatch=run.microbatch.number)
+        return report

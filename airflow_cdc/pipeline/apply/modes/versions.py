@@ -1,0 +1,123 @@
+"""A table that keeps versions: all events go to the flow's event log, and the versions of the keys that they touch are cut anew from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import IS_CURRENT, MICROBATCH, OP, TABLE
+from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.operation import ROW_OPERATIONS
+from airflow_cdc.model.report import BatchReport
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
+from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
+from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
+from airflow_cdc.pipeline.apply.resolve_documents import refuse_patches
+from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
+from airflow_cdc.pipeline.apply.stage_events import (
+    KeptEvents,
+    Sieve,
+    known_events,
+    leave_out_known,
+    settle_epochs,
+    settle_snapshots,
+    stage_events,
+)
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.record.change_log import without_known
+from airflow_cdc.pipeline.record.event_log import logged_rows
+from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
+
+
+def settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents:
+    """Read and stage a microbatch's events."""
+    return settle_epochs(run, partial(_settle, target=target))
+
+
+def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents | Epochs:
+    decoder = decoder_of(run, target)
+    events = decoder.events(run.lines(), with_images=True)
+    refuse_patches(run.flow.name, decoder, events)
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    staged = stage_events(run, decoder, events, tables=tables, keeps_truncates=True)
+    log = known_events(
+        run,
+        target,
+        # Cut from what the archive holds today, older versions would be lost without a word.
+        lost="holds versions, and the events that they were cut from are gone",
+        next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
+    )
+    known = None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
+    snapshots = settle_snapshots(run, decoder, staged, tables=tables, known=_events_of_living(run, target, known))
+    if isinstance(snapshots, Epochs):
+        return snapshots
+    return VersionedEvents(
+        run=run,
+        target=target,
+        decoder=decoder,
+        tables=tables,
+        counted=staged.counted,
+        snapshots=snapshots,
+        new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder.columns.keys)),
+        known=known,
+    )
+
+
+def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: DataFrame | None) -> DataFrame | None:
+    """Return the known events of the keys that live."""
+    if target is None or known is None:
+        return None
+    events = known.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
+    current = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").filter(IS_CURRENT)
+    return events.alias("e").join(current.alias("c"), F.expr(sql.same_key("e", "c", target.keys)), "left_semi")
+
+
+def _sieve(run: MicrobatchRun, known: DataFrame | None, keys: Sequence[str]) -> Sieve | None:
+    if known is None:
+        return None
+
+    def sieve(events: DataFrame) -> tuple[DataFrame, int]:
+        fresh = run.write_down(without_known(events, known, keys, table=TABLE), "fresh")
+        return fresh, fresh.count()
+
+    return sieve
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionedEvents(KeptEvents):
+    """Events that make versions."""
+
+    known: DataFrame | None
+    """The log of the other microbatches' events; None where there is none yet."""
+
+    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
+        """Return the report as far as it is known before the merge."""
+        return replace(
+            super().report(quarantined, changed),
+            merge_plan="versions of touched keys: late events" if self.new.late else "versions of touched keys",
+            pending_snapshots=self.snapshots.pending,
+            replaced_by=self.snapshots.replacing,
+        )
+
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Append the events to the event log, and the marks of a snapshot that the microbatch proves."""
+        run, replacing = self.run, self.snapshots.replacing
+        nothing = Ready(report=replace(report, merge_plan="nothing to merge"))
+        # A copy may be what proves a snapshot.
+        if not (report.events.merged or replacing):
+            return nothing
+        # The log's columns are the table's: an event's own type may be narrower.
+        types = columns_of(run.spark, target.uri) if target else {}
+        rows = logged_rows(self.new.events, self.decoder, types, microbatch=run.microbatch.number)
+        rows = log_rows(run, rows, known=self.known, proven=replacing)
+        if target is None:
+            return nothing
+        everything = bool(replacing) or self.counted.truncates.good > self.counted.truncates.ignored
+        logged = Logged(rows=rows, tables=self.tables, everything=everything, ended=self.snapshots.ended)
+        return Ready(report=report, merge=partial(merge_logged, run, replace(target, columns=types), logged, report=report))

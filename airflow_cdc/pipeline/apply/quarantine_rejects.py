@@ -1,0 +1,63 @@
+"""Quarantine rejects: what a microbatch does not take in is set aside with its reason, and every record is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND, REJECT
+from airflow_cdc.model.errors import CountMismatchError
+from airflow_cdc.model.places import quarantine_uri
+from airflow_cdc.pipeline.apply.refuse_mismatch import refuse_mismatch
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed, count_kinds
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.append_once import append_once
+from airflow_cdc.pipeline.record.quarantine import quarantined_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """What was set aside, and what the records were found to be."""
+
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    """How many by reason."""
+    surveyed: Surveyed = field(default_factory=Surveyed)
+    """The survey's count; of odd records decoding may know better what they are."""
+
+    @property
+    def count(self) -> int:
+        """How many records were set aside."""
+        return sum(self.rejects.values())
+
+
+def quarantine_rejects(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, taken: int) -> Quarantined:
+    """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any.
+
+    :param taken: how many events were taken in.
+    :raises CountMismatchError: when records are lost between the two.
+    :raises ColumnMismatchError: when one column does not fit most of the events.
+    """
+    if surveyed.to_account_for == taken:
+        return Quarantined(surveyed=surveyed)
+    decoded = decoder.events(run.lines(numbered=True))
+    rows = quarantined_rows(decoded.filter(F.col(REJECT).isNotNull()), topic=run.flow.topic, microbatch=run.microbatch.number)
+    by_reason = {row["reason"]: int(row["count"]) for row in rows.groupBy("reason").count().collect()}
+    rejected = sum(by_reason.values())
+    if surveyed.to_account_for != taken + rejected:
+        told = count_kinds({row[KIND]: int(row["count"]) for row in decoded.groupBy(KIND).count().collect()})
+        if told.read != surveyed.read or told.to_account_for != taken + rejected:
+            raise CountMismatchError(
+                f"Flow {run.flow.name}, microbatch {run.microbatch.number}: the archive was found to hold {surveyed.read} records, of which"
+                f" {told.read} were read; {taken} are taken in and {rejected} rejected ({by_reason}) of {told.to_account_for}.",
+                next_step="Nothing was merged. Please report this with the microbatch's intent file.",
+            )
+        surveyed = told
+    refuse_mismatch(run, rows, by_reason, events=surveyed.rows)
+    if rejected and not run.is_dry:
+        uri = run.state(quarantine_uri)
+        append_once(run.spark, rows, uri, application=f"quarantine:{run.application}", version=run.microbatch.number)
+        run.after_effect("quarantine")
+    return Quarantined(rejects=by_reason, surveyed=surveyed)

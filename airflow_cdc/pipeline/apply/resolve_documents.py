@@ -1,0 +1,102 @@
+"""Resolve documents: row changes whose last event tells only what changed get the whole document; late events too."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
+from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.decode.mongodb import PATCH
+from airflow_cdc.pipeline.file_parts import read_microbatch
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
+from airflow_cdc.pipeline.order import is_known_newer, order_events
+from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *, target: TargetTable | None) -> DataFrame:
+    """Return each key's last event with its document: folded onto the microbatch's own, else onto the target's."""
+    keys = decoder.columns.keys
+    latest = latest.drop(READS)
+    asked = keys_to_fold(latest, keys, keeps_deleted=decoder.keeps_deleted)
+    if asked.isEmpty():
+        return latest
+    events = order_events(decoder.events(run.lines()).filter(IS_ROW_EVENT), keys, reads_among_changes=True)
+    theirs = events.join(F.broadcast(asked), list(keys), "left_semi")
+    return run.write_down(fold_documents(latest, theirs, run.rows_of(target) if target else None, keys=keys), "documents")
+
+
+def fold_late_documents(
+    run: MicrobatchRun, decoder: Decoder, live: DataFrame, *, known: DataFrame, target: TargetTable
+) -> DataFrame | None:
+    """Return the row changes of the keys that are known by an event behind this microbatch's first, where a patch is among them: folded
+    from all events of the key that this life of the flow has applied. None where there are none.
+
+    Costs a look at the whole archive.
+
+    :param known: the target's rows and the delete markers: the keys, position, operation, offset and ``__cdc_told_at``.
+    """
+    keys = list(target.keys)
+    passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
+        k.{OFFSET} >= s.{REACH}.first_offset, k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION}))"""
+    touched = (
+        live.alias("s")
+        .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
+        .filter(f"k.{TOLD_AT} IS NOT NULL OR s.{TOLD_AT} IS NOT NULL")
+        .filter(F.expr(passed) | is_known_newer("k", "s"))
+        # Behind a whole document older events say nothing.
+        .filter(F.expr(f"k.{TOLD_AT} IS NOT NULL") | ~is_known_newer("k", "s"))
+        .select(*[F.col(f"s.{sql.name(key)}") for key in keys])
+        .distinct()
+    )
+    touched = run.write_down(touched, "touched")
+    if touched.isEmpty():
+        return None
+    with reading_earlier(run, touched):
+        everything = reduce(DataFrame.unionByName, (_events_of(run, decoder, microbatch) for microbatch in _applied(run)))
+        theirs = order_events(everything.join(F.broadcast(touched), keys, "left_semi"), keys, reads_among_changes=True)
+        theirs = run.write_down(theirs, "everything")
+    latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types)).drop(READS)
+    folded = fold_documents(latest, theirs, None, keys=keys).withColumn(HAZARD, F.lit(0))
+    return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")
+
+
+def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
+    """Refuse updates that tell only what changed in a document where each of its versions is kept.
+
+    :raises UnsupportedConnectorError: when there is one.
+    """
+    if decoder.dialect.documents and not events.filter(F.col(PATCH).isNotNull() & F.expr(IS_ROW_EVENT)).isEmpty():
+        raise UnsupportedConnectorError(
+            f"Flow {flow}: some updates tell only what changed in their document, and a table of versions needs the whole of it.",
+            next_step="Set the connector's capture.mode to change_streams_update_full, or take stored_as_scd_type: 2 from the flow.",
+        )
+
+
+def _events_of(run: MicrobatchRun, decoder: Decoder, microbatch: Microbatch) -> DataFrame:
+    of_files = decoder_for(decoder, microbatch)
+    return of_files.events(read_microbatch(run.spark, microbatch)).filter(IS_ROW_EVENT)
+
+
+def _applied(run: MicrobatchRun) -> list[Microbatch]:
+    """Return all that the flow applied, this microbatch with it, as one an archive."""
+    intents = [run.past.intent(number) for number in range(1, run.microbatch.number)]
+    gone = [number for number, intent in enumerate(intents, start=1) if intent is None]
+    if gone:
+        raise StateUnreadableError(
+            f"Flow {run.flow.name}: the intents of microbatches {gone} are gone, and with them which files hold the documents"
+            " that late events change.",
+            next_step="Restore them, or rebuild the table from the archive.",
+        )
+    # What was read again, others of these own.
+    return read_together(
+        microbatch for microbatch in (*(intent for intent in intents if intent), run.microbatch) if not microbatch.is_again
+    )

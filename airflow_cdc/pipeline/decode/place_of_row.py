@@ -1,0 +1,19 @@
+"""Where a row that Spark collected stands: its position and its Kafka partition, in the model's words."""
+
+from __future__ import annotations
+
+from pyspark.sql import Row
+
+from airflow_cdc.model.columns import PARTITION
+from airflow_cdc.model.position import Position
+from airflow_cdc.model.reach import UNKNOWN_PARTITION
+
+
+def position_of(row: Row) -> Position:
+    """Return a position from its struct."""
+    return Position(int(row["commit"]), int(row["change"]), int(row["serial"]))
+
+
+def partition_of(row: Row) -> str:
+    """Return a row's Kafka partition as reports name it."""
+    return UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION])

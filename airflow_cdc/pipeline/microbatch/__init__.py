@@ -1,0 +1,1 @@
+"""One attempt at one microbatch, and what it hands to its steps."""

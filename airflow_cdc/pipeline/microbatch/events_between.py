@@ -1,0 +1,38 @@
+"""Decode what earlier microbatches of a flow applied of a stretch of the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.epoch_begins import OF_LOG
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+
+
+def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int | None) -> list[DataFrame]:
+    """Return the good events of the earlier microbatches that may hold some between two commits, as they were decoded then.
+
+    :param last: None: to the end of the log.
+    """
+    return [
+        decoder_for(decoder, each).events(replace(run, microbatch=each).lines()).filter(OF_LOG)
+        for each in read_together(_microbatches_between(run, first, last))
+    ]
+
+
+def _microbatches_between(run: MicrobatchRun, first: int, last: int | None) -> list[Microbatch]:
+    found = []
+    for number in range(1, run.microbatch.number):
+        report, intent = run.past.report(number), run.past.intent(number)
+        if report is None or intent is None or intent.is_again:
+            continue
+        reach = report.reach
+        # Reads are in no reach.
+        streams = [(reach.streamed_from[lane].commit, reach.streamed_through[lane].commit) for lane in reach.streamed_from]
+        meets = any((last is None or since <= last) and through >= first for since, through in streams)
+        if not streams or meets or report.snapshot:
+            found.append(intent)
+    return found

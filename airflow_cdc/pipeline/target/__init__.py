@@ -1,0 +1,1 @@
+"""The Delta table: what it is, what is made of it, and the commits that it holds."""

@@ -1,0 +1,78 @@
+"""Alter a target table: what it takes to hold what its source has become. The rows that it holds stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.columns import TOLD_AT
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.target.create_table import declare
+from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, TargetTable
+
+DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
+"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
+MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
+"""The property as SQL: a column has a name of its own in the files, and any name in the table."""
+
+
+def map_columns(spark: SparkSession, uri: str) -> None:
+    """Let a table take any name from now on, also one that Parquet would refuse."""
+    detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").collect()[0]
+    if detail["properties"].get(MODE_OF_MAPPING) != "name":
+        spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({MAPPED_BY_NAME})")
+
+
+def set_properties(spark: SparkSession, uri: str, properties: Mapping[str, str]) -> None:
+    """Set properties of a table."""
+    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
+    spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({assigned})")
+
+
+def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
+    """Add the columns that the events have and the table has not, each behind its neighbour; return their names.
+
+    :param columns: the events' Spark SQL types, in order.
+    """
+    known = {name.lower() for name in target.columns}
+    missing = [name for name in columns if name.lower() not in known]
+    if sql.needs_column_mapping(missing):
+        map_columns(spark, target.uri)
+    left = None
+    for name, kind in columns.items():
+        if name in missing:
+            place = f"AFTER {sql.name(left)}" if left else "FIRST"
+            spark.sql(f"ALTER TABLE {sql.delta(target.uri)} ADD COLUMNS ({declare(name, kind, comments.get(name))} {place})")
+        left = name
+    return tuple(missing)
+
+
+def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
+    """Give columns wider types."""
+    # Only tables that need it ask their readers for it.
+    set_properties(spark, uri, {"delta.enableTypeWidening": "true"})
+    for name, kind in columns.items():
+        spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
+
+
+def rename_column(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
+    """Give a column another name; the table's columns are mapped by name (:func:`map_columns`)."""
+    spark.sql(f"ALTER TABLE {sql.delta(uri)} RENAME COLUMN {sql.name(old)} TO {sql.name(new)}")
+
+
+def rename_in_rows(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
+    """Give a column another name where a row's ``__cdc_told_at`` names it: by that its newer events left the value out."""
+    named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
+    entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
+    of_column = f"exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})"
+    spark.sql(f"UPDATE {sql.delta(uri)} SET {TOLD_AT} = {entries} WHERE {of_column}")
+
+
+def with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:
+    """Switch deletion vectors on for a table that has grown large."""
+    if target.deletion_vectors or target.size < DELETION_VECTORS_FROM_BYTES:
+        return target
+    set_properties(spark, target.uri, {"delta.enableDeletionVectors": "true"})
+    return replace(target, deletion_vectors=True)

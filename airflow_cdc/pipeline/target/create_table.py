@@ -1,0 +1,122 @@
+"""Create a target table: the source's columns, our own behind them, and the properties that freeze what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.columns import (
+    CHANGE_LOG_COLUMNS,
+    COMMITTED_AT,
+    CONTENT,
+    COPY,
+    DELETED,
+    DELETED_AT,
+    END_POSITION,
+    FLAGGED_COLUMNS,
+    IS_CURRENT,
+    MICROBATCH,
+    MULTISET_COLUMNS,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    TARGET_COLUMNS,
+    TOLD_AT,
+    TRANSACTION,
+    UNAVAILABLE,
+    VALID_FROM,
+    VALID_TO,
+    VERSION_COLUMNS,
+)
+from airflow_cdc.model.document_columns import DocumentColumn, definition_of
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.target.target_table import (
+    DOCUMENT_COLUMNS_PROPERTY,
+    KEYS_PROPERTY,
+    MODE_OF_MAPPING,
+    MODE_PROPERTY,
+    TargetTable,
+    by_comment,
+)
+
+_OWN_COLUMN_TYPES = {
+    POSITION: POSITION_TYPE,
+    OP: "STRING",
+    COMMITTED_AT: "TIMESTAMP",
+    MICROBATCH: "BIGINT",
+    OFFSET: "BIGINT",
+    TOLD_AT: TOLD_AT_TYPE,
+    DELETED: "BOOLEAN",
+    DELETED_AT: "TIMESTAMP",
+    PARTITION: "INT",
+    TRANSACTION: "STRING",
+    UNAVAILABLE: "ARRAY<STRING>",
+    END_POSITION: POSITION_TYPE,
+    VALID_FROM: "TIMESTAMP",
+    VALID_TO: "TIMESTAMP",
+    IS_CURRENT: "BOOLEAN",
+    CONTENT: "STRING",
+    COPY: "BIGINT",
+}
+_COLUMNS_OF = {
+    TableMode.CURRENT: TARGET_COLUMNS,
+    TableMode.MULTISET: MULTISET_COLUMNS,
+    TableMode.FLAGGED: FLAGGED_COLUMNS,
+    TableMode.CHANGE_LOG: CHANGE_LOG_COLUMNS,
+    TableMode.VERSIONS: VERSION_COLUMNS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTable:
+    """What a target table is made of."""
+
+    columns: Mapping[str, str]
+    """Spark SQL types of the source's columns, in order."""
+    keys: Sequence[str]
+    mode: TableMode
+    comments: Mapping[str, str] = field(default_factory=dict)
+    """Of columns (:mod:`airflow_cdc.model.column_origin`)."""
+    document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
+    """Definitions of the columns that are taken out of documents."""
+
+
+def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
+    """Make an empty target table with the source's columns and, behind them, ours."""
+    columns, defined = new.columns, definition_of(new.document_columns)
+    key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in new.keys)}>"
+    own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}
+    declared = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
+    # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
+    properties = {KEYS_PROPERTY: json.dumps(list(new.keys)), MODE_PROPERTY: new.mode.value, "delta.enableDeletionVectors": "false"}
+    if new.document_columns:
+        properties[DOCUMENT_COLUMNS_PROPERTY] = defined
+    if sql.needs_column_mapping(columns):
+        properties[MODE_OF_MAPPING] = "name"
+    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
+    told, guessed = by_comment(new.comments)
+    return TargetTable(
+        uri=uri,
+        columns=dict(columns),
+        keys=tuple(new.keys),
+        size=0,
+        files=0,
+        deletion_vectors=False,
+        mode=new.mode,
+        told=told,
+        guessed=guessed,
+        document_columns=defined,
+    )
+
+
+def declare(name: str, kind: str, comment: str | None) -> str:
+    """Return the definition of a column."""
+    return f"{sql.name(name)} {kind}" + (f" COMMENT {sql.text(comment)}" if comment else "")

@@ -1,0 +1,87 @@
+"""Find the commit that a microbatch made, by what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.foreign_change import TableCommit
+from airflow_cdc.model.report import BatchReport, RowCounts
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind, metadata_of
+
+_LAST_VERSIONS = 20
+
+
+@dataclass(frozen=True)
+class MergeCommit:
+    """The commit that a merge made."""
+
+    version: int
+    rows: RowCounts
+    metadata: dict[str, Any]
+    """What the commit carries of its microbatch (``userMetadata``)."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """What Delta counted (``operationMetrics``)."""
+
+
+def find_commit(
+    spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1, may_read_log: bool = False
+) -> MergeCommit | None:
+    """Return the commit of a microbatch from the table's history, None where the log holds none.
+
+    Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
+    many a clean-up of a table whose merge crashed.
+
+    :param after: version of the flow's last commit that is known.
+    :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
+    """
+    read = commits_behind(uri, after) if may_read_log else ()
+    if nearby := next(filter(None, (_commit_of(commit, application, microbatch) for commit in read)), None):
+        return nearby
+    limit = _LAST_VERSIONS
+    while True:
+        history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
+        rows = history.collect()
+        found = next(filter(None, (_commit_of(row.asDict(), application, microbatch) for row in rows)), None)
+        if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
+            return found
+        limit *= 8
+
+
+def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
+    """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
+    told = (metadata_of(row["userMetadata"]) for row in history.collect())
+    return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
+
+
+def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
+    """Yield the commits that a table's history tells, ascending."""
+    told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
+        "version",
+        "operation",
+        "operationParameters",
+        "userMetadata",
+        "unix_millis(timestamp) AS at_millis",
+        "coalesce(userName, userId, engineInfo) AS by",
+    )
+    rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
+    yield from (commit_of(int(row["version"]), row) for row in rows)
+
+
+def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
+    metadata = metadata_of(row["userMetadata"])
+    if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
+        return None
+    metrics = row["operationMetrics"] or {}
+    counts = RowCounts(
+        # An append has a name of its own for it.
+        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
+        updated=int(metrics.get("numTargetRowsUpdated", 0)),
+        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+    )
+    return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)

@@ -1,0 +1,60 @@
+"""Merge copies: bring a table without a key to as many copies of each row as were counted."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROBATCH, OP, POSITION
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.reconcile.count_copies import COPIES, MISSING
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+_ACTION = "__cdc_action"
+_ROW = "__cdc_row"
+_TOLD = (POSITION, OP, COMMITTED_AT)
+
+
+def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, log: DataFrame) -> DataFrame:
+    """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row for each content of which rows
+    are missing (``m``), with minus their number as that of the copy.
+
+    :param held: the target's rows of the counted contents.
+    :param counted: copies by content.
+    :param log: all known events.
+    """
+    wanted = counted.filter(f"{COPIES} > 0").select(CONTENT, F.explode(F.expr(f"sequence(1L, {COPIES})")).alias(COPY))
+    both = wanted.withColumn(_ACTION, F.lit("i")).join(held.select(CONTENT, COPY).withColumn("held", F.lit("d")), [CONTENT, COPY], "full")
+    changes = both.filter(f"{_ACTION} IS NULL OR held IS NULL").select(CONTENT, COPY, F.coalesce(_ACTION, "held").alias(_ACTION))
+    missing = counted.filter(f"{MISSING} > 0").select(CONTENT, (-F.col(MISSING)).alias(COPY), F.lit("m").alias(_ACTION))
+    told = changes.unionByName(missing)
+    return told.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
+
+
+def count_missing(changes: DataFrame) -> int:
+    """Return how many rows events took that are not known to have been there."""
+    found = changes.filter(f"{_ACTION} = 'm'").agg(F.sum(COPY)).collect()[0][0]
+    return -int(found or 0)
+
+
+def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return the values of the contents of which rows are to be added, and the event that added the last of them."""
+    adding = (
+        target.with_all_columns(log)
+        .withColumn(CONTENT, F.col(ADDED))
+        .join(changes.filter(f"{_ACTION} = 'i'").select(CONTENT).distinct(), CONTENT, "left_semi")
+    )
+    row = F.struct(*[F.col(sql.name(name)) for name in (*target.columns, *_TOLD)])
+    return adding.groupBy(CONTENT).agg(F.max_by(row, POSITION).alias(_ROW))
+
+
+def merge_copies(spark: SparkSession, target: TargetTable, changes: DataFrame, *, microbatch: int) -> None:
+    """Make one MERGE commit of rows that come and go."""
+    changes.createOrReplaceTempView("cdc_copy_changes")
+    columns = [*target.columns, *_TOLD, CONTENT, COPY]
+    values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(microbatch)}
+    spark.sql(
+        f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_copy_changes AS s ON t.{CONTENT} = s.{CONTENT} AND t.{COPY} = s.{COPY}"
+        f" WHEN MATCHED AND s.{_ACTION} = 'd' THEN DELETE"
+        f" WHEN NOT MATCHED AND s.{_ACTION} = 'i' THEN INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+    )

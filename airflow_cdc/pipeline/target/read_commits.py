@@ -1,0 +1,95 @@
+"""Read what a Delta table's newest commits tell of themselves from the log's files: Spark would start jobs to tell the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_cdc.model.foreign_change import INTENDED, TableCommit
+from airflow_cdc.pipeline.storage import file_system
+
+_MOST_READ = 20
+
+
+def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
+    """Yield what the commits behind a version tell of themselves, ascending: ``version``, ``userMetadata``, ``operationMetrics``.
+
+    Ends where there is no next one, where the log cannot be read, and after a few: what is not among them, the table's history has to tell.
+    """
+    for number in range(version + 1, version + 1 + _MOST_READ):
+        try:
+            text = _read(uri, number)
+        except OSError:
+            return
+        if text is None:
+            return
+        told = _commit_info(text)
+        yield {"version": number, "userMetadata": told.get("userMetadata"), "operationMetrics": told.get("operationMetrics")}
+
+
+def read_commit(uri: str, version: int) -> TableCommit | None:
+    """Return what a commit says of itself; None where the log has no such file, or no more.
+
+    :raises OSError: when the store fails: a commit that could not be read must not pass for one that is not there.
+    """
+    text = _read(uri, version)
+    if text is None:
+        return None
+    told = _commit_info(text)
+    by = told.get("userName") or told.get("userId") or told.get("engineInfo")
+    return commit_of(version, {**told, "by": by, "at_millis": told.get("timestamp")}, has_new_data=_has_new_data(text))
+
+
+def commit_of(version: int, told: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
+    """Return a commit of what a log or a history says of it, in Delta's names, and ``by`` and ``at_millis``."""
+    text = str(told.get("userMetadata") or "")
+    return TableCommit(
+        version,
+        operation=told.get("operation") or TableCommit.operation,
+        parameters=told.get("operationParameters") or {},
+        metadata=metadata_of(text),
+        is_intended=INTENDED in text,
+        at_millis=told.get("at_millis"),
+        by=told.get("by"),
+        has_new_data=has_new_data,
+    )
+
+
+def metadata_of(text: str | None) -> dict[str, Any]:
+    """Return a commit's user metadata; nothing where it is no JSON object."""
+    try:
+        document = json.loads(text or "{}")
+    except ValueError:
+        # Somebody else's commit with metadata of their own.
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def has_log(uri: str) -> bool:
+    """Tell whether there is a Delta table."""
+    fs, path = file_system(uri)
+    return bool(fs.exists(f"{path}/_delta_log"))
+
+
+def _read(uri: str, version: int) -> bytes | None:
+    fs, path = file_system(uri)
+    try:
+        text: bytes = fs.cat_file(f"{path}/_delta_log/{version:020d}.json")
+    except FileNotFoundError:
+        return None
+    return text
+
+
+def _commit_info(text: bytes) -> dict[str, Any]:
+    # The other lines tell of files, and there may be thousands of them.
+    line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
+    told: dict[str, Any] = json.loads(line).get("commitInfo", {})
+    return told
+
+
+def _has_new_data(text: bytes) -> bool:
+    """Tell whether a commit changes data: rewrites such as OPTIMIZE mark their files as no change."""
+    lines = (line for line in text.splitlines() if line.startswith((b'{"add"', b'{"remove"')))
+    # Delta reads a missing mark as a change.
+    return any(next(iter(json.loads(line).values())).get("dataChange", True) for line in lines)

@@ -1,0 +1,62 @@
+"""Register a target table in Spark's catalog, so that it has a name beside its path."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import CatalogTableError, SparkFailedError, first_line
+from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.target.target_table import read_target
+
+_NO_SUCH_NAME = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+
+
+def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
+    """Give a flow's table its name in the catalog, once it exists; a name that stands for it already is left as it is.
+
+    :param flow: with a ``catalog_table``.
+    :param uri: of the target table.
+    :raises CatalogTableError: when the name stands for something else, or the catalog refuses it.
+    :raises SparkFailedError: when the catalog does not answer.
+    """
+    uri, name = spark_uri(uri), sql.path(flow.catalog_table)
+    try:
+        if read_target(spark, uri) is None:
+            return
+        there = _location(spark, name)
+        if there is None:
+            spark.sql(f"CREATE SCHEMA IF NOT EXISTS {sql.path(flow.catalog_table[:-1])}")
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {sql.text(uri)}")
+            # Somebody else may have taken the name since.
+            there = _location(spark, name)
+        here = _location(spark, sql.delta(uri))
+    except AnalysisException as problem:
+        raise CatalogTableError(
+            f"Flow {flow.name}: table {uri} cannot be registered as {name}: {first_line(problem)}",
+            next_step="Its rows are merged all the same. Correct the flow's catalog_table, or what Spark is told of that catalog.",
+        ) from problem
+    except Exception as problem:
+        # A metastore that does not answer; also a class that is no catalog, which fails in Java and in its own words.
+        raise SparkFailedError(
+            f"Flow {flow.name}: table {uri} could not be registered as {name}: {first_line(problem)}",
+            next_step="Its rows are merged all the same. See the job's log; if it stays so, look at what Spark is told of that catalog.",
+        ) from problem
+    if there != here:
+        raise CatalogTableError(
+            f"Flow {flow.name}: {name} stands for {there} in the catalog, the flow's table lies at {here}.",
+            next_step="Its rows are merged all the same. Give the flow another catalog_table; or drop what has the name, and run again.",
+        )
+
+
+def _location(spark: SparkSession, name: str) -> str | None:
+    """Return where the table of a name lies, None where nothing has the name."""
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+    except AnalysisException as error:
+        if error.getCondition() in _NO_SUCH_NAME:
+            return None
+        raise
+    return spark_uri(str(detail["location"])).rstrip("/")

@@ -1,0 +1,131 @@
+"""The target table as it stands, by what Delta and the table's own properties record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+
+from airflow_cdc.model.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.document_columns import definition_of
+from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.pipeline import sql
+
+KEYS_PROPERTY = "airflow_cdc.keys"
+"""Table property: the key columns as JSON; they are frozen when the table is made."""
+MODE_PROPERTY = "airflow_cdc.mode"
+"""Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
+DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
+"""Table property: the definition of the document columns by which all rows were filled."""
+RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
+"""Table property: the names of columns by the older ones under which late events may have them, as JSON."""
+MODE_OF_MAPPING = "delta.columnMapping.mode"
+"""Table property: how the columns of the table's files are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetTable:
+    """The target as it stands before a merge."""
+
+    uri: str
+    columns: Mapping[str, str]
+    """Spark SQL types of the source's columns, in the table's order."""
+    keys: tuple[str, ...]
+    size: int
+    """Bytes of the live files."""
+    files: int
+    """How many they are."""
+    deletion_vectors: bool
+    mode: TableMode = TableMode.CURRENT
+    told: frozenset[str] = frozenset()
+    """Columns that are read as a schema-change topic, a schema or the flow tells: the JSON text does not say what they are."""
+    guessed: frozenset[str] = frozenset()
+    """Columns that were made of what the JSON values look like."""
+    document_columns: str = definition_of({})
+    """Definition of the document columns by which all its rows were filled."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns by their older ones."""
+
+    def under(self, renames: Mapping[str, str]) -> TargetTable:
+        """Return the table as it is once its columns have the names of today."""
+        columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
+        told, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.told, self.guessed))
+        return replace(self, columns=columns, told=told, guessed=guessed)
+
+    def with_all_columns(self, log: DataFrame) -> DataFrame:
+        """Return a log with all of the table's columns: it lacks those that no event carried yet."""
+        held = {name.lower() for name in log.columns}
+        return log.withColumns({name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
+
+    @property
+    def flags_deletes(self) -> bool:
+        """Whether deleted rows stay in it, flagged."""
+        return self.mode is TableMode.FLAGGED
+
+
+def describe_table(spark: SparkSession, uri: str) -> Row | None:
+    """Return what Delta tells of a table (``DESCRIBE DETAIL``), None where there is none."""
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").first()
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")):
+            return None
+        raise
+    return detail if detail is not None and detail["format"] == "delta" else None
+
+
+def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
+    """Return the target table, None where there is none yet."""
+    detail = describe_table(spark, uri)
+    if detail is None:
+        return None
+    properties = detail["properties"] or {}
+    fields = _source_fields(spark, uri)
+    told, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
+    return TargetTable(
+        uri=uri,
+        columns=_types(fields),
+        keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
+        size=int(detail["sizeInBytes"] or 0),
+        files=int(detail["numFiles"] or 0),
+        deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
+        mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
+        told=told,
+        guessed=guessed,
+        document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
+        renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
+    )
+
+
+def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, by the columns' comments."""
+    told, guessed = (
+        frozenset(name for name, text in comments.items() if text in texts)
+        for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))
+    )
+    return told, guessed
+
+
+def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
+    """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
+    return _types(_source_fields(spark, uri))
+
+
+def _source_fields(spark: SparkSession, uri: str) -> list[StructField]:
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    return [field for field in fields if not is_reserved(field.name)]
+
+
+def _types(fields: Sequence[StructField]) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString().upper() for field in fields}
+
+
+def latest_version(spark: SparkSession, uri: str) -> int:
+    """Return the number of a Delta table's last commit."""
+    return int(spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT 1").collect()[0]["version"])
