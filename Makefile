@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo test test-deep test-system test-min-versions bench bench-full lint format lock build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions bench bench-full lint format lock build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,10 @@ setup: python ## Bring all that the other commands need (they call it themselves
 demo: setup ## Capture, merge and check a small shop's tables, start to end
 	@$(BIN)/airflow-cdc demo
 
-test: lint ## Check the code and run the tests
+check: lint ## Check the code and run the tests that need no Spark (the inner loop)
+	$(BIN)/python -m pytest -q --no-spark -n 2
+
+test: lint ## Check the code and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-deep: setup ## Run the long properties, captures and stories

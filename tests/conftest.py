@@ -30,6 +30,24 @@ settings.load_profile("unhurried")
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-spark", action="store_true", help="leave out the tests that start Spark or a live Airflow (make check)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes seconds to start, where ``--no-spark`` is given."""
+    if not config.getoption("--no-spark"):
+        return
+    slow = [item for item in items if _is_slow(item)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in set(slow)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    names = set(getattr(item, "fixturenames", ()))
+    return "spark" in names or item.get_closest_marker("slow") is not None or "system" in item.path.parts
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with Delta on two cores; what it writes by itself goes to a temporary folder."""

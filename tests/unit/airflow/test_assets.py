@@ -122,6 +122,7 @@ def test_a_table_of_another_lake_is_refused_before_anything_is_submitted(scene: 
     assert not (scene.folder / "seen.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["table", "alias"])
 def test_airflow_records_the_events_of_changed_tables_alone(scene: Any, airflow_database: None, by: str) -> None:
     from airflow.models.asset import AssetEvent

@@ -46,6 +46,7 @@ def test_a_dag_file_costs_less_than_a_tenth_of_a_second_beside_its_imports(file:
     assert min(seconds() for _ in range(3)) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_parsing_imports_neither_spark_nor_the_pipeline(file: str) -> None:
     program = (

@@ -113,6 +113,7 @@ def commits(scene: Any) -> int:
     return len(list((scene.lake / "_cdc").glob("flows/*/commits/*.json")))
 
 
+@pytest.mark.slow
 def test_the_first_table_comes_by_the_pages_commands(scene: Any, scheduler: Scheduler, capfd: pytest.CaptureFixture[str]) -> None:
     connections, start = blocks("first-table.md")
     for command in connections:
@@ -131,6 +132,7 @@ def test_the_first_table_comes_by_the_pages_commands(scene: Any, scheduler: Sche
         airflow(f"airflow connections delete {shlex.split(command)[3]}")
 
 
+@pytest.mark.slow
 def test_a_backfill_by_the_pages_commands_leaves_each_run_its_files(scene: Any, scheduler: Scheduler) -> None:
     for number, day in enumerate(("2025-01-01", "2025-01-31", "2025-03-07", "2025-12-31")):
         scene.land(f"000000000{number}", below=day)
