@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.plain_json import JsonArray
+
 LANES = 65_536
 """More partitions than a topic has."""
 
@@ -50,7 +52,7 @@ def lane_text(lane: int) -> str:
 
 
 @dataclass(frozen=True, order=True)
-class LifeSpan:
+class LifeSpan(JsonArray):
     """Lines of one file and partition that are of another life than the first: from a line on, up to the next span of the partition."""
 
     partition: int
@@ -61,15 +63,6 @@ class LifeSpan:
     """Lowest offset of these lines."""
     last: int
     """Highest."""
-
-    def to_json(self) -> list[int]:
-        """Return the span as plain JSON values."""
-        return list(vars(self).values())
-
-    @classmethod
-    def from_json(cls, values: list[int]) -> LifeSpan:
-        """Read what :meth:`to_json` wrote."""
-        return cls(*values)
 
 
 Lives = Mapping[str, tuple[LifeSpan, ...]]

@@ -44,6 +44,7 @@ FLOW = "shop.public.orders"
 TABLE = f"{LAKE}/{FLOW}"
 _BIG = 2**80 + 1
 """More than a JSON reader keeps that takes numbers for floating-point ones."""
+_DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
 _SCHEMA = '{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"}]}'
 _FIRST = f"{FLOW}/partition=0/{FLOW}+0+0000000000.json.gz"
 _LATE = "exports/Bestellungen é.json"
@@ -101,12 +102,11 @@ ARCHIVED_FIELDS: dict[str, Any] = {
     "topic": FLOW,
     "through": 2,
     "connector": "postgresql",
-    "columns": {
-        "price": [{"field": "price", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}]
-    },
+    "columns": {"price": [{"field": "price", **_DECIMAL}]},
 }
 
 _LANE = str(LANES)
+_DIGEST = "0123456789ab"
 _SPANS = (LifeSpan(0, 1, 0, 0, 4), LifeSpan(0, 6, 1, 0, 3))
 _FILE_EPOCHS = FileEpochs((("0", 5, 1), (_LANE, 0, 2)), _SPANS)
 _EPOCHS = Epochs({"0": ((5, 1), (900, 2)), _LANE: ((0, 2),)}, {1: 1_764_000_000_000, 2: 1_765_000_000_000})
@@ -142,9 +142,7 @@ _HELD = (
 )
 _PARTS = {_FIRST: FilePart("postgresql", 4, _BIG, 3, _BIG + 9, _FILE_EPOCHS), _LATE: FilePart("postgresql", before=_BIG)}
 INTENTS = (
-    Microbatch(
-        FLOW, 1, ARCHIVE, _FILES, PlanPosition(2, 1), _SHAPES, _PLAIN_OFFSETS, _HELD, _PARTS, True, "0123456789ab", {_FIRST: _SPANS}
-    ),
+    Microbatch(FLOW, 1, ARCHIVE, _FILES, PlanPosition(2, 1), _SHAPES, _PLAIN_OFFSETS, _HELD, _PARTS, True, _DIGEST, {_FIRST: _SPANS}),
     Microbatch(FLOW, 2, ARCHIVE, (), PlanPosition(2, 1), (), decides=SnapshotDecision(_POSTGRES, SnapshotChoice.REPLACE)),
 )
 
@@ -226,9 +224,7 @@ SCHEMA = SourceSchema(
     FLOW,
     "postgresql",
     (
-        SourceColumn(
-            "price", {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}, "numeric(12,2)"
-        ),
+        SourceColumn("price", _DECIMAL, "numeric(12,2)"),
         SourceColumn("note", {}),
     ),
     ("id",),
