@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_cdc.model.plain_json import JsonArray
 
@@ -67,16 +66,6 @@ class LifeSpan(JsonArray):
 
 Lives = Mapping[str, tuple[LifeSpan, ...]]
 """By path of a file: its spans. Files that are wholly of the first life are left out."""
-
-
-def lives_to_json(lives: Lives) -> dict[str, Any]:
-    """Return lives as plain JSON values."""
-    return {path: [span.to_json() for span in spans] for path, spans in lives.items()}
-
-
-def lives_from_json(document: Mapping[str, Any]) -> dict[str, tuple[LifeSpan, ...]]:
-    """Read what :func:`lives_to_json` wrote."""
-    return {path: tuple(LifeSpan.from_json(values) for values in spans) for path, spans in document.items()}
 
 
 def needs_lines(lives: Lives) -> bool:

@@ -1,10 +1,16 @@
-"""One value of every kind of state document; together they set every field to something else than its default."""
+"""One value of every kind of state document, and together every field set to something else than its default.
+
+The lakes beside this file hold them, each as one version wrote it. A version that adds a field adds a sample, and its own lake; the
+samples of earlier lakes stay as they are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from airflow_cdc.model.announced_versions import AnnouncedVersions
 from airflow_cdc.model.archive import ArchivedFile, FileFormat
+from airflow_cdc.model.archived_schema import ArchivedSchema
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.completeness import (
@@ -20,6 +26,7 @@ from airflow_cdc.model.cut import AwaitedTransaction, Cut, WaitingFiles
 from airflow_cdc.model.epochs import Epochs, FileEpochs
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.foreign_change import ForeignChange
+from airflow_cdc.model.lease import Holder, LeaseFile
 from airflow_cdc.model.ledger import FolderSeen, Ledger
 from airflow_cdc.model.lives import LANES, LifeSpan
 from airflow_cdc.model.looked import FolderLook, Looked
@@ -29,6 +36,7 @@ from airflow_cdc.model.new_topics import HeldTopic
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.position import EPOCH, Position
 from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.rebuild_note import RebuildNote
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
 from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile
@@ -98,12 +106,7 @@ SET_ASIDE = (
     SetAsideFile(_LATE, _LATE, UNREADABLE, "not a gzip file", "2026-11-20T08:00:00+00:00", ((_LATE, 40, 1_764_000_000.5), ("k", 1, None))),
 )
 HELD_TOPICS = {"odd/name": HeldTopic("odd/name", RejectReason.ILLEGAL_TOPIC_NAME, "Kafka takes no such name", 2, 9, 1, 4)}
-ARCHIVED_FIELDS: dict[str, Any] = {
-    "topic": FLOW,
-    "through": 2,
-    "connector": "postgresql",
-    "columns": {"price": [{"field": "price", **_DECIMAL}]},
-}
+ARCHIVED = ArchivedSchema(FLOW, 2, "postgresql", {"price": ({"field": "price", **_DECIMAL},)})
 
 _LANE = str(LANES)
 _DIGEST = "0123456789ab"
@@ -212,7 +215,7 @@ CHECKPOINT = FlowCheckpoint(
 """Not what the intents and reports give: what it is after them is the checkpoint's own test."""
 
 COMMIT_METADATA: dict[str, Any] = {
-    "application": f"{FLOW}:0123456789ab",
+    "application": f"{FLOW}:{_DIGEST}",
     "intent": INTENTS[0].digest,
     "seen_through": 16,
     "microbatch": 1,
@@ -231,6 +234,13 @@ SCHEMA = SourceSchema(
     "catalogue of postgresql, connection shop",
     {"decimal.handling.mode": "precise"},
 )
+
+HOLDER = Holder("worker-1", 4711, "123456", "boot pid:[4026531836]", "merge 2026-11-20")
+WRITTEN_AT = "2026-11-20T08:00:00+00:00"
+LEASE = LeaseFile(FLOW, HOLDER, WRITTEN_AT, 60.0, renewals=0)
+REBUILT = RebuildNote({"archive": ARCHIVE, "lake": LAKE, "as_of": "7/1/2"}, 2)
+INCARNATION = "0123456789ab"
+ANNOUNCED = AnnouncedVersions("scheduled__2026-11-20", {}, {FLOW: 17})
 
 _ERROR = {"type": "StateLostError", "message": "Gone.", "next_step": "Restore it.", "transient": False}
 _OUTCOME = FlowOutcome(
