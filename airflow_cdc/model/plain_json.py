@@ -108,31 +108,41 @@ class _ObjectSpelling:
         self._writers = [(name, write) for name, (write, _) in converters.items() if write]
         self._readers = [(name, read) for name, (_, read) in converters.items() if read]
         self._members = {options.names.get(each.name, each.name): each.name for each in fields(cls)}
-        self._known, self._required, self._renamed = self._members.keys(), options.required, options.names
+        self._required, self._renamed = options.required, options.names
         self._defaults = _defaults(cls) if options.omits_defaults else {}
 
     def write(self, value: Any) -> dict[str, Any]:
-        values = vars(value)
-        document = {name: values[name] for name in self._names}
-        if self._defaults:
-            defaults = self._defaults
+        document = vars(value)
+        if len(document) != len(self._names):
+            document = {name: document[name] for name in self._names}
+        if defaults := self._defaults:
             document = {name: each for name, each in document.items() if name not in defaults or each != defaults[name]}
+        else:
+            document = document.copy()
         for name, write in self._writers:
             if name in document:
                 document[name] = write(document[name])
         return {self._renamed.get(name, name): each for name, each in document.items()} if self._renamed else document
 
     def read(self, document: Mapping[str, Any]) -> Any:
-        if self._renamed or not self._known >= document.keys():
-            values = {self._members[member]: each for member, each in document.items() if member in self._members}
-        else:
-            values = dict(document)
+        values = self._known(document) if self._renamed else {**document}
         for name, read in self._readers:
             if name in values:
                 values[name] = read(values[name])
-        if missing := self._required - values.keys():
+        if self._required and (missing := self._required - values.keys()):
             raise KeyError(f"{self._make.__name__} lacks {', '.join(sorted(missing))}")
-        return self._make(**values)
+        try:
+            return self._make(**values)
+        except TypeError:
+            # Unknown members are rare. To look for them first would cost each of the ten thousand objects in a survey.
+            known = self._known(values) if not self._renamed else values
+            if len(known) == len(values):
+                raise
+            return self._make(**known)
+
+    def _known(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        members = self._members
+        return {members[name]: each for name, each in document.items() if name in members}
 
 
 class _ArraySpelling:
@@ -165,15 +175,17 @@ _ARRAYS: dict[type[Any], _ArraySpelling] = {}
 
 
 def _object_of(cls: type[JsonObject]) -> _ObjectSpelling:
-    if cls not in _OBJECTS:
-        _OBJECTS[cls] = _ObjectSpelling(cls, cls._options)
-    return _OBJECTS[cls]
+    found = _OBJECTS.get(cls)
+    if found is None:
+        found = _OBJECTS[cls] = _ObjectSpelling(cls, cls._options)
+    return found
 
 
 def _array_of(cls: type[JsonArray]) -> _ArraySpelling:
-    if cls not in _ARRAYS:
-        _ARRAYS[cls] = _ArraySpelling(cls)
-    return _ARRAYS[cls]
+    found = _ARRAYS.get(cls)
+    if found is None:
+        found = _ARRAYS[cls] = _ArraySpelling(cls)
+    return found
 
 
 def _defaults(cls: type[Any]) -> dict[str, Any]:
