@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.plain_json import JsonObject
+from airflow_cdc.model.state_kind import ARCHIVED_SCHEMA, FORMAT
 
 
 @dataclass(frozen=True)
@@ -20,3 +21,8 @@ class ArchivedSchema(JsonObject, required=("through", "connector", "columns")):
     """``source.connector`` of the last events that had a schema; empty where none had one."""
     columns: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     """By column: Connect fields, each definition once, in the order in which they were surveyed."""
+
+
+def archived_schema_from_json(document: Mapping[str, Any]) -> ArchivedSchema | None:
+    """Return the schema of a document; None of one that has no format of this kind, which is derived anew."""
+    return ArchivedSchema.from_json(document) if document.get(FORMAT) == ARCHIVED_SCHEMA.format else None

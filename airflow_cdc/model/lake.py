@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.archived_schema import ArchivedSchema
+from airflow_cdc.model.archived_schema import ArchivedSchema, archived_schema_from_json
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateLostError, StateUnreadableError
@@ -158,7 +158,7 @@ class ArchiveState:
 
     def archived_schema(self, topic: str) -> ArchivedSchema | None:
         """Return what the surveys' schemas tell of a topic's columns, None where nobody wrote it yet."""
-        found = self._read_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(topic)}.json", ArchivedSchema.from_json)
+        found = self._read_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(topic)}.json", archived_schema_from_json)
         # Stores that do not tell upper from lower case have one file for two topics.
         return found if found and found.topic == topic else None
 

@@ -107,6 +107,12 @@ def test_an_intent_without_what_it_owns_is_named_and_not_read(gone: str, copy: P
         intents.read(lake)
 
 
+@pytest.mark.parametrize("older", [{}, {"format": 0, "topic": samples.FLOW, "through": 2, "connector": "", "columns": {}}])
+def test_an_archived_schema_without_its_format_is_derived_anew(older: Document, copy: Path) -> None:
+    schemas = next(golden for golden in DOCUMENTS if golden.kind.name == "archived schema")
+    assert schemas.read(changed(copy, schemas, lambda _: older)) is None
+
+
 def test_a_lease_in_a_newer_format_is_neither_waited_for_nor_taken_over(copy: Path) -> None:
     leases = next(golden for golden in DOCUMENTS if golden.kind.name == "lease")
     lake = changed(copy, leases, lambda document: {**document, "format": 2, "released": True})
