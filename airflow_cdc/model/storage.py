@@ -77,7 +77,7 @@ class StorageSettings:
 
 
 @dataclass(frozen=True)
-class JobStorage(JsonObject, omits_defaults=True):
+class JobStorage(JsonObject):
     """Storage settings as the job takes them; values are never part of ``repr``."""
 
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -86,6 +86,10 @@ class JobStorage(JsonObject, omits_defaults=True):
     """As :attr:`StorageSettings.file_systems`."""
     remote: str | None = field(default=None, repr=False)
     """URL of the Spark Connect server whose client the job is; it may hold a token."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values; ``remote`` only where there is a server."""
+        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 def store_of(uri: str) -> str:
