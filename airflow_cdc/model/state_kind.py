@@ -48,8 +48,7 @@ class StateKind:
             )
         if seen > self.format:
             raise StateTooNewError(
-                f"The {self.name} of {owner} ({where}) has format {seen}; this version of airflow-cdc knows formats up to {self.format}."
-                " Nothing was changed.",
+                f"The {self.name} of {owner} ({where}) has format {seen}; this version of airflow-cdc knows formats up to {self.format}.",
                 next_step="Upgrade airflow-cdc to the version that wrote it, or a newer one, wherever it runs: in Airflow, in the jobs'"
                 " cluster, at the terminal.",
                 path=where,
