@@ -152,9 +152,7 @@ def test_a_report_of_a_newer_job_is_read_without_what_it_added(scene: Any, conte
 
 def test_a_report_in_a_newer_format_is_refused_by_what_to_upgrade(scene: Any, context: Any) -> None:
     scene.submit_leaves({**REPORT, "format": 2, "ok": True}, exit_code=0)
-    with pytest.raises(
-        AirflowFailException, match=r"The report of the job .* format 2; .* up to 1\..*Next step: Upgrade airflow-cdc"
-    ):
+    with pytest.raises(AirflowFailException, match=r"The report of the job .* format 2; .* up to 1\..*Next step: Upgrade airflow-cdc"):
         scene.merge().execute(context)
 
 
