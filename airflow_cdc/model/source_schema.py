@@ -54,8 +54,8 @@ class SourceSchema(JsonObject):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SourceSchema:
-        """Read what :meth:`to_json` wrote; people may have edited it, and left null what they do not know."""
-        return super().from_json({name: value for name, value in document.items() if value is not None})
+        """Read what :meth:`to_json` wrote; people may have edited it, and left out or null what they do not know."""
+        return super().from_json({"connector": "", **{name: value for name, value in document.items() if value is not None}})
 
 
 def to_document(schemas: Iterable[SourceSchema]) -> dict[str, Any]:
