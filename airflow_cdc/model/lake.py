@@ -20,6 +20,7 @@
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
 reading it starts at the recorded number and probes for the next one, so its cost does not grow with the flow's age.
+Each document carries the format of its kind (:mod:`airflow_cdc.model.state_kind`).
 """
 
 from __future__ import annotations
