@@ -17,6 +17,7 @@ from airflow_cdc.jobs.write_report import write_report
 from airflow_cdc.model.errors import CdcError, ConfigurationError, storage_refusal
 from airflow_cdc.model.job_argument import read_argument
 from airflow_cdc.model.lease import WAIT_SECONDS, name_this_run
+from airflow_cdc.model.state_kind import JOB_REPORT
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.model.topics import printable
 from airflow_cdc.pipeline.connect import release_sessions
@@ -112,5 +113,5 @@ def run_job(
         report = failed(_cause(problem))
     finally:
         release_sessions()
-    write_report(given.report, report.to_json())
+    write_report(given.report, JOB_REPORT.framed(report.to_json()))
     return 0 if report.ok else 1

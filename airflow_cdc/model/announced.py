@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.files import name_digest
+from airflow_cdc.model.plain_json import BigInt, JsonObject
 
 MOST_TOLD_APART = 2000
 """Announced files that are remembered one by one: what no run of the merge has looked into is not that much."""
 
 
 @dataclass(frozen=True)
-class Announced:
+class Announced(JsonObject, required=("count", "digest", "names")):
     """The announced files that no survey holds yet; what a survey holds is the lake's to remember."""
 
     count: int = 0
-    digest: int = 0
+    digest: BigInt = 0
     """Sum of the paths' digests modulo 2^64."""
     names: tuple[str, ...] = ()
     """Digests of the paths; of very many the last ones."""
@@ -49,12 +49,3 @@ class Announced:
     def quiet(self) -> Announced:
         """Return the same where nothing waits any more: there is nothing to repeat before the next event."""
         return replace(self, at=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values; the sum as text, for JSON readers lose integers above 2^53."""
-        return {"count": self.count, "digest": str(self.digest), "names": list(self.names), "at": self.at}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Announced:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["count"], int(document["digest"]), tuple(document["names"]), document.get("at", 0.0))

@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_cdc.model.errors import ArchiveNotFoundError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.time_in_path import time_in_path
 
 _SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z][A-Za-z0-9.]*$")
@@ -51,7 +52,7 @@ class FileFormat(str, Enum):
 
 
 @dataclass(frozen=True, order=True)
-class ArchivedFile:
+class ArchivedFile(JsonObject, omits_defaults=True):
     """One archived data file."""
 
     path: str
@@ -91,17 +92,6 @@ class ArchivedFile:
     def text_size(self) -> int:
         """Bytes of its lines, as far as they can be told without reading."""
         return self.size * (_GAIN if _COMPRESSED.search(self.path) else 1)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the file as plain JSON values."""
-        usual = {"format": FileFormat.LINES, "respelled": False}
-        told = {name: value for name, value in vars(self).items() if value is not None and (name not in usual or value != usual[name])}
-        return {**told, "format": self.format.value} if "format" in told else told
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ArchivedFile:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "format": FileFormat(document.get("format", FileFormat.LINES))})
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.report import BatchReport, EventCounts
@@ -16,8 +17,15 @@ from airflow_cdc.model.snapshot import Snapshot
 _Kept = TypeVar("_Kept")
 
 
+_REQUIRED = (
+    *("number", "planned", "applied_through", "truncated_through", "events", "table", "table_version", "reach"),
+    *("snapshot", "pending_snapshots", "replaced_by", "epochs", "unpaired_moves", "tables"),
+)
+"""Without one of them files would be applied anew, or late events pass for new ones."""
+
+
 @dataclass(frozen=True)
-class FlowCheckpoint:
+class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """Where a flow stands after its last committed microbatch."""
 
     flow: str
@@ -106,55 +114,6 @@ class FlowCheckpoint:
             held=_set(self.held, intent.archive, intent.held),
             offsets=_set(self.offsets, intent.archive, offsets.with_files(intent.offsets)) if intent.offsets else self.offsets,
             surveyed=_set(self.surveyed, intent.archive, intent.surveyed or ""),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the checkpoint as plain JSON values."""
-        return {
-            "flow": self.flow,
-            "number": self.number,
-            "planned": {name: [plan.survey, plan.files] for name, plan in self.planned.items()},
-            "applied_through": {name: position.to_json() for name, position in self.applied_through.items()},
-            "truncated_through": {table: position.to_json() for table, position in self.truncated_through.items()},
-            "reach": self.reach.to_json(),
-            "snapshot": self.snapshot and self.snapshot.to_json(),
-            "pending_snapshots": [snapshot.to_json() for snapshot in self.pending_snapshots],
-            "replaced_by": self.replaced_by and self.replaced_by.to_json(),
-            "epochs": self.epochs.to_json(),
-            "unpaired_moves": self.unpaired_moves,
-            "tables": sorted(self.tables),
-            "committed_through": self.committed_through,
-            "events": dict(vars(self.events)),
-            "table": self.table,
-            "table_version": self.table_version,
-            "held": {name: [item.to_json() for item in files] for name, files in self.held.items()},
-            "offsets": {name: offsets.to_json() for name, offsets in self.offsets.items()},
-            "surveyed": self.surveyed,
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FlowCheckpoint:
-        """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["flow"],
-            document["number"],
-            {name: PlanPosition(*plan) for name, plan in document["planned"].items()},
-            {name: Position.from_json(parts) for name, parts in document["applied_through"].items()},
-            {table: Position.from_json(parts) for table, parts in document["truncated_through"].items()},
-            EventCounts(**document["events"]),
-            document["table"],
-            document["table_version"],
-            {name: tuple(HeldFile.from_json(item) for item in files) for name, files in document.get("held", {}).items()},
-            {name: ArchivedOffsets.from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
-            Reach.from_json(document["reach"]),
-            Snapshot.from_json(document["snapshot"]) if document["snapshot"] else None,
-            tuple(Snapshot.from_json(each) for each in document["pending_snapshots"]),
-            Snapshot.from_json(document["replaced_by"]) if document["replaced_by"] else None,
-            Epochs.from_json(document["epochs"]),
-            document["unpaired_moves"],
-            frozenset(document["tables"]),
-            document.get("committed_through"),
-            document.get("surveyed", {}),
         )
 
 

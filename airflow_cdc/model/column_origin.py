@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+
+from airflow_cdc.model.plain_json import JsonObject
 
 
 class Origin(str, Enum):
@@ -34,7 +35,7 @@ GUESSED_COMMENT = "Type taken from what the JSON values look like"
 
 
 @dataclass(frozen=True)
-class TypeReport:
+class TypeReport(JsonObject, names={"sql_type": "type", "origin": "from"}, omits_defaults=True):
     """A column's type as a report tells it."""
 
     sql_type: str
@@ -43,13 +44,3 @@ class TypeReport:
     """How bare JSON spells the values, where the text alone does not say it: ``base64``, ``io.debezium.time.MicroTimestamp``."""
     doubt: str = ""
     """Why the type may be wrong: what the values look like; empty where nothing speaks against it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON, without what is empty."""
-        document = {"type": self.sql_type, "from": self.origin.value, "spelled": self.spelled, "doubt": self.doubt}
-        return {name: value for name, value in document.items() if value}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TypeReport:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["type"], Origin(document["from"]), document.get("spelled", ""), document.get("doubt", ""))

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.lives import Lives, lane_of, lane_text
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.plain_json import JsonArray, JsonObject
 from airflow_cdc.model.survey import OffsetHoles, RecordKind, RecordLayout, Survey, TopicShape
 
 MOST_RUNS = 1000
@@ -26,7 +27,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class FileOffsets:
+class FileOffsets(JsonObject):
     """Which offsets of one topic-partition one file accounts for."""
 
     file: str
@@ -39,18 +40,9 @@ class FileOffsets:
     unlisted: int = 0
     """Offsets missing inside ``covered``: the file has more holes than are listed one by one."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the offsets as plain JSON values."""
-        return {**vars(self), "covered": [list(item) for item in self.covered]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FileOffsets:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "covered": tuple((first, last) for first, last in document["covered"])})
-
 
 @dataclass(frozen=True)
-class OffsetGap:
+class OffsetGap(JsonObject):
     """A range of offsets that is missing between two archived files."""
 
     topic: str
@@ -73,7 +65,7 @@ class OffsetGap:
 
 
 @dataclass(frozen=True)
-class OffsetOverlap:
+class OffsetOverlap(JsonObject):
     """A range of offsets that a file holds though an earlier one held it already: delivered again, and harmless."""
 
     partition: int
@@ -180,7 +172,7 @@ def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, 
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(JsonArray):
     """Offsets without a hole."""
 
     first: int
@@ -198,7 +190,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class PartitionOffsets:
+class PartitionOffsets(JsonObject, required=("runs", "forgotten")):
     """The archived offsets of one topic-partition, whatever the order in which their files came."""
 
     begins: int
@@ -227,15 +219,6 @@ class PartitionOffsets:
                 if again[0] <= again[1]:
                     yield OffsetOverlap(file.partition, *again, file.file)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the offsets as plain JSON values."""
-        return {"begins": self.begins, "forgotten": self.forgotten, "runs": [list(vars(run).values()) for run in self.runs]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> PartitionOffsets:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["begins"], tuple(Run(*values) for values in document["runs"]), document["forgotten"])
-
 
 def _with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
     below = tuple(item for item in runs if item.last + 1 < run.first)
@@ -246,7 +229,7 @@ def _with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
 
 
 @dataclass(frozen=True)
-class ArchivedOffsets:
+class ArchivedOffsets(JsonObject):
     """The archived offsets of one topic."""
 
     partitions: Mapping[int, PartitionOffsets] = field(default_factory=dict)
@@ -276,13 +259,14 @@ class ArchivedOffsets:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the offsets as plain JSON values."""
-        return {str(partition): offsets.to_json() for partition, offsets in self.partitions.items()}
+        """Return the offsets as plain JSON values, by partition."""
+        partitions: dict[str, Any] = super().to_json()["partitions"]
+        return partitions
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ArchivedOffsets:
+    def from_json(cls, document: Mapping[str, Any]) -> ArchivedOffsets:
         """Read what :meth:`to_json` wrote."""
-        return cls({int(partition): PartitionOffsets.from_json(offsets) for partition, offsets in document.items()})
+        return super().from_json({"partitions": document})
 
 
 def files_behind(gaps: Iterable[OffsetGap], files: Iterable[FileOffsets]) -> frozenset[str]:
@@ -294,7 +278,7 @@ def files_behind(gaps: Iterable[OffsetGap], files: Iterable[FileOffsets]) -> fro
 
 
 @dataclass(frozen=True)
-class OffsetReport:
+class OffsetReport(JsonObject):
     """What is known of a flow's offsets when one of its microbatches is done."""
 
     begins: dict[str, int] = field(default_factory=dict)
@@ -309,18 +293,6 @@ class OffsetReport:
     """Offsets in all overlaps, listed or not."""
     untold: int = 0
     """Files of the microbatch that tell no offset: of them nothing is proven."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        ranges = {"gaps": [dict(vars(gap)) for gap in self.gaps], "overlaps": [dict(vars(overlap)) for overlap in self.overlaps]}
-        return {**vars(self), "begins": dict(self.begins), **ranges}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> OffsetReport:
-        """Read what :meth:`to_json` wrote."""
-        gaps = tuple(OffsetGap(**item) for item in document["gaps"])
-        overlaps = tuple(OffsetOverlap(**item) for item in document["overlaps"])
-        return replace(cls(**document), gaps=gaps, overlaps=overlaps)
 
 
 def report_offsets(

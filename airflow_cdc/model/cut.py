@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from airflow_cdc.model.plain_json import BigInt, JsonObject
 from airflow_cdc.model.transactions import MOST_NAMED, OpenTransactions, Place
 
 MOST_AWAITED = 20
@@ -52,7 +52,7 @@ def _waits(item: CommittedTransaction, stop: tuple[int, ...] | None) -> bool:
 
 
 @dataclass(frozen=True)
-class AwaitedTransaction:
+class AwaitedTransaction(JsonObject):
     """A transaction that is not archived whole and holds back what stands at or behind it."""
 
     transaction: str
@@ -63,31 +63,19 @@ class AwaitedTransaction:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(JsonObject):
     """Where the tables of one connector end together."""
 
     prefix: str
     """The connector's ``topic.prefix``."""
     is_proven: bool
     """Whether a transaction topic proves that all transactions below it are whole; otherwise positions alone made it."""
-    before: int | None = None
+    before: BigInt | None = None
     """Commit position: events below it were merged, those at or behind it wait; None where nothing has to wait."""
     waits_for: tuple[AwaitedTransaction, ...] = ()
     """The transactions that are not whole, the first ones."""
     awaited: int = 0
     """How many they are, listed or not."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the cut as plain JSON values; the position as text, for JSON readers lose integers above 2^53."""
-        before = None if self.before is None else str(self.before)
-        return {**vars(self), "before": before, "waits_for": [dict(vars(item)) for item in self.waits_for]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Cut:
-        """Read what :meth:`to_json` wrote."""
-        before = None if document["before"] is None else int(document["before"])
-        waits_for = tuple(AwaitedTransaction(**item) for item in document["waits_for"])
-        return cls(**{**document, "before": before, "waits_for": waits_for})
 
     def lines(self) -> Iterator[str]:
         """Yield what people are told; nothing where all that is archived was merged and proven."""
@@ -102,22 +90,13 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class WaitingFiles:
+class WaitingFiles(JsonObject, required=("surveyed_through", "flows")):
     """Files that wait for transactions, as the last run that was asked to be consistent left them."""
 
     surveyed_through: int = 0
     """Number of the last survey that it knew; a later one may bring what they wait for."""
     flows: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By flow: paths."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the files as plain JSON values."""
-        return {"surveyed_through": self.surveyed_through, "flows": {flow: list(paths) for flow, paths in self.flows.items()}}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> WaitingFiles:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["surveyed_through"], {flow: tuple(paths) for flow, paths in document["flows"].items()})
 
 
 def cut_of(prefix: str, known: OpenTransactions, *, applied_through: int | None) -> Cut:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.lives import LifeSpan, Lives
+from airflow_cdc.model.plain_json import JsonObject
 
 
 @dataclass(frozen=True)
-class Epochs:
+class Epochs(JsonObject):
     """Where the epochs of a flow's source begin; empty while its log has never gone back."""
 
     begins: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -77,17 +78,8 @@ class Epochs:
         return self.joined({lane: (0, self.newest) for lane in lanes if lane not in self.begins}) if self.newest else self
 
     def to_json(self) -> dict[str, Any]:
-        """Return the epochs as plain JSON values."""
-        begins = {lane: [list(place) for place in places] for lane, places in self.begins.items()}
-        return {"begins": begins, "since_ms": {str(epoch): time for epoch, time in self.since_ms.items()}} if begins else {}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Epochs:
-        """Read what :meth:`to_json` wrote."""
-        if not document:
-            return cls()
-        begins = {lane: tuple((offset, epoch) for offset, epoch in places) for lane, places in document["begins"].items()}
-        return cls(begins, {int(epoch): time for epoch, time in document["since_ms"].items()})
+        """Return the epochs as plain JSON values; nothing while the log has never gone back."""
+        return super().to_json() if self.begins else {}
 
 
 FIRST_EPOCH = Epochs()
@@ -95,7 +87,7 @@ FIRST_EPOCH = Epochs()
 
 
 @dataclass(frozen=True, order=True)
-class FileEpochs:
+class FileEpochs(JsonObject, required=("begins", "lives")):
     """What tells of which epoch each record of one file is; empty where the log has never gone back."""
 
     begins: tuple[tuple[str, int, int], ...] = ()
@@ -108,16 +100,6 @@ class FileEpochs:
         """The same as :class:`Epochs`."""
         lanes = sorted({lane for lane, _, _ in self.begins})
         return Epochs({name: tuple((offset, epoch) for lane, offset, epoch in self.begins if lane == name) for name in lanes})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {"begins": [list(place) for place in self.begins], "lives": [span.to_json() for span in self.lives]}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> FileEpochs:
-        """Read what :meth:`to_json` wrote."""
-        begins = tuple((lane, offset, epoch) for lane, offset, epoch in document["begins"])
-        return cls(begins, tuple(map(LifeSpan.from_json, document["lives"])))
 
 
 @dataclass(frozen=True)

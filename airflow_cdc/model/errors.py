@@ -129,6 +129,10 @@ class StateUnreadableError(TerminalError):
     """Raised when a state file in the lake cannot be read as what it should be."""
 
 
+class StateTooNewError(TerminalError):
+    """Raised when a newer version of airflow-cdc wrote a state document, in a format that this one does not know."""
+
+
 class StateLostError(TerminalError):
     """Raised when a table holds more than its flow's state knows: the state is lost, or older than the table; nothing was planned."""
 

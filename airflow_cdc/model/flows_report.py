@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from airflow_cdc.model.plain_json import JsonObject
 
-class FlowsReport:
+
+class FlowsReport(JsonObject):
     """A report with an outcome a flow; each has ``flow``, ``error``, ``lines`` and ``to_json``. For frozen dataclasses."""
 
     flows: tuple[Any, ...]
@@ -29,4 +31,4 @@ class FlowsReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"ok": self.ok, **vars(self), "flows": [flow.to_json() for flow in self.flows]}
+        return {"ok": self.ok, **super().to_json()}

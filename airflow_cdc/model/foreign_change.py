@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow_cdc.model.plain_json import JsonObject
+
 INTENDED = "airflow_cdc: intended"
 """In a commit's user metadata: whoever made it vouches for it, and no flow stops at it."""
 APPLICATION, UPKEEP, INTENT, SEEN_THROUGH, REPAIRED = "application", "upkeep", "intent", "seen_through", "repaired"
@@ -41,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
-class ForeignChange:
+class ForeignChange(JsonObject):
     """A commit that changed rows and is none of the flow's."""
 
     version: int

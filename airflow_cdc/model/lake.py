@@ -20,13 +20,14 @@
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:
 reading it starts at the recorded number and probes for the next one, so its cost does not grow with the flow's age.
+Each document carries the format of its kind (:mod:`airflow_cdc.model.state_kind`).
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
@@ -36,17 +37,34 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.archived_schema import ArchivedSchema, archived_schema_from_json
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.cut import WaitingFiles
 from airflow_cdc.model.errors import StateLostError, StateUnreadableError
-from airflow_cdc.model.files import FileSystem, create_json, folds_case, name_digest, read_json, replace_json
-from airflow_cdc.model.ledger import Ledger, folder_and_name
+from airflow_cdc.model.files import FileSystem, folds_case, name_digest, read_json
+from airflow_cdc.model.flow_documents import CommitMarker, FlowIdentity
+from airflow_cdc.model.ledger import Ledger, folder_and_name, ledger_from_json
 from airflow_cdc.model.looked import Looked
 from airflow_cdc.model.microbatch import Microbatch
-from airflow_cdc.model.new_topics import HeldTopic
+from airflow_cdc.model.new_topics import HeldTopic, HeldTopics
 from airflow_cdc.model.places import STATE_FOLDER, archive_folder, flow_folder, folded_folder
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.set_aside import CHANGED, SetAsideFile
+from airflow_cdc.model.set_aside import CHANGED, SetAsideFile, SetAsideFiles
+from airflow_cdc.model.state_kind import (
+    ARCHIVED_SCHEMA,
+    CHECKPOINT,
+    COMMIT_MARKER,
+    FLOW,
+    HELD_TOPICS,
+    INTENT,
+    LEDGER,
+    LOOKED,
+    SET_ASIDE,
+    SURVEY,
+    TRANSACTIONS,
+    WAITING,
+    StateKind,
+)
 from airflow_cdc.model.survey import Replaced, Survey
 from airflow_cdc.model.transactions import TransactionLedger
 
@@ -67,14 +85,12 @@ class ArchiveState:
 
     def ledger(self) -> Ledger:
         """Return the ledger, caught up with surveys that a crash kept out of it."""
-        document = read_json(self._fs, f"{self._folder}/ledger.json")
-        # One that an older version wrote is rebuilt from the surveys, as a lost one is.
-        ledger = Ledger.from_json(document) if document and "digests" in document else Ledger()
+        ledger = self._read_state(LEDGER, "ledger.json", ledger_from_json) or Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
         if behind:
-            replace_json(self._fs, f"{self._folder}/ledger.json", {"archive": self.archive, **ledger.to_json()})
+            self._write_state(LEDGER, "ledger.json", {"archive": self.archive, **ledger.to_json()})
         return ledger
 
     def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
@@ -107,7 +123,7 @@ class ArchiveState:
 
     def add(self, survey: Survey) -> bool:
         """Write a survey down; False when another run wrote that number first."""
-        return create_json(self._fs, self._path(survey.number), survey.to_json())
+        return SURVEY.create(self._fs, self._path(survey.number), survey.to_json())
 
     def surveys(self, first: int, last: int) -> Iterator[Survey]:
         """Yield the surveys from number ``first`` through ``last``."""
@@ -135,61 +151,60 @@ class ArchiveState:
 
     def looked(self) -> Looked:
         """Return what earlier looks saw; nothing where that is lost."""
-        document = read_json(self._fs, f"{self._folder}/looked.json")
-        return Looked.from_json(document) if document else Looked()
+        return self._read_state(LOOKED, "looked.json", Looked.from_json) or Looked()
 
     def write_looked(self, looked: Looked) -> None:
         """Write down what a look saw, once all data files in it are surveyed."""
-        replace_json(self._fs, f"{self._folder}/looked.json", looked.to_json())
+        self._write_state(LOOKED, "looked.json", looked.to_json())
 
-    def derived(self, name: str) -> dict[str, Any] | None:
-        """Return something that was made of the surveys, None where nobody wrote it yet."""
-        return read_json(self._fs, f"{self._folder}/{name}")
+    def archived_schema(self, topic: str) -> ArchivedSchema | None:
+        """Return what the surveys' schemas tell of a topic's columns, None where nobody wrote it yet."""
+        found = self._read_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(topic)}.json", archived_schema_from_json)
+        # Stores that do not tell upper from lower case have one file for two topics.
+        return found if found and found.topic == topic else None
 
-    def put_derived(self, name: str, document: dict[str, Any]) -> None:
-        """Write down something that was made of the surveys."""
-        replace_json(self._fs, f"{self._folder}/{name}", document)
+    def write_archived_schema(self, schema: ArchivedSchema) -> None:
+        """Write down what the surveys' schemas tell of a topic's columns."""
+        self._write_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(schema.topic)}.json", schema.to_json())
 
     def transactions(self) -> TransactionLedger:
         """Return which transactions are not archived whole, as far as a run has looked."""
-        document = read_json(self._fs, f"{self._folder}/transactions.json")
-        return TransactionLedger.from_json(document) if document else TransactionLedger()
+        return self._read_state(TRANSACTIONS, "transactions.json", TransactionLedger.from_json) or TransactionLedger()
 
     def write_transactions(self, ledger: TransactionLedger) -> None:
         """Write down how far transactions were looked into."""
-        replace_json(self._fs, f"{self._folder}/transactions.json", ledger.to_json())
+        self._write_state(TRANSACTIONS, "transactions.json", ledger.to_json())
 
     def waiting(self, ledger: Ledger) -> WaitingFiles:
         """Return which files wait for transactions; none once there is a survey that may have brought them."""
-        document = read_json(self._fs, f"{self._folder}/waiting.json")
-        found = WaitingFiles.from_json(document) if document else WaitingFiles()
+        found = self._read_state(WAITING, "waiting.json", WaitingFiles.from_json) or WaitingFiles()
         return found if found.surveyed_through == ledger.surveyed_through else WaitingFiles(ledger.surveyed_through)
 
     def write_waiting(self, files: WaitingFiles) -> None:
         """Write down which files wait for transactions."""
-        replace_json(self._fs, f"{self._folder}/waiting.json", files.to_json())
+        self._write_state(WAITING, "waiting.json", files.to_json())
 
     def set_aside(self) -> tuple[SetAsideFile, ...]:
         """Return the files that no survey holds because they cannot be read."""
-        document = read_json(self._fs, f"{self._folder}/set_aside.json") or {}
-        return tuple(SetAsideFile.from_json(item) for item in document.get("files", ()))
+        found = self._read_state(SET_ASIDE, "set_aside.json", SetAsideFiles.from_json)
+        return found.files if found else ()
 
     def write_set_aside(self, files: Iterable[SetAsideFile]) -> None:
         """Write down which files are set aside, where that changed."""
         now = tuple(sorted(files, key=lambda file: file.path))
         if now != self.set_aside():
-            replace_json(self._fs, f"{self._folder}/set_aside.json", {"archive": self.archive, "files": [file.to_json() for file in now]})
+            self._write_state(SET_ASIDE, "set_aside.json", SetAsideFiles(self.archive, now).to_json())
 
     def held_topics(self) -> dict[str, HeldTopic]:
         """Return by name the topics that are no flows, as the last run left them."""
-        document = read_json(self._fs, f"{self._folder}/held_topics.json") or {}
-        return {item["topic"]: HeldTopic.from_json(item) for item in document.get("topics", ())}
+        found = self._read_state(HELD_TOPICS, "held_topics.json", HeldTopics.from_json)
+        return {item.topic: item for item in found.topics} if found else {}
 
     def write_held_topics(self, topics: Mapping[str, HeldTopic]) -> None:
         """Write down which topics are no flows, where that changed."""
         if topics != self.held_topics():
-            listed = [topics[name].to_json() for name in sorted(topics)]
-            replace_json(self._fs, f"{self._folder}/held_topics.json", {"archive": self.archive, "topics": listed})
+            listed = tuple(topics[name] for name in sorted(topics))
+            self._write_state(HELD_TOPICS, "held_topics.json", HeldTopics(self.archive, listed).to_json())
 
     def flows(self, ledger: Ledger) -> list[str]:
         """Return the topics that are flows: those that carry rows of a table, but for those that are held."""
@@ -209,9 +224,19 @@ class ArchiveState:
         return {file.path: Replaced(file.path, survey.number, file.size) for survey in surveys for file in survey.files}
 
     def _read(self, number: int) -> Survey | None:
-        if number not in self._surveys and (document := read_json(self._fs, self._path(number))):
-            self._surveys[number] = Survey.from_json(document)
+        if number not in self._surveys and (found := SURVEY.read(self._fs, self._path(number), Survey.from_json, owner=self._owner)):
+            self._surveys[number] = found
         return self._surveys.get(number)
+
+    def _read_state(self, kind: StateKind, name: str, make: Callable[[Mapping[str, Any]], _Kept]) -> _Kept | None:
+        return kind.read(self._fs, f"{self._folder}/{name}", make, owner=self._owner)
+
+    def _write_state(self, kind: StateKind, name: str, document: Mapping[str, Any]) -> None:
+        kind.replace(self._fs, f"{self._folder}/{name}", document)
+
+    @property
+    def _owner(self) -> str:
+        return f"archive {self.archive}"
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/surveys/{number:08d}.json"
@@ -231,7 +256,8 @@ class FlowState:
         plain = flow_folder(self.flow)
         if not folds_case(self._fs, self._state):
             return plain
-        owner = (read_json(self._fs, f"{self._state}/flows/{plain}/flow.json") or {}).get("flow")
+        found = self._read_state(FLOW, f"{self._state}/flows/{plain}/flow.json", FlowIdentity.from_json)
+        owner = found.flow if found else None
         return plain if owner == self.flow else folded_folder(self.flow, is_taken=owner is not None)
 
     @property
@@ -244,44 +270,35 @@ class FlowState:
         Part of the transaction identifier: microbatch 1 of a flow whose state was lost is not microbatch 1 of the one before.
         """
         path = f"{self._folder}/flow.json"
-        while not (document := read_json(self._fs, path)):
-            create_json(self._fs, path, {"flow": self.flow, "incarnation": uuid.uuid4().hex[:12]})
-        return str(document["incarnation"])
+        while not (found := self._read_state(FLOW, path, FlowIdentity.from_json)):
+            FLOW.create(self._fs, path, FlowIdentity(self.flow, uuid.uuid4().hex[:12]).to_json())
+        return found.incarnation
 
     def checkpoint(self) -> FlowCheckpoint:
         """Return the checkpoint, caught up with commit markers that a crash kept out of it."""
         path = f"{self._folder}/checkpoint.json"
-        document = read_json(self._fs, path)
-        try:
-            checkpoint = FlowCheckpoint.from_json(document) if document else FlowCheckpoint(self.flow)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateUnreadableError(
-                f"State file {path} is no checkpoint: {type(error).__name__} {error}.",
-                next_step="Remove it; it is rebuilt from the commit markers.",
-            ) from error
-        behind = False
-        while commit := read_json(self._fs, self._commit_path(checkpoint.number + 1)):
+        checkpoint, behind = self._read_state(CHECKPOINT, path, FlowCheckpoint.from_json) or FlowCheckpoint(self.flow), False
+        while commit := self._marker(checkpoint.number + 1):
             intent = self.intent(checkpoint.number + 1)
-            if intent is None or commit.get("intent", intent.digest) != intent.digest:
+            if intent is None or (commit.intent or intent.digest) != intent.digest:
                 # Its number would be planned anew, and its marker then count other files as done.
                 raise StateLostError(
                     f"Flow {self.flow}: microbatch {checkpoint.number + 1} has a commit marker ({self._commit_path(checkpoint.number + 1)})"
                     f" and {'no intent' if intent is None else 'another intent'}: which files it applied is not known.",
                     next_step="Restore the flow's state folder whole; or rebuild the flow.",
                 )
-            checkpoint, behind = checkpoint.after(intent, BatchReport.from_json(commit["report"]), commit["table"]), True
+            checkpoint, behind = checkpoint.after(intent, commit.report, commit.table), True
         if behind:
-            replace_json(self._fs, f"{self._folder}/checkpoint.json", checkpoint.to_json())
+            CHECKPOINT.replace(self._fs, path, checkpoint.to_json())
         return checkpoint
 
     def intent(self, number: int) -> Microbatch | None:
         """Return what a microbatch owns, None where it was not planned."""
-        document = read_json(self._fs, self._intent_path(number))
-        return Microbatch.from_json(document) if document else None
+        return self._read_state(INTENT, self._intent_path(number), Microbatch.from_json)
 
     def write_intent(self, microbatch: Microbatch) -> bool:
         """Write a microbatch down before anything is done for it; False when another run planned that number first."""
-        return create_json(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
+        return INTENT.create(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
 
     def withdraw(self, microbatch: Microbatch) -> None:
         """Take back what a microbatch owns, of which nothing was merged: the next ones own it. Its number is used up."""
@@ -291,7 +308,7 @@ class FlowState:
             nothing = replace(
                 microbatch, files=(), planned_through=planned, shapes=(), offsets=(), held=held, parts={}, lives={}, surveyed=surveyed
             )
-            replace_json(self._fs, self._intent_path(microbatch.number), nothing.to_json())
+            INTENT.replace(self._fs, self._intent_path(microbatch.number), nothing.to_json())
 
     def write_commit(self, report: BatchReport, table: str, intent: str | None = None) -> None:
         """Write down that a microbatch is done, and what it did.
@@ -299,23 +316,28 @@ class FlowState:
         :param intent: digest of its intent.
         """
         now = datetime.now(timezone.utc).isoformat()
-        marker = {"table": table, "committed_at": now, "report": report.to_json()}
-        replace_json(self._fs, self._commit_path(report.microbatch), marker | ({"intent": intent} if intent else {}))
+        COMMIT_MARKER.replace(self._fs, self._commit_path(report.microbatch), CommitMarker(table, report, now, intent).to_json())
 
     def committed_at(self, number: int) -> datetime | None:
         """Return when a microbatch was done, None where nothing tells it; a marker that was rebuilt tells a later time."""
-        document = read_json(self._fs, self._commit_path(number)) or {}
-        return datetime.fromisoformat(document["committed_at"]) if document.get("committed_at") else None
+        found = self._marker(number)
+        return datetime.fromisoformat(found.committed_at) if found and found.committed_at else None
 
     def report(self, number: int) -> BatchReport | None:
         """Return what a committed microbatch did."""
-        document = read_json(self._fs, self._commit_path(number))
-        return BatchReport.from_json(document["report"]) if document else None
+        found = self._marker(number)
+        return found.report if found else None
 
     def had_table_before(self, number: int) -> bool:
         """Tell whether a microbatch below a number made the table, or merged into it."""
         reports = (self.report(earlier) for earlier in range(1, number))
         return any(report is not None and report.table_version is not None for report in reports)
+
+    def _marker(self, number: int) -> CommitMarker | None:
+        return self._read_state(COMMIT_MARKER, self._commit_path(number), CommitMarker.from_json)
+
+    def _read_state(self, kind: StateKind, path: str, make: Callable[[Mapping[str, Any]], _Kept]) -> _Kept | None:
+        return kind.read(self._fs, path, make, owner=f"flow {self.flow}")
 
     def _intent_path(self, number: int) -> str:
         return f"{self._folder}/intents/{number:08d}.json"

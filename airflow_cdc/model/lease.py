@@ -17,20 +17,20 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from airflow_cdc.model.errors import ConcurrentRunError, StateUnreadableError
-from airflow_cdc.model.files import FileSystem, create_json, read_json, replace_json
+from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.plain_json import JsonObject
+from airflow_cdc.model.state_kind import LEASE
 
-FORMAT = 1
-"""Format of the files."""
 SECONDS = 60.0
 """How long a lease lasts that its holder does not renew."""
 WAIT_SECONDS = 600.0
@@ -39,20 +39,19 @@ _RENEWALS = 6
 """Renewals within :data:`SECONDS`."""
 _SURE = 0.75
 """Part of a lease's time behind which its holder, not having renewed it, takes it for lost: the last quarter is for clocks that drift."""
-_RELEASED: Mapping[str, Any] = {"released": True}
 _KEPT = 5
 """Files that stay, for people who look."""
 
 
 @dataclass(frozen=True)
-class Holder:
+class Holder(JsonObject):
     """A process that holds a lease."""
 
-    host: str
-    process: int
-    started: str
+    host: str = ""
+    process: int = 0
+    started: str = ""
     """What tells the process from another of the same number; empty where the system does not say."""
-    space: str
+    space: str = ""
     """Within which process numbers mean the same; empty where nothing says."""
     run: str = ""
     """What the run calls itself."""
@@ -69,6 +68,22 @@ class Holder:
         return f"process {self.process} on {self.host}" + (f" ({self.run})" if self.run else "")
 
 
+@dataclass(frozen=True)
+class LeaseFile(JsonObject):
+    """What stands in a lease's file; of one that is just being written nothing is known."""
+
+    flow: str = ""
+    holder: Holder = Holder()
+    taken_at: str | None = None
+    """In ISO 8601, by the holder's clock."""
+    seconds: float | None = None
+    """How long it lasts when nobody renews it."""
+    renewals: int | None = None
+    released: bool = False
+    """Whether its holder has given it back."""
+
+
+_RELEASED = LeaseFile(released=True)
 _NAMES: list[str] = []
 
 
@@ -107,7 +122,7 @@ class Lease:
     token: int
     """Number of the lease; every later one is higher."""
     flow: str
-    document: dict[str, Any]
+    held: LeaseFile
     seconds: float = SECONDS
     renewed: float = field(default_factory=time.monotonic)
     lost: str = ""
@@ -134,14 +149,14 @@ class Lease:
         if newest > self.token:
             self.lost = f"another run has taken lease {newest}"
             return
-        self.document = {**self.document, "renewals": self.document["renewals"] + 1}
-        replace_json(self.fs, self.path, self.document)
+        self.held = replace(self.held, renewals=(self.held.renewals or 0) + 1)
+        LEASE.replace(self.fs, self.path, self.held.to_json())
         self.renewed = begun
 
     def release(self) -> None:
         """Let others take it at once. A failure costs them the rest of the lease's time, and nothing else."""
         with suppress(Exception):
-            replace_json(self.fs, self.path, {**self.document, "released": True})
+            LEASE.replace(self.fs, self.path, replace(self.held, released=True).to_json())
 
 
 def leases_folder(lake_root: str, folder: str) -> str:
@@ -196,6 +211,7 @@ class Leases:
         """Take a flow's lease; it is not renewed.
 
         :raises ConcurrentRunError: as :meth:`hold`.
+        :raises StateTooNewError: when a newer version of airflow-cdc holds it.
         """
         folder, begun = leases_folder(self.lake_root, FlowState(self.fs, self.lake_root, flow).folder), time.monotonic()
         seen: tuple[int, Any] | None = None
@@ -203,47 +219,39 @@ class Leases:
         is_told = False
         while True:
             newest = newest_token(self.fs, folder)
-            held = self._read(f"{folder}/{newest:08d}.json") if newest else _RELEASED
+            held = self._read(f"{folder}/{newest:08d}.json", flow) if newest else _RELEASED
             now = time.monotonic()
-            if (newest, held.get("renewals")) != seen:
-                seen, unchanged_since = (newest, held.get("renewals")), now
-            holder = _holder(held)
-            over = held.get("released") or holder.is_gone or now - unchanged_since > float(held.get("seconds", self.seconds))
+            if (newest, held.renewals) != seen:
+                seen, unchanged_since = (newest, held.renewals), now
+            holder, lasts = held.holder, self.seconds if held.seconds is None else held.seconds
+            over = held.released or holder.is_gone or now - unchanged_since > lasts
             if over and (lease := self._create(folder, flow, newest + 1)):
                 return lease
             if not over and now - begun >= self.wait_seconds:
                 raise ConcurrentRunError(
-                    f"Flow {flow}: {holder} has been writing it since {held.get('taken_at')}, and this run has waited {now - begun:.0f}"
+                    f"Flow {flow}: {holder} has been writing it since {held.taken_at}, and this run has waited {now - begun:.0f}"
                     f" seconds ({folder}/{newest:08d}.json).",
                     next_step="Nothing is lost; run again when that run has ended.",
                 )
             if not over:
                 if not is_told:
-                    self.progress(f"{flow}: waits for {holder}, which has been writing it since {held.get('taken_at')}")
+                    self.progress(f"{flow}: waits for {holder}, which has been writing it since {held.taken_at}")
                 is_told = True
                 time.sleep(min(1.0, self.seconds / _RENEWALS))
 
-    def _read(self, path: str) -> Mapping[str, Any]:
+    def _read(self, path: str, flow: str) -> LeaseFile:
         try:
-            return read_json(self.fs, path) or _RELEASED
+            return LEASE.read(self.fs, path, LeaseFile.from_json, owner=f"flow {flow}") or _RELEASED
         except StateUnreadableError:
             # HDFS shows a file that is being written: somebody renews it, or will not for long.
-            return {}
+            return LeaseFile()
 
     def _create(self, folder: str, flow: str, token: int) -> Lease | None:
         path = f"{folder}/{token:08d}.json"
         taken_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        document = {
-            "format": FORMAT,
-            "flow": flow,
-            "holder": vars(this_process()),
-            "taken_at": taken_at,
-            "seconds": self.seconds,
-            "renewals": 0,
-            "released": False,
-        }
+        held = LeaseFile(flow, this_process(), taken_at, self.seconds, renewals=0)
         begun = time.monotonic()
-        if not create_json(self.fs, path, document):
+        if not LEASE.create(self.fs, path, held.to_json()):
             return None
         tokens = _tokens(self.fs, folder)
         if max(tokens) > token:
@@ -253,13 +261,7 @@ class Leases:
         for old in sorted(tokens)[:-_KEPT]:
             with suppress(OSError):
                 self.fs.rm(f"{folder}/{old:08d}.json")
-        return Lease(self.fs, path, token, flow, document, self.seconds, renewed=begun)
-
-
-def _holder(document: Mapping[str, Any]) -> Holder:
-    known = document.get("holder") or {}
-    text = {name: str(known.get(name, "")) for name in ("host", "started", "space", "run")}
-    return Holder(process=int(known.get("process", 0)), **text)
+        return Lease(self.fs, path, token, flow, held, self.seconds, renewed=begun)
 
 
 def _keep_renewed(lease: Lease, stop: threading.Event) -> None:

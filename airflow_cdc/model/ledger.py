@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.files import name_digest, short_hash
 from airflow_cdc.model.microbatch import PlanPosition
+from airflow_cdc.model.plain_json import JsonArray, JsonObject
 from airflow_cdc.model.survey import Survey, is_control_topic
 from airflow_cdc.model.topics import NO_TOPIC
 
 
 @dataclass(frozen=True)
-class FolderSeen:
+class FolderSeen(JsonArray):
     """The surveyed names of one folder, as three numbers instead of a list."""
 
     through: str
@@ -26,7 +28,7 @@ class FolderSeen:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Ledger(JsonObject, required=("surveyed_through", "folders", "topics", "kinds", "latest", "void", "digests")):
     """Which files of an archive are surveyed, and in which survey each topic was first seen."""
 
     surveyed_through: int = 0
@@ -83,21 +85,10 @@ class Ledger:
         number = planned.survey if planned.files else planned.survey - 1
         return self.digests[number - 1] if 0 < number <= len(self.digests) else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the ledger as plain JSON values."""
-        folders = {name: [seen.through, seen.count, seen.digest, seen.size] for name, seen in self.folders.items()}
-        document = {"surveyed_through": self.surveyed_through, "folders": folders, "topics": self.topics}
-        void = {str(number): sorted(paths) for number, paths in self.void.items()}
-        return {**document, "kinds": self.kinds, "latest": self.latest, "void": void, "digests": list(self.digests)}
 
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Ledger:
-        """Read what :meth:`to_json` wrote."""
-        folders = {name: FolderSeen(*values) for name, values in document["folders"].items()}
-        kinds = {topic: tuple(seen) for topic, seen in document["kinds"].items()}
-        void = {int(number): frozenset(paths) for number, paths in document["void"].items()}
-        digests = tuple(document["digests"])
-        return cls(document["surveyed_through"], folders, document["topics"], kinds, document["latest"], void, digests)
+def ledger_from_json(document: Mapping[str, Any]) -> Ledger:
+    """Return the ledger of a document; an empty one of versions that knew no digests, which is caught up as a lost one is."""
+    return Ledger.from_json(document) if "digests" in document else Ledger()
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from airflow_cdc.model.plain_json import JsonArray
 
 LANES = 65_536
 """More partitions than a topic has."""
@@ -50,7 +51,7 @@ def lane_text(lane: int) -> str:
 
 
 @dataclass(frozen=True, order=True)
-class LifeSpan:
+class LifeSpan(JsonArray):
     """Lines of one file and partition that are of another life than the first: from a line on, up to the next span of the partition."""
 
     partition: int
@@ -62,28 +63,9 @@ class LifeSpan:
     last: int
     """Highest."""
 
-    def to_json(self) -> list[int]:
-        """Return the span as plain JSON values."""
-        return list(vars(self).values())
-
-    @classmethod
-    def from_json(cls, values: list[int]) -> LifeSpan:
-        """Read what :meth:`to_json` wrote."""
-        return cls(*values)
-
 
 Lives = Mapping[str, tuple[LifeSpan, ...]]
 """By path of a file: its spans. Files that are wholly of the first life are left out."""
-
-
-def lives_to_json(lives: Lives) -> dict[str, Any]:
-    """Return lives as plain JSON values."""
-    return {path: [span.to_json() for span in spans] for path, spans in lives.items()}
-
-
-def lives_from_json(document: Mapping[str, Any]) -> dict[str, tuple[LifeSpan, ...]]:
-    """Read what :func:`lives_to_json` wrote."""
-    return {path: tuple(LifeSpan.from_json(values) for values in spans) for path, spans in document.items()}
 
 
 def needs_lines(lives: Lives) -> bool:

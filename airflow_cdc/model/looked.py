@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from airflow_cdc.model.plain_json import JsonArray, JsonObject
 
 
 @dataclass(frozen=True)
-class FolderLook:
+class FolderLook(JsonArray):
     """What was seen in one folder; all data files of it were surveyed then."""
 
     changed: float | None
@@ -24,19 +25,9 @@ class FolderLook:
     ignored: tuple[str, ...] = ()
     """Names of the files that are neither data nor a companion."""
 
-    def to_json(self) -> list[Any]:
-        """Return the look as plain JSON values."""
-        return [self.changed, self.through, self.names, self.digest, list(self.folders), list(self.ignored)]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> FolderLook:
-        """Read what :meth:`to_json` wrote."""
-        changed, through, names, digest, folders, ignored = values
-        return cls(changed, through, names, digest, tuple(folders), tuple(ignored))
-
 
 @dataclass(frozen=True)
-class Looked:
+class Looked(JsonObject, required=("whole_at", "folders")):
     """What the last looks saw."""
 
     whole_at: float = 0.0
@@ -48,12 +39,3 @@ class Looked:
         """Return the same, with what was known before of some folders."""
         kept = {path: look for path, look in self.folders.items() if path not in folders}
         return Looked(self.whole_at, {**kept, **{path: known.folders[path] for path in folders if path in known.folders}})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {"whole_at": self.whole_at, "folders": {path: look.to_json() for path, look in self.folders.items()}}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Looked:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["whole_at"], {path: FolderLook.from_json(values) for path, values in document["folders"].items()})

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flows_report import FlowsReport
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.truth import truth
 
 SAFE_RETENTION = timedelta(days=7)
@@ -121,7 +122,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 @dataclass(frozen=True)
-class TableMaintenance:
+class TableMaintenance(JsonObject):
     """What was done to one Delta table; of a dry run, what would be."""
 
     kind: TableKind
@@ -159,19 +160,9 @@ class TableMaintenance:
         told += [f"{count} {what}" for what, count in counted.items() if count]
         return f"{self.kind.value}: {', '.join(action.value for action in self.actions)}" + (f" ({', '.join(told)})" if told else "")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {**vars(self), "kind": self.kind.value, "actions": [action.value for action in self.actions]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TableMaintenance:
-        """Read what :meth:`to_json` wrote."""
-        kind, actions = TableKind(document["kind"]), tuple(map(Action, document["actions"]))
-        return cls(**{**document, "kind": kind, "actions": actions})
-
 
 @dataclass(frozen=True)
-class FlowMaintenance:
+class FlowMaintenance(JsonObject):
     """What was done to one flow's tables and folders."""
 
     flow: str
@@ -189,15 +180,6 @@ class FlowMaintenance:
             told.append(f"failed: {self.error['type']}: {self.error['message']}")
         yield from (f"{self.flow}: {line}" for line in told or ["nothing to do"])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {**vars(self), "tables": [table.to_json() for table in self.tables]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FlowMaintenance:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "tables": tuple(map(TableMaintenance.from_json, document["tables"]))})
-
 
 @dataclass(frozen=True)
 class MaintenanceReport(FlowsReport):
@@ -208,9 +190,3 @@ class MaintenanceReport(FlowsReport):
     flows: tuple[FlowMaintenance, ...] = field(default=())
     error: dict[str, Any] | None = None
     """Set when the run stopped before it could look at any flow."""
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> MaintenanceReport:
-        """Read what :meth:`to_json` wrote."""
-        flows = tuple(map(FlowMaintenance.from_json, document["flows"]))
-        return cls(document["lake"], document["dry_run"], flows, document["error"])

@@ -11,13 +11,14 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.completeness import FileOffsets, file_offsets, in_lanes
 from airflow_cdc.model.epochs import FileEpochs
 from airflow_cdc.model.files import short_hash
-from airflow_cdc.model.lives import LifeSpan, lives_from_json, lives_to_json
+from airflow_cdc.model.lives import LifeSpan
+from airflow_cdc.model.plain_json import BigInt, JsonArray, JsonObject
 from airflow_cdc.model.snapshot import SnapshotDecision
 from airflow_cdc.model.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
 
 
 @dataclass(frozen=True, order=True)
-class PlanPosition:
+class PlanPosition(JsonArray):
     """How far into an archive's surveys a flow's microbatches reach."""
 
     survey: int = 0
@@ -27,48 +28,29 @@ class PlanPosition:
 
 
 @dataclass(frozen=True, order=True)
-class HeldFile:
+class HeldFile(JsonArray):
     """A file that a flow's microbatches have passed over, wholly or in part: it waits for missing offsets or for a transaction."""
 
     survey: int
     path: str
-    since: int | None = None
+    since: BigInt | None = None
     """What stands below this commit position, in its epoch of the log, was applied; None where nothing of the file was."""
     left: int = 0
     """How many of the flow's records were not, where some were."""
-    reads_since: int | None = None
+    reads_since: BigInt | None = None
     """Reads of full snapshots from this position on were not applied either; None where all were."""
     epochs: FileEpochs = field(default_factory=FileEpochs)
     """Of which epoch of the source's log the file's records are, as the microbatch that divided it knew."""
 
     def to_json(self) -> list[Any]:
-        """Return the file as plain JSON values."""
+        """Return the file as plain JSON values: most are whole, and of the first epoch."""
         if self.since is None:
             return [self.survey, self.path]
-        # As text: JSON readers lose integers above 2^53.
-        reads = None if self.reads_since is None else str(self.reads_since)
-        return [self.survey, self.path, str(self.since), self.left, reads, *_epochs_to_json(self.epochs)]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> HeldFile:
-        """Read what :meth:`to_json` wrote."""
-        survey, path, *mark = values
-        if not mark:
-            return cls(survey, path)
-        since, left, reads, *epochs = mark
-        return cls(survey, path, int(since), left, None if reads is None else int(reads), _epochs_from_json(epochs))
-
-
-def _epochs_to_json(epochs: FileEpochs) -> list[Any]:
-    return [epochs.to_json()] if epochs.begins else []
-
-
-def _epochs_from_json(values: list[Any]) -> FileEpochs:
-    return FileEpochs.from_json(values[0]) if values else FileEpochs()
+        return super().to_json() if self.epochs.begins else super().to_json()[:-1]
 
 
 @dataclass(frozen=True)
-class FilePart:
+class FilePart(JsonArray):
     """The records of a file that one microbatch owns: those that stand at or after ``since`` and below ``before``.
 
     Records that have no position belong to the part that has no ``since``; so do the reads of a full snapshot, but where the part says
@@ -77,30 +59,20 @@ class FilePart:
 
     connector: str
     """``source.connector``: how the position is told."""
-    since: int | None = None
+    since: BigInt | None = None
     """Commit position, in its epoch of the log; None: from the beginning."""
-    before: int | None = None
+    before: BigInt | None = None
     """Commit position; None: to the end."""
-    reads_since: int | None = None
+    reads_since: BigInt | None = None
     """The same of the reads of full snapshots; None: all of them where there is no ``since``, and none where there is."""
-    reads_before: int | None = None
+    reads_before: BigInt | None = None
     """None: whatever position they have."""
     epochs: FileEpochs = field(default_factory=FileEpochs)
     """Of which epoch of the source's log the file's records are."""
 
     def to_json(self) -> list[Any]:
         """Return the part as plain JSON values."""
-        bounds = (self.since, self.before, self.reads_since, self.reads_before)
-        return [self.connector, *(None if bound is None else str(bound) for bound in bounds), *_epochs_to_json(self.epochs)]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> FilePart:
-        """Read what :meth:`to_json` wrote."""
-        connector, since, before, reads_since, reads_before, *epochs = values
-        first, end, first_read, end_of_reads = (
-            None if bound is None else int(bound) for bound in (since, before, reads_since, reads_before)
-        )
-        return cls(connector, first, end, first_read, end_of_reads, _epochs_from_json(epochs))
+        return super().to_json() if self.epochs.begins else super().to_json()[:-1]
 
 
 @dataclass(frozen=True)
@@ -115,7 +87,7 @@ class SurveyedPart:
 
 
 @dataclass(frozen=True)
-class Microbatch:
+class Microbatch(JsonObject, own=("shapes",)):
     """An intent: written down before anything else is, so that a crash anywhere can be taken up again."""
 
     flow: str
@@ -178,40 +150,12 @@ class Microbatch:
 
     def to_json(self) -> dict[str, Any]:
         """Return the intent as plain JSON values."""
-        return {
-            "flow": self.flow,
-            "number": self.number,
-            "archive": self.archive,
-            "files": [file.to_json() for file in self.files],
-            "planned_through": [self.planned_through.survey, self.planned_through.files],
-            "offsets": [item.to_json() for item in self.offsets],
-            "held": [item.to_json() for item in self.held],
-            "parts": {path: part.to_json() for path, part in self.parts.items()},
-            "is_again": self.is_again,
-            "surveyed": self.surveyed,
-            "lives": lives_to_json(self.lives),
-            "decides": self.decides and self.decides.to_json(),
-            **shapes_to_json(self.shapes),
-        }
+        return {**super().to_json(), **shapes_to_json(self.shapes)}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Microbatch:
+    def from_json(cls, document: Mapping[str, Any]) -> Microbatch:
         """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["flow"],
-            document["number"],
-            document["archive"],
-            tuple(ArchivedFile.from_json(item) for item in document["files"]),
-            PlanPosition(*document["planned_through"]),
-            shapes_from_json(document),
-            tuple(FileOffsets.from_json(item) for item in document.get("offsets", ())),
-            tuple(HeldFile.from_json(item) for item in document.get("held", ())),
-            {path: FilePart.from_json(part) for path, part in document.get("parts", {}).items()},
-            document.get("is_again", False),
-            document.get("surveyed"),
-            lives_from_json(document.get("lives", {})),
-            SnapshotDecision.from_json(document["decides"]) if document.get("decides") else None,
-        )
+        return super().from_json({**document, "shapes": shapes_from_json(document)})
 
 
 def pending_in(survey: Survey, flow: str, planned: PlanPosition, held: Iterable[HeldFile] = ()) -> tuple[ArchivedFile, ...]:

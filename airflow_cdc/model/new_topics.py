@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
 from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.topics import NO_TOPIC, is_legal_topic, printable
 
 _DECLARE = "declare it under flows: in the flows file, with a table of its own"
@@ -28,7 +28,7 @@ class OnNewTopic(str, Enum):
 
 
 @dataclass(frozen=True)
-class HeldTopic:
+class HeldTopic(JsonObject):
     """A topic that is no flow: its records stand in the archive's quarantine."""
 
     topic: str
@@ -49,14 +49,14 @@ class HeldTopic:
         detail = f": {self.detail}" if self.detail else ""
         return f"{name}: {self.records} records in {self.files} files are in the archive's quarantine: {self.reason.value}{detail}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the topic as plain JSON values."""
-        return {**vars(self), "reason": self.reason.value}
 
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> HeldTopic:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "reason": RejectReason(document["reason"])})
+@dataclass(frozen=True)
+class HeldTopics(JsonObject):
+    """The held topics of one archive, as they are written down."""
+
+    archive: str
+    """URI of the archive's root."""
+    topics: tuple[HeldTopic, ...] = ()
 
 
 @dataclass

@@ -12,6 +12,7 @@ from airflow_cdc.model.completeness import OffsetGap, OffsetReport
 from airflow_cdc.model.cut import Cut
 from airflow_cdc.model.foreign_change import ForeignChange
 from airflow_cdc.model.new_topics import HeldTopic
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 from airflow_cdc.model.set_aside import SetAsideFile
@@ -35,7 +36,7 @@ class FlowStatus(str, Enum):
 
 
 @dataclass(frozen=True)
-class FlowOutcome:
+class FlowOutcome(JsonObject):
     """What one run did for one flow."""
 
     flow: str
@@ -125,51 +126,12 @@ class FlowOutcome:
             yield f"{self.flow}: {self.outside_files} files wait that were archived outside of the interval"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome as plain JSON values."""
-        return {
-            "flow": self.flow,
-            "status": self.status.value,
-            "table": self.table,
-            "events": dict(vars(self.events)),
-            "rows": dict(vars(self.rows)),
-            "batches": [batch.to_json() for batch in self.batches],
-            "error": self.error,
-            "waiting_for": [dict(vars(gap)) for gap in self.waiting_for],
-            "waiting_files": self.waiting_files,
-            "cut_files": self.cut_files,
-            "cut_records": self.cut_records,
-            "outside_files": self.outside_files,
-            "table_version": self.table_version,
-            "columns": self.columns,
-            "document_columns": list(self.document_columns),
-            "foreign_changes": [dict(vars(change)) for change in self.foreign_changes],
-            "is_new_table": self.is_new_table,
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FlowOutcome:
-        """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["flow"],
-            FlowStatus(document["status"]),
-            document["table"],
-            tuple(BatchReport.from_json(item) for item in document["batches"]),
-            document["error"],
-            tuple(OffsetGap(**gap) for gap in document.get("waiting_for", ())),
-            document.get("waiting_files", 0),
-            document.get("cut_files", 0),
-            document.get("cut_records", 0),
-            document.get("outside_files", 0),
-            document.get("table_version"),
-            document.get("columns", {}),
-            tuple(document.get("document_columns", ())),
-            tuple(ForeignChange(**change) for change in document.get("foreign_changes", ())),
-            document.get("is_new_table", False),
-        )
+        """Return the outcome as plain JSON values, with the sums over its microbatches."""
+        return {**super().to_json(), "events": self.events.to_json(), "rows": self.rows.to_json()}
 
 
 @dataclass(frozen=True)
-class ApplyReport:
+class ApplyReport(JsonObject):
     """What one run did for every flow."""
 
     archive: str
@@ -218,33 +180,4 @@ class ApplyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {
-            "ok": self.ok,
-            "nothing_pending": self.nothing_pending,
-            "archive": self.archive,
-            "lake": self.lake,
-            "flows": [flow.to_json() for flow in self.flows],
-            "control_topics": list(self.control_topics),
-            "ignored_files": list(self.ignored_files),
-            "error": self.error,
-            "transactions": [item.to_json() for item in self.transactions],
-            "cuts": [cut.to_json() for cut in self.cuts],
-            "set_aside_files": [file.to_json() for file in self.set_aside_files],
-            "held_topics": [topic.to_json() for topic in self.held_topics],
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ApplyReport:
-        """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["archive"],
-            document["lake"],
-            tuple(FlowOutcome.from_json(item) for item in document["flows"]),
-            tuple(document["control_topics"]),
-            tuple(document["ignored_files"]),
-            document["error"],
-            tuple(TransactionReport.from_json(item) for item in document.get("transactions", ())),
-            tuple(Cut.from_json(item) for item in document.get("cuts", ())),
-            tuple(SetAsideFile.from_json(item) for item in document.get("set_aside_files", ())),
-            tuple(HeldTopic.from_json(item) for item in document.get("held_topics", ())),
-        )
+        return {"ok": self.ok, "nothing_pending": self.nothing_pending, **super().to_json()}

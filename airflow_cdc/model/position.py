@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from airflow_cdc.model.plain_json import BigInt, JsonArray
+
 SERVER_LSN_SLOT_BITS = 16
 SERVER_LSN_BLOCK_BITS = 32
 BINLOG_FILE_BITS = 64
@@ -23,25 +25,15 @@ NOT_STREAMED = -1
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class Position(JsonArray):
     """A point in the source's log; compares part by part.
 
     ``commit`` orders transactions, ``change`` the changes within one, ``serial`` the events of one change.
     """
 
-    commit: int
-    change: int = NOT_STREAMED
-    serial: int = NOT_STREAMED
-
-    def to_json(self) -> list[str]:
-        """Return the parts as decimal strings: JSON readers lose integers above 2^53."""
-        return [str(self.commit), str(self.change), str(self.serial)]
-
-    @classmethod
-    def from_json(cls, parts: list[str]) -> Position:
-        """Read what :meth:`to_json` wrote."""
-        commit, change, serial = (int(part) for part in parts)
-        return cls(commit, change, serial)
+    commit: BigInt
+    change: BigInt = NOT_STREAMED
+    serial: BigInt = NOT_STREAMED
 
     @property
     def epoch(self) -> int:

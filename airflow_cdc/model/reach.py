@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.lives import is_earlier
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position import Position
 
 UNKNOWN_PARTITION = "-"
 """Name of the lane of events whose partition the archive does not say."""
 
 
+_ALL = ("streamed_from", "streamed_through", "offset_from", "offset_through", "partitions", "is_spread", "outer_transactions")
+"""Without one of them late events would pass for new ones."""
+
+
 @dataclass(frozen=True)
-class Reach:
+class Reach(JsonObject, required=_ALL):
     """By Kafka partition (``-`` where the archive does not tell it), from the first to the last of a microbatch's, or of all."""
 
     streamed_from: Mapping[str, Position] = field(default_factory=dict)
@@ -109,31 +114,6 @@ class Reach:
             if place < len(commits) and commits[place] <= self.streamed_through[partition].commit:
                 return True
         return False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the reach as plain JSON values."""
-        return {
-            "streamed_from": {name: position.to_json() for name, position in self.streamed_from.items()},
-            "streamed_through": {name: position.to_json() for name, position in self.streamed_through.items()},
-            "offset_from": dict(self.offset_from),
-            "offset_through": dict(self.offset_through),
-            "partitions": sorted(self.partitions),
-            "is_spread": self.is_spread,
-            "outer_transactions": {name: list(texts) for name, texts in self.outer_transactions.items()},
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Reach:
-        """Read what :meth:`to_json` wrote."""
-        return cls(
-            {name: Position.from_json(parts) for name, parts in document["streamed_from"].items()},
-            {name: Position.from_json(parts) for name, parts in document["streamed_through"].items()},
-            dict(document["offset_from"]),
-            dict(document["offset_through"]),
-            frozenset(document["partitions"]),
-            document["is_spread"],
-            {name: tuple(texts) for name, texts in document["outer_transactions"].items()},
-        )
 
 
 def _each(pick: Any, left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:

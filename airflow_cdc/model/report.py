@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.completeness import OffsetReport
 from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import Reach
 from airflow_cdc.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class EventCounts:
+class EventCounts(JsonObject):
     """Where every record that was read went; the parts sum to ``read`` (docs/explanation/exactness.md#the-sum-of-counts)."""
 
     read: int = 0
@@ -44,7 +44,7 @@ class EventCounts:
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class RowCounts(JsonObject):
     """What the merge did to the target's rows."""
 
     inserted: int = 0
@@ -55,8 +55,15 @@ class RowCounts:
         return RowCounts(self.inserted + other.inserted, self.updated + other.updated, self.deleted + other.deleted)
 
 
+_REQUIRED = (
+    *("events", "rows", "applied_through", "truncated_through", "reach", "snapshot", "pending_snapshots", "replaced_by", "epochs"),
+    *("columns_added", "columns_widened"),
+)
+"""Without one of them a checkpoint would forget what was applied."""
+
+
 @dataclass(frozen=True)
-class BatchReport:
+class BatchReport(JsonObject, required=_REQUIRED):
     """What one microbatch of one flow did."""
 
     flow: str
@@ -117,47 +124,6 @@ class BatchReport:
     seconds: float = 0.0
     offsets: OffsetReport = field(default_factory=OffsetReport)
     """Kafka offsets that are missing, that came again, or that the files do not tell."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        document = dict(vars(self))
-        document["events"] = dict(vars(self.events))
-        document["rows"] = dict(vars(self.rows))
-        document["applied_through"] = {name: position.to_json() for name, position in self.applied_through.items()}
-        document["truncated_through"] = {table: position.to_json() for table, position in self.truncated_through.items()}
-        document["reach"] = self.reach.to_json()
-        document["snapshot"] = self.snapshot and self.snapshot.to_json()
-        document["pending_snapshots"] = [snapshot.to_json() for snapshot in self.pending_snapshots]
-        document["replaced_by"] = self.replaced_by and self.replaced_by.to_json()
-        document["epochs"] = self.epochs.to_json()
-        document["columns_added"] = list(self.columns_added)
-        document["columns_widened"] = list(self.columns_widened)
-        document["columns_as_text"] = list(self.columns_as_text)
-        document["columns_filled"] = list(self.columns_filled)
-        document["types"] = {name: told.to_json() for name, told in self.types.items()}
-        document["offsets"] = self.offsets.to_json()
-        return document
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> BatchReport:
-        """Read what :meth:`to_json` wrote."""
-        values = dict(document)
-        values["events"] = EventCounts(**values["events"])
-        values["rows"] = RowCounts(**values["rows"])
-        values["applied_through"] = {name: Position.from_json(parts) for name, parts in values["applied_through"].items()}
-        values["truncated_through"] = {table: Position.from_json(parts) for table, parts in values["truncated_through"].items()}
-        values["reach"] = Reach.from_json(values["reach"])
-        values["snapshot"] = Snapshot.from_json(values["snapshot"]) if values["snapshot"] else None
-        values["pending_snapshots"] = tuple(Snapshot.from_json(each) for each in values["pending_snapshots"])
-        values["replaced_by"] = Snapshot.from_json(values["replaced_by"]) if values["replaced_by"] else None
-        values["epochs"] = Epochs.from_json(values["epochs"])
-        values["columns_added"] = tuple(values["columns_added"])
-        values["columns_widened"] = tuple(values["columns_widened"])
-        values["columns_as_text"] = tuple(values.get("columns_as_text", ()))
-        values["columns_filled"] = tuple(values.get("columns_filled", ()))
-        values["types"] = {name: TypeReport.from_json(told) for name, told in values.get("types", {}).items()}
-        values["offsets"] = OffsetReport.from_json(values["offsets"]) if "offsets" in values else OffsetReport()
-        return cls(**values)
 
 
 def total_events(reports: Iterable[BatchReport]) -> EventCounts:

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
 from airflow_cdc.model.flows_report import FlowsReport
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_rows
 
 
@@ -29,7 +30,7 @@ def found_line(found: BatchReport) -> str:
 
 
 @dataclass(frozen=True)
-class FlowReprocess:
+class FlowReprocess(JsonObject):
     """What was read again of one flow, and what came of it."""
 
     flow: str
@@ -67,17 +68,6 @@ class FlowReprocess:
         if self.error:
             yield f"{self.flow}: failed: {self.error['type']}: {self.error['message']}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        found = self.found and self.found.to_json()
-        return {"flow": self.flow, "found": found, "done": [batch.to_json() for batch in self.done], "error": self.error}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> FlowReprocess:
-        """Read what :meth:`to_json` wrote."""
-        found = BatchReport.from_json(document["found"]) if document["found"] else None
-        return cls(document["flow"], found, tuple(map(BatchReport.from_json, document["done"])), document["error"])
-
     def summary(self) -> dict[str, Any]:
         """Return it as a small JSON object."""
         result = self.result
@@ -102,9 +92,3 @@ class ReprocessReport(FlowsReport):
     flows: tuple[FlowReprocess, ...] = field(default=())
     error: dict[str, Any] | None = None
     """Set when the run stopped before it could look at any flow."""
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ReprocessReport:
-        """Read what :meth:`to_json` wrote."""
-        flows = tuple(map(FlowReprocess.from_json, document["flows"]))
-        return cls(document["archive"], document["lake"], document["dry_run"], flows, document["error"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from airflow_cdc.model.errors import RetypeUnfinishedError
-from airflow_cdc.model.files import FileSystem, read_json, replace_json
+from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.places import STATE_FOLDER
-
-FORMAT = 1
+from airflow_cdc.model.plain_json import JsonObject
+from airflow_cdc.model.state_kind import RETYPE_NOTE
 
 
 @dataclass(frozen=True)
@@ -44,28 +45,37 @@ class Retyped:
         return {"flow": self.flow, "done": self.is_done, "columns": columns, **counts}
 
 
+@dataclass(frozen=True)
+class _Note(JsonObject):
+    settings: str
+    replaces: bool = False
+
+
 class RetypeNote:
     """The note of a flow's retyping, by which one that was cut off goes on."""
 
     def __init__(self, fs: FileSystem, lake_root: str, folder: str) -> None:
-        self._fs = fs
+        self._fs, self._flow = fs, unquote(folder)
         self._path = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/retypes/{folder}.json"
 
     @property
     def settings(self) -> str | None:
         """Digest of the settings by which microbatches were applied again; None where none was."""
-        document = read_json(self._fs, self._path)
-        return str(document["settings"]) if document and document.get("format") == FORMAT else None
+        note = self._read()
+        return note.settings if note else None
 
     @property
     def replaces(self) -> bool:
         """Whether the replacement of the table has begun: it and the flow's own tables may be of two states."""
-        document = read_json(self._fs, self._path)
-        return bool(document and document.get("replaces"))
+        note = self._read()
+        return note is not None and note.replaces
 
     def write(self, settings: str, *, replaces: bool = False) -> None:
         """Write the note down."""
-        replace_json(self._fs, self._path, {"format": FORMAT, "settings": settings, "replaces": replaces})
+        RETYPE_NOTE.replace(self._fs, self._path, _Note(settings, replaces).to_json())
+
+    def _read(self) -> _Note | None:
+        return RETYPE_NOTE.read(self._fs, self._path, _Note.from_json, owner=f"flow {self._flow}")
 
     def remove(self) -> None:
         """Remove it: nothing is left to do."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile, classify_infos, companions, modified_at
 from airflow_cdc.model.errors import UnreadableFileError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.topics import printable
 
 UNREADABLE = "unreadable_file"
@@ -26,7 +26,7 @@ Seen = tuple[str, int, float | None]
 
 
 @dataclass(frozen=True)
-class SetAsideFile:
+class SetAsideFile(JsonObject):
     """A file that is left out of the surveys, and how it looked then."""
 
     path: str
@@ -49,14 +49,14 @@ class SetAsideFile:
     def __str__(self) -> str:
         return printable(f"{self.path} ({self.detail})")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the file as plain JSON values."""
-        return {**vars(self), "seen": [list(item) for item in self.seen]}
 
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> SetAsideFile:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "seen": tuple((path, size, modified) for path, size, modified in document["seen"])})
+@dataclass(frozen=True)
+class SetAsideFiles(JsonObject):
+    """The files of one archive that are set aside, as they are written down."""
+
+    archive: str
+    """URI of the archive's root."""
+    files: tuple[SetAsideFile, ...] = ()
 
 
 def set_aside(fs: FileSystem, root: str, file: ArchivedFile, *, reason: str, detail: str, since: str) -> SetAsideFile:

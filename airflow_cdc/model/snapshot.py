@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from airflow_cdc.model.lives import LANES, life_of_lane
+from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position import Position
 from airflow_cdc.model.reach import UNKNOWN_PARTITION
 
@@ -25,24 +25,15 @@ class SnapshotChoice(str, Enum):
 
 
 @dataclass(frozen=True)
-class SnapshotDecision:
+class SnapshotDecision(JsonObject):
     """A choice for one snapshot of a flow."""
 
     position: Position
     choice: SnapshotChoice
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the decision as plain JSON values."""
-        return {"position": self.position.to_json(), "choice": self.choice.value}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> SnapshotDecision:
-        """Read what :meth:`to_json` wrote."""
-        return cls(Position.from_json(document["position"]), SnapshotChoice(document["choice"]))
-
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(JsonObject, required=("cut", "passed", "tables")):
     """A full snapshot that a flow has seen reads of."""
 
     position: Position
@@ -111,31 +102,3 @@ class Snapshot:
         :param passed: lanes that are known to go on behind it by now.
         """
         return replace(self, decision=choice, passed=self.passed | passed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the snapshot as plain JSON values."""
-        return {
-            **vars(self),
-            "position": self.position.to_json(),
-            "cut": self.cut and self.cut.to_json(),
-            "last_offsets": dict(self.last_offsets),
-            "begins": dict(self.begins),
-            "passed": sorted(self.passed),
-            "tables": list(self.tables),
-            "decision": self.decision and self.decision.value,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
-        """Read what :meth:`to_json` wrote."""
-        cut = document["cut"]
-        return cls(
-            **{
-                **document,
-                "position": Position.from_json(document["position"]),
-                "cut": Position.from_json(cut) if cut else None,
-                "passed": frozenset(document["passed"]),
-                "tables": tuple(document["tables"]),
-                "decision": SnapshotChoice(document["decision"]) if document.get("decision") else None,
-            }
-        )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.globs import is_glob, matches_any
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
+from airflow_cdc.model.plain_json import JsonObject
 
 
 @dataclass(frozen=True)
-class SnapshotState:
+class SnapshotState(JsonObject):
     """Which flows have a whole snapshot in their table."""
 
     complete: tuple[str, ...] = ()
@@ -23,10 +23,6 @@ class SnapshotState:
     def is_complete(self) -> bool:
         """Whether there is a flow at all and none lacks its snapshot."""
         return bool(self.complete) and not self.missing
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as plain JSON values."""
-        return {"complete": list(self.complete), "missing": list(self.missing)}
 
 
 def snapshot_state(*, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str]) -> SnapshotState:

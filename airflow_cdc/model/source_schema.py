@@ -15,14 +15,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import FileSystem, read_json, replace_json
+from airflow_cdc.model.files import FileSystem, replace_json
 from airflow_cdc.model.places import STATE_FOLDER
-
-FORMAT = 1
+from airflow_cdc.model.plain_json import JsonObject
+from airflow_cdc.model.state_kind import SOURCE_SCHEMA
 
 
 @dataclass(frozen=True)
-class SourceColumn:
+class SourceColumn(JsonObject, names={"name": "column", "field": "connect"}, omits_defaults=True):
     """One column of a table as its connector spells the values."""
 
     name: str
@@ -36,13 +36,9 @@ class SourceColumn:
         """Return the field with its name, as a Connect struct lists it."""
         return {"field": self.name, **self.field}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the column as a document has it."""
-        return {"column": self.name, **({"native": self.native} if self.native else {}), "connect": dict(self.field)}
-
 
 @dataclass(frozen=True)
-class SourceSchema:
+class SourceSchema(JsonObject):
     """The columns of one flow's table at its source."""
 
     flow: str
@@ -56,40 +52,15 @@ class SourceSchema:
     settings: Mapping[str, str] = field(default_factory=dict)
     """The connector's settings by which the columns are spelled so (``decimal.handling.mode``), where they were asked for."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the schema as a document lists it."""
-        return {
-            "flow": self.flow,
-            "connector": self.connector,
-            "origin": self.origin,
-            "settings": dict(self.settings),
-            "keys": list(self.keys),
-            "columns": [column.to_json() for column in self.columns],
-        }
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SourceSchema:
-        """Build a schema from its document.
-
-        :raises ConfigurationError: when the document has another shape.
-        """
-        try:
-            columns = tuple(
-                SourceColumn(str(each["column"]), dict(each["connect"]), str(each.get("native", ""))) for each in document["columns"]
-            )
-            keys, settings = tuple(map(str, document.get("keys") or ())), dict(document.get("settings") or {})
-            told = str(document["flow"]), str(document.get("connector") or "")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigurationError(
-                f"A schema of the document has another shape than expected: {type(error).__name__} {error}.",
-                next_step="Make it with airflow-cdc schema pull, or hand over a Connect, Avro or JSON schema.",
-            ) from error
-        return cls(*told, columns, keys, str(document.get("origin") or ""), settings)
+        """Read what :meth:`to_json` wrote; people may have edited it, and left out or null what they do not know."""
+        return super().from_json({"connector": "", **{name: value for name, value in document.items() if value is not None}})
 
 
 def to_document(schemas: Iterable[SourceSchema]) -> dict[str, Any]:
     """Return the document that holds schemas of several flows."""
-    return {"format": FORMAT, "schemas": [schema.to_json() for schema in schemas]}
+    return {"format": SOURCE_SCHEMA.format, "schemas": [schema.to_json() for schema in schemas]}
 
 
 def is_document(document: Any) -> bool:
@@ -102,12 +73,18 @@ def from_document(document: Mapping[str, Any]) -> tuple[SourceSchema, ...]:
 
     :raises ConfigurationError: when it is of a format that this version does not know, or has another shape.
     """
-    if document["format"] != FORMAT:
+    if document["format"] != SOURCE_SCHEMA.format:
         raise ConfigurationError(
-            f"The document of schemas has format {document['format']!r}, expected {FORMAT}.",
+            f"The document of schemas has format {document['format']!r}, expected {SOURCE_SCHEMA.format}.",
             next_step="Use the version of airflow-cdc that made it, or make it anew.",
         )
-    return tuple(map(SourceSchema.from_json, document["schemas"]))
+    try:
+        return tuple(map(SourceSchema.from_json, document["schemas"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigurationError(
+            f"A schema of the document has another shape than expected: {type(error).__name__} {error}.",
+            next_step="Make it with airflow-cdc schema pull, or hand over a Connect, Avro or JSON schema.",
+        ) from error
 
 
 class SourceSchemas:
@@ -121,11 +98,11 @@ class SourceSchemas:
         """Return a flow's schema; None where none was handed over.
 
         :param folder: the flow's (:attr:`airflow_cdc.model.lake.FlowState.folder`).
-        :raises StateUnreadableError: when the file holds no JSON object.
+        :raises StateTooNewError, StateUnreadableError: as :meth:`airflow_cdc.model.state_kind.StateKind.read`.
         :raises ConfigurationError: see :func:`from_document`.
         """
-        document = read_json(self._fs, self._path(folder))
-        return from_document(document)[0] if document else None
+        found = SOURCE_SCHEMA.read(self._fs, self._path(folder), from_document, owner=f"flow {unquote(folder)}")
+        return found[0] if found else None
 
     def put(self, folder: str, schema: SourceSchema) -> None:
         """Keep a flow's schema in place of the one before."""

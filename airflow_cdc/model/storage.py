@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.plain_json import JsonObject
 
 FOLDER = "{private folder}"
 """Stands in a Hadoop setting for the folder where :attr:`StorageSettings.files` are written."""
@@ -76,7 +77,7 @@ class StorageSettings:
 
 
 @dataclass(frozen=True)
-class JobStorage:
+class JobStorage(JsonObject):
     """Storage settings as the job takes them; values are never part of ``repr``."""
 
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,14 +88,8 @@ class JobStorage:
     """URL of the Spark Connect server whose client the job is; it may hold a token."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
-        stores = {store: dict(options) for store, options in self.file_systems.items()}
-        return {"spark": dict(self.spark), "file_systems": stores, **({"remote": self.remote} if self.remote else {})}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> JobStorage:
-        """Read what :meth:`to_json` wrote."""
-        return cls(document["spark"], document["file_systems"], document.get("remote"))
+        """Return the settings as plain JSON values; ``remote`` only where there is a server."""
+        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 def store_of(uri: str) -> str:

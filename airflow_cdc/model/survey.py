@@ -6,12 +6,13 @@ surveyed anew, and its flows read it once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.plain_json import JsonArray, JsonObject
 
 
 class RecordKind(str, Enum):
@@ -38,7 +39,7 @@ class RecordLayout(str, Enum):
 
 
 @dataclass(frozen=True)
-class TopicShape:
+class TopicShape(JsonObject):
     """One way in which a topic's records in one file are spelled, and how many are."""
 
     file: str
@@ -78,7 +79,7 @@ class FilePlace:
 
 
 @dataclass(frozen=True, order=True)
-class OffsetHoles:
+class OffsetHoles(JsonObject):
     """Offsets that a file skips between its first and its last record of one topic-partition."""
 
     file: str
@@ -88,15 +89,6 @@ class OffsetHoles:
     """First and last offset of each, ascending; of very many the largest."""
     unlisted: int = 0
     """Offsets in the holes that are not among them."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the holes as plain JSON values."""
-        return {**vars(self), "holes": [list(hole) for hole in self.holes]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> OffsetHoles:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "holes": tuple((first, last) for first, last in document["holes"])})
 
 
 def may_skip_offsets(shapes: Iterable[TopicShape]) -> tuple[str, ...]:
@@ -127,7 +119,7 @@ def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
     texts: dict[str, int] = {}
     rows = []
     for shape in shapes:
-        row = {**vars(shape), "layout": shape.layout.value}
+        row = shape.to_json()
         for name in ("key_shape", "value_shape", "table"):
             if row[name] is not None:
                 row[name] = texts.setdefault(row[name], len(texts))
@@ -135,31 +127,27 @@ def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
     return {"texts": list(texts), "shapes": rows}
 
 
-def shapes_from_json(document: dict[str, Any]) -> tuple[TopicShape, ...]:
+def shapes_from_json(document: Mapping[str, Any]) -> tuple[TopicShape, ...]:
     """Read what :func:`shapes_to_json` wrote."""
     texts = document["texts"]
     shapes = []
     for row in document["shapes"]:
         spelled = {name: None if row[name] is None else texts[row[name]] for name in ("key_shape", "value_shape", "table")}
-        shapes.append(TopicShape(**{**row, **spelled, "layout": RecordLayout(row["layout"])}))
+        shapes.append(TopicShape.from_json({**row, **spelled}))
     return tuple(shapes)
 
 
 @dataclass(frozen=True, order=True)
-class Replaced:
+class Replaced(JsonArray):
     """A file as an earlier survey found it; it changed since, and a later survey holds it as it is."""
 
     path: str
     survey: int
     size: int
 
-    def to_json(self) -> list[Any]:
-        """Return it as plain JSON values."""
-        return [self.path, self.survey, self.size]
-
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(JsonObject, own=("shapes", "void")):
     """The surveyed files of one listing."""
 
     archive: str
@@ -196,26 +184,12 @@ class Survey:
 
     def to_json(self) -> dict[str, Any]:
         """Return the survey as plain JSON values."""
-        return {
-            "archive": self.archive,
-            "number": self.number,
-            "files": [file.to_json() for file in self.files],
-            "holes": [item.to_json() for item in self.holes],
-            "replaces": [item.to_json() for item in self.replaces],
-            **shapes_to_json(self.shapes),
-        }
+        return {**super().to_json(), **shapes_to_json(self.shapes)}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Survey:
+    def from_json(cls, document: Mapping[str, Any]) -> Survey:
         """Read what :meth:`to_json` wrote."""
-        return cls(
-            document["archive"],
-            document["number"],
-            tuple(ArchivedFile.from_json(item) for item in document["files"]),
-            shapes_from_json(document),
-            tuple(OffsetHoles.from_json(item) for item in document.get("holes", ())),
-            tuple(Replaced(*values) for values in document.get("replaces", ())),
-        )
+        return super().from_json({**document, "shapes": shapes_from_json(document)})
 
 
 def is_control_topic(topic: str, kinds: set[str]) -> bool:

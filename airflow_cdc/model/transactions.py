@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.plain_json import BigInt, JsonArray, JsonObject
 from airflow_cdc.model.position import sqlserver_lsn
 
 MOST_OPEN = 10_000
@@ -88,14 +89,14 @@ def united(*ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(JsonArray):
     """Where a transaction stands, as far as its records told."""
 
-    ended: tuple[int, ...] | None = None
+    ended: tuple[BigInt, ...] | None = None
     """Where its END stands among all ENDs, comparable (:func:`end_place`); None until it has come."""
-    commit: int | None = None
+    commit: BigInt | None = None
     """Lowest :attr:`~airflow_cdc.model.position.Position.commit` of its events; None while none of them is archived."""
-    last_commit: int | None = None
+    last_commit: BigInt | None = None
     """Highest one: the same, but for a transaction that a restart of the connector cut in two."""
 
     def __or__(self, other: Place) -> Place:
@@ -106,23 +107,9 @@ class Place:
             max((commit for commit in (self.last_commit, other.last_commit) if commit is not None), default=None),
         )
 
-    def to_json(self) -> list[Any]:
-        """Return the place as plain JSON values; as text, for JSON readers lose integers above 2^53."""
-        ended = None if self.ended is None else [str(part) for part in self.ended]
-        return [ended, *(None if commit is None else str(commit) for commit in (self.commit, self.last_commit))]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> Place:
-        """Read what :meth:`to_json` wrote."""
-        ended, *commits = values
-        return cls(
-            None if ended is None else tuple(int(part) for part in ended),
-            *(None if commit is None else int(commit) for commit in commits),
-        )
-
 
 @dataclass(frozen=True)
-class Transaction:
+class Transaction(JsonObject, required=("seen", "place")):
     """What is known of one transaction; more is added as its records come, in any order and any number of times."""
 
     key: str
@@ -161,21 +148,9 @@ class Transaction:
         """Tell whether the END has come and all that it announces of archived topics."""
         return self.expected is not None and not self.lacking(prefix, topics)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the transaction as plain JSON values."""
-        seen = {topic: [list(item) for item in ranges] for topic, ranges in self.seen.items()}
-        expected = None if self.expected is None else dict(self.expected)
-        return {"key": self.key, "expected": expected, "seen": seen, "survey": self.survey, "place": self.place.to_json()}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Transaction:
-        """Read what :meth:`to_json` wrote."""
-        seen = {topic: tuple((first, last) for first, last in ranges) for topic, ranges in document["seen"].items()}
-        return cls(**{**document, "seen": seen, "place": Place.from_json(document["place"])})
-
 
 @dataclass(frozen=True)
-class Lacking:
+class Lacking(JsonObject):
     """Events of one transaction that its END announces and the archive does not hold."""
 
     transaction: str
@@ -188,7 +163,7 @@ class Lacking:
 
 
 @dataclass(frozen=True)
-class LogStart:
+class LogStart(JsonObject):
     """Where the newest epoch of a connector's log begins (:mod:`airflow_cdc.model.epochs`)."""
 
     epoch: int = 0
@@ -202,7 +177,7 @@ class LogStart:
 
 
 @dataclass(frozen=True)
-class OpenTransactions:
+class OpenTransactions(JsonObject, own=("open",), required=("open", "whole", "given_up", "forgotten", "start")):
     """The transactions of one connector that are not whole in the archive."""
 
     open: Mapping[str, Transaction] = field(default_factory=dict)
@@ -246,26 +221,18 @@ class OpenTransactions:
             yield from item.lacking(prefix, topics)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the transactions as plain JSON values."""
-        return {
-            "open": [item.to_json() for item in self.open.values()],
-            "whole": {key: place.to_json() for key, place in self.whole.items()},
-            "given_up": self.given_up,
-            "forgotten": self.forgotten and self.forgotten.to_json(),
-            "start": dict(vars(self.start)),
-        }
+        """Return the transactions as plain JSON values; the open ones name their keys themselves."""
+        return {"open": [item.to_json() for item in self.open.values()], **super().to_json()}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> OpenTransactions:
+    def from_json(cls, document: Mapping[str, Any]) -> OpenTransactions:
         """Read what :meth:`to_json` wrote."""
-        found = (Transaction.from_json(item) for item in document["open"])
-        whole = {key: Place.from_json(place) for key, place in document["whole"].items()}
-        forgotten = Place.from_json(document["forgotten"]) if document["forgotten"] else None
-        return cls({item.key: item for item in found}, whole, document["given_up"], forgotten, LogStart(**document["start"]))
+        found = map(Transaction.from_json, document["open"])
+        return super().from_json({**document, "open": {item.key: item for item in found}})
 
 
 @dataclass(frozen=True)
-class TransactionReport:
+class TransactionReport(JsonObject):
     """What one connector's transaction topic says about the archive."""
 
     prefix: str
@@ -279,15 +246,6 @@ class TransactionReport:
     given_up: int = 0
     """Transactions that are no longer followed."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        return {**vars(self), "lacking": [dict(vars(item)) for item in self.lacking]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TransactionReport:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**document, "lacking": tuple(Lacking(**item) for item in document["lacking"])})
-
     def lines(self) -> Iterator[str]:
         """Yield what people are told."""
         yield from (f"{self.prefix}: {item}" for item in self.lacking[-MOST_NAMED:])
@@ -296,7 +254,7 @@ class TransactionReport:
 
 
 @dataclass(frozen=True)
-class TransactionLedger:
+class TransactionLedger(JsonObject, required=("surveyed_through", "connectors")):
     """The transactions of all connectors of an archive, as far as its surveys were looked into."""
 
     surveyed_through: int = 0
@@ -336,13 +294,3 @@ class TransactionLedger:
             incomplete = len({item.transaction for item in lacking})
             found.append(TransactionReport(prefix, lacking[-MOST_LISTED:], incomplete, without_end, known.given_up))
         return tuple(found)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ledger as plain JSON values."""
-        return {"surveyed_through": self.surveyed_through, "connectors": {name: item.to_json() for name, item in self.connectors.items()}}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TransactionLedger:
-        """Read what :meth:`to_json` wrote."""
-        connectors = {name: OpenTransactions.from_json(item) for name, item in document["connectors"].items()}
-        return cls(document["surveyed_through"], connectors)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.plain_json import JsonObject
+
 
 @dataclass(frozen=True)
-class Standing:
+class Standing(JsonObject):
     """Up to where the compared table was."""
 
     table: str
@@ -26,7 +28,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class TableVerification:
+class TableVerification(JsonObject):
     """How a flow's table compares."""
 
     flow: str
@@ -86,21 +88,11 @@ class TableVerification:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
-        other = dict(vars(self.other_stands)) if self.other_stands else None
-        return {"equal": self.equal, **vars(self), "stands": dict(vars(self.stands)), "other_stands": other, "sample": list(self.sample)}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> TableVerification:
-        """Read what :meth:`to_json` wrote."""
-        values = {name: value for name, value in document.items() if name != "equal"}
-        for name in ("schema", "columns", "sample"):
-            values[name] = tuple(values[name])
-        other = Standing(**values["other_stands"]) if values["other_stands"] else None
-        return cls(**{**values, "stands": Standing(**values["stands"]), "other_stands": other})
+        return {"equal": self.equal, **super().to_json()}
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(JsonObject):
     """What one comparison found."""
 
     lake: str
@@ -136,11 +128,4 @@ class VerifyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"ok": self.ok, "equal": self.equal, **vars(self), "tables": [table.to_json() for table in self.tables]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> VerifyReport:
-        """Read what :meth:`to_json` wrote."""
-        tables = tuple(map(TableVerification.from_json, document["tables"]))
-        only = tuple(document["only_left"]), tuple(document["only_right"])
-        return cls(document["lake"], document["other"], tables, *only, document["error"])
+        return {"ok": self.ok, "equal": self.equal, **super().to_json()}

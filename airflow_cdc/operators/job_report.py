@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, ObjectStoragePath
 
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.errors import StateUnreadableError
+from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
 from airflow_cdc.model.files import read_json
 from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.report import total_events, total_rows
+from airflow_cdc.model.state_kind import JOB_REPORT
 
 _NAMED_FAILURES = 10
 _Report = TypeVar("_Report")
@@ -57,19 +58,14 @@ class ReportPlace:
 
         :param parse: makes the report of its JSON.
         :raises StateUnreadableError: when the file holds anything else. It is removed: whoever clears the task would meet it again.
+        :raises StateTooNewError: when a newer version wrote it; it is removed too.
         """
         try:
             document = read_json(self.fs, self.path)
-            return parse(document) if document else None
-        except StateUnreadableError:
+            return JOB_REPORT.parse(document, parse, where=self.uri, owner="the job") if document else None
+        except (StateTooNewError, StateUnreadableError):
             self.remove()
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self.remove()
-            raise StateUnreadableError(
-                f"The job's report {self.uri} has another shape than expected: {type(error).__name__} {error}.",
-                next_step="Give the job and Airflow the same version of airflow-cdc.",
-            ) from error
 
     def remove(self) -> None:
         """Remove the file where it is."""

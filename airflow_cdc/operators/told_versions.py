@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.files import FileSystem, read_json, replace_json, short_hash
+from airflow_cdc.model.announced_versions import AnnouncedVersions
+from airflow_cdc.model.files import FileSystem, short_hash
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.state_kind import ANNOUNCED_VERSIONS
 
 
 @dataclass(frozen=True)
@@ -35,28 +36,26 @@ class ToldVersions:
         before = self._told() or {}
         now = {**before, **_versions(report.flows)}
         if now != before:
-            replace_json(self.fs, self.path, {"run_id": self.run_id, "before": before, "told": now})
+            self._put(AnnouncedVersions(self.run_id, before, now))
 
     def begin(self, report: ApplyReport) -> None:
         """Write down, before anything was ever told, which tables a run that failed found as they were: the others are to be told."""
         if self._told() is None:
             found = _versions(flow for flow in report.flows if not flow.changed)
-            replace_json(self.fs, self.path, {"run_id": None, "before": {}, "told": found})
+            self._put(AnnouncedVersions(told=found))
 
-    def _told(self) -> dict[str, Any] | None:
+    def _put(self, versions: AnnouncedVersions) -> None:
+        ANNOUNCED_VERSIONS.replace(self.fs, self.path, versions.to_json())
+
+    def _told(self) -> Mapping[str, int] | None:
         """Return what was told before this run; what an earlier try of it meant to tell, Airflow has not recorded."""
-        document = read_json(self.fs, self.path)
-        if document is None:
+        found = ANNOUNCED_VERSIONS.read(self.fs, self.path, AnnouncedVersions.from_json, owner="a merge task")
+        if found is None:
             return None
-        told = document.get("before" if document.get("run_id") == self.run_id else "told")
-        if not isinstance(told, dict):
-            raise StateUnreadableError(
-                f"{self.path} has another shape than expected.", next_step="Remove it; tables that change from now on are told."
-            )
-        return told
+        return found.before if found.run_id == self.run_id else found.told
 
 
-def _is_news(flow: FlowOutcome, told: dict[str, Any] | None) -> bool:
+def _is_news(flow: FlowOutcome, told: Mapping[str, int] | None) -> bool:
     return flow.changed if told is None else told.get(flow.flow) != flow.table_version
 
 

@@ -8,18 +8,16 @@ An archive that has schemas for one day knows the types of all. The surveys hold
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
+from airflow_cdc.model.archived_schema import ArchivedSchema
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.places import flow_folder
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.decode.connect_types import is_field
 from airflow_cdc.pipeline.decode.source_columns import image_fields, is_schema
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -48,31 +46,28 @@ class ArchivedSchemas:
         return self._found[topic]
 
     def _look(self, topic: str) -> ArchivedFields:
-        name = f"schemas/{flow_folder(topic)}.json"
-        document = self.state.derived(name) or {}
-        # Stores that do not tell upper from lower case have one file for two topics.
-        if (document.get("format"), document.get("topic")) != (FORMAT, topic):
-            document = {"format": FORMAT, "topic": topic, "through": 0, "connector": "", "columns": {}}
-        first, last = max(int(document["through"]) + 1, self.ledger.topics.get(topic, 1)), self.ledger.latest.get(topic, 0)
+        known = self.state.archived_schema(topic) or ArchivedSchema(topic)
+        first, last = max(known.through + 1, self.ledger.topics.get(topic, 1)), self.ledger.latest.get(topic, 0)
         if first <= last:
             for survey in self.state.surveys(first, last):
-                _learn(document, survey, topic)
-            document["through"] = last
-            self.state.put_derived(name, document)
-        columns = {column: tuple(fields) for column, fields in document["columns"].items()}
-        return ArchivedFields(columns, document["connector"])
+                known = _with_survey(known, survey)
+            known = replace(known, through=last)
+            self.state.write_archived_schema(known)
+        return ArchivedFields(known.columns, known.connector)
 
 
-def _learn(document: dict[str, Any], survey: Survey, topic: str) -> None:
-    shapes = {(shape.value_shape, shape.connector) for shape in survey.shapes if shape.topic == topic}
-    for text, connector in sorted(shapes, key=str):
+def _with_survey(known: ArchivedSchema, survey: Survey) -> ArchivedSchema:
+    connector, columns = known.connector, dict(known.columns)
+    shapes = {(shape.value_shape, shape.connector) for shape in survey.shapes if shape.topic == known.topic}
+    for text, named in sorted(shapes, key=str):
         if text is None or not is_schema(text):
             continue
-        document["connector"] = connector or document["connector"]
+        connector = named or connector
         for each in _definitions(image_fields(text)):
-            known = document["columns"].setdefault(each["field"], [])
-            if each not in known:
-                known.append(each)
+            definitions = columns.get(each["field"], ())
+            if each not in definitions:
+                columns[each["field"]] = (*definitions, each)
+    return replace(known, connector=connector, columns=columns)
 
 
 def _definitions(fields: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -16,13 +16,14 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive_shape import ArchiveShape
 from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import FileSystem, absolute_uri, read_json, replace_json
+from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState, FlowState, flows_in
 from airflow_cdc.model.ledger import Ledger
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.rebuild_note import RebuildNote
 from airflow_cdc.model.routes import settings_of
 from airflow_cdc.pipeline.apply_archive import apply_archive
 from airflow_cdc.pipeline.archive import spark_uri
@@ -126,29 +127,20 @@ class _Note:
     """What is ordered."""
 
     @property
-    def _place(self) -> tuple[FileSystem, str, str]:
-        fs, root = file_system(self.into)
-        return fs, root, f"{root.rstrip('/')}/{STATE_FOLDER}/rebuilt/{FlowState(fs, root, self.flow).folder}.json"
-
-    @property
     def number(self) -> int:
         """Number of the flow's last microbatch."""
-        fs, root, _ = self._place
-        return FlowState(fs, root, self.flow).checkpoint().number
+        return FlowState(*file_system(self.into), self.flow).checkpoint().number
 
     def goes_on(self) -> bool:
         """Tell whether the flow is one of this order, and no run of another kind has gone on with it."""
-        fs, _, path = self._place
-        found = read_json(fs, path)
-        return found is not None and found["of"] == self.of and found["through"] in {None, self.number}
+        found = RebuildNote.read(*file_system(self.into), self.flow)
+        return found is not None and found.of == self.of and found.through in {None, self.number}
 
     def begin(self) -> None:
-        fs, _, path = self._place
-        replace_json(fs, path, {"of": self.of, "through": None})
+        RebuildNote(self.of).write(*file_system(self.into), self.flow)
 
     def write_where_it_stands(self) -> None:
-        fs, _, path = self._place
-        replace_json(fs, path, {"of": self.of, "through": self.number})
+        RebuildNote(self.of, self.number).write(*file_system(self.into), self.flow)
 
 
 def _refuse_if_taken(order: Rebuild, lake: str, note: _Note) -> None:

@@ -8,7 +8,6 @@ table as it was found, and the next run goes on with the lake of its own; a cras
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.commit_metadata import metadata_text
 from airflow_cdc.model.errors import TableChangedError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import REPAIRED, UPKEEP, ForeignChanges
@@ -162,7 +162,7 @@ class _Repair(RepairedFlow):
     def _committing(self, session: SparkSession) -> Iterator[None]:
         told = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
         lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
-        with lost, noted(session, json.dumps(told)):
+        with lost, noted(session, metadata_text(told)):
             yield
 
     def _refused(self, why: str) -> TableChangedError:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.commit_metadata import metadata_text
 from airflow_cdc.model.errors import CdcError, ConfigurationError, TableChangedError
 from airflow_cdc.model.files import absolute_uri, short_hash
 from airflow_cdc.model.flow import CdcFlow
@@ -162,7 +163,7 @@ class _FlowRetyping:
         if held is None and wanted is None:
             return
         session = session_for_batch(spark, batch_bytes=self.again.table_bytes)
-        told = json.dumps({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
+        told = metadata_text({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
         lost = unless_lost(self.flow.name, live, "replaced", next_step="Nothing is lost; run airflow-cdc retype again.")
         try:
             with lost, noted(session, told):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from airflow_cdc.model.commit_metadata import report_in
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError, TableModeError
 from airflow_cdc.model.foreign_change import INTENT
 from airflow_cdc.model.report import BatchReport
@@ -74,7 +75,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
             " that applied other files: the flow's state is older than the table.",
             next_step="Restore the newer state of the flow, its whole folder below _cdc/flows; or rebuild the flow.",
         )
-    report = BatchReport.from_json(commit.metadata["report"])
+    report = report_in(commit.metadata, table=run.table, version=commit.version)
     unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
     # Rows that were filled are not told by their microbatch, nor which attempt filled them.
     rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number

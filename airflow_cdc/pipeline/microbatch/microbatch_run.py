@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.commit_metadata import metadata_text
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.foreign_change import APPLICATION, INTENT, SEEN_THROUGH, UPKEEP
@@ -119,11 +119,11 @@ class MicrobatchRun:
         """Make the Delta commit inside carry the microbatch's identifier, its report, and ``more``."""
         ours = {APPLICATION: self.application, INTENT: self.microbatch.digest, SEEN_THROUGH: self.seen_through}
         metadata = {**ours, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
-        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=json.dumps(metadata))
+        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata_text(metadata))
 
     def tending(self) -> AbstractContextManager[None]:
         """Make the Delta commit inside say whose it is, where it merges nothing: of an UPDATE nobody else could tell."""
-        return noted(self.spark, json.dumps({UPKEEP: self.application}))
+        return noted(self.spark, metadata_text({UPKEEP: self.application}))
 
     def merging(self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = ()) -> AbstractContextManager[None]:
         """Make ready for a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.

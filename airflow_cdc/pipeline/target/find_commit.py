@@ -8,10 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.foreign_change import TableCommit
+from airflow_cdc.model.commit_metadata import metadata_of, report_in
+from airflow_cdc.model.foreign_change import APPLICATION, TableCommit
 from airflow_cdc.model.report import BatchReport, RowCounts
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind, metadata_of
+from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind
 
 _LAST_VERSIONS = 20
 
@@ -40,13 +41,13 @@ def find_commit(
     :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
     """
     read = commits_behind(uri, after) if may_read_log else ()
-    if nearby := next(filter(None, (_commit_of(commit, application, microbatch) for commit in read)), None):
+    if nearby := next(filter(None, (_commit_of(uri, commit, application, microbatch) for commit in read)), None):
         return nearby
     limit = _LAST_VERSIONS
     while True:
         history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
         rows = history.collect()
-        found = next(filter(None, (_commit_of(row.asDict(), application, microbatch) for row in rows)), None)
+        found = next(filter(None, (_commit_of(uri, row.asDict(), application, microbatch) for row in rows)), None)
         if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
             return found
         limit *= 8
@@ -54,9 +55,13 @@ def find_commit(
 
 def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
     """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
-    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("userMetadata")
-    told = (metadata_of(row["userMetadata"]) for row in history.collect())
-    return next((BatchReport.from_json(each["report"]) for each in told if each.get("application", "").startswith(f"{flow}:")), None)
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("version", "userMetadata")
+    for row in history.collect():
+        version = int(row["version"])
+        metadata = metadata_of(row["userMetadata"], table=uri, version=version)
+        if str(metadata.get(APPLICATION, "")).startswith(f"{flow}:"):
+            return report_in(metadata, table=uri, version=version)
+    return None
 
 
 def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
@@ -70,12 +75,12 @@ def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
         "coalesce(userName, userId, engineInfo) AS by",
     )
     rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
-    yield from (commit_of(int(row["version"]), row) for row in rows)
+    yield from (commit_of(uri, int(row["version"]), row) for row in rows)
 
 
-def _commit_of(row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
-    metadata = metadata_of(row["userMetadata"])
-    if metadata.get("application") != application or metadata.get("microbatch") != microbatch:
+def _commit_of(uri: str, row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
+    metadata = metadata_of(row["userMetadata"], table=uri, version=int(row["version"]))
+    if metadata.get(APPLICATION) != application or metadata.get("microbatch") != microbatch:
         return None
     metrics = row["operationMetrics"] or {}
     counts = RowCounts(

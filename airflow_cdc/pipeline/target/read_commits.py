@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from airflow_cdc.model.commit_metadata import metadata_of
 from airflow_cdc.model.foreign_change import INTENDED, TableCommit
 from airflow_cdc.pipeline.storage import file_system
 
@@ -38,32 +39,25 @@ def read_commit(uri: str, version: int) -> TableCommit | None:
         return None
     told = _commit_info(text)
     by = told.get("userName") or told.get("userId") or told.get("engineInfo")
-    return commit_of(version, {**told, "by": by, "at_millis": told.get("timestamp")}, has_new_data=_has_new_data(text))
+    return commit_of(uri, version, {**told, "by": by, "at_millis": told.get("timestamp")}, has_new_data=_has_new_data(text))
 
 
-def commit_of(version: int, told: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
-    """Return a commit of what a log or a history says of it, in Delta's names, and ``by`` and ``at_millis``."""
+def commit_of(uri: str, version: int, told: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
+    """Return a table's commit of what a log or a history says of it, in Delta's names, and ``by`` and ``at_millis``.
+
+    :raises StateTooNewError: when a newer version of airflow-cdc made it.
+    """
     text = str(told.get("userMetadata") or "")
     return TableCommit(
         version,
         operation=told.get("operation") or TableCommit.operation,
         parameters=told.get("operationParameters") or {},
-        metadata=metadata_of(text),
+        metadata=metadata_of(text, table=uri, version=version),
         is_intended=INTENDED in text,
         at_millis=told.get("at_millis"),
         by=told.get("by"),
         has_new_data=has_new_data,
     )
-
-
-def metadata_of(text: str | None) -> dict[str, Any]:
-    """Return a commit's user metadata; nothing where it is no JSON object."""
-    try:
-        document = json.loads(text or "{}")
-    except ValueError:
-        # Somebody else's commit with metadata of their own.
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def has_log(uri: str) -> bool:

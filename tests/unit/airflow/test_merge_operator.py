@@ -145,6 +145,17 @@ def test_an_unreadable_report_is_an_error_with_a_next_step(scene: Any, context: 
         scene.merge().execute(context)
 
 
+def test_a_report_of_a_newer_job_is_read_without_what_it_added(scene: Any, context: Any) -> None:
+    scene.submit_leaves({**REPORT, "format": 1, "ok": True, "added_later": {"x": 1}}, exit_code=0)
+    assert scene.merge().execute(context)["flows"] == {}
+
+
+def test_a_report_in_a_newer_format_is_refused_by_what_to_upgrade(scene: Any, context: Any) -> None:
+    scene.submit_leaves({**REPORT, "format": 2, "ok": True}, exit_code=0)
+    with pytest.raises(AirflowFailException, match=r"The report of the job .* format 2; .* up to 1\..*Next step: Upgrade airflow-cdc"):
+        scene.merge().execute(context)
+
+
 def test_an_exit_code_is_not_ignored_when_the_report_says_all_is_well(scene: Any, context: Any) -> None:
     scene.submit_leaves({**REPORT, "ok": True}, exit_code=1)
     with pytest.raises(AirflowException, match="Error code is: 1"):

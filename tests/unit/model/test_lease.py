@@ -17,6 +17,7 @@ import fsspec
 import pytest
 
 from airflow_cdc.model import lease as module
+from airflow_cdc.model import state_kind
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.lease import Lease, Leases, leases_folder, newest_token
 
@@ -159,7 +160,7 @@ def test_a_process_that_got_the_number_of_the_holder_is_not_the_holder(tmp_path:
 
 def test_a_store_that_does_not_answer_for_too_long_ends_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with leases(tmp_path, seconds=QUICK).hold(FLOW) as lease:
-        monkeypatch.setattr(module, "replace_json", _refuse)
+        monkeypatch.setattr(state_kind, "replace_json", _refuse)
         lease.check()
         time.sleep(QUICK)
         with pytest.raises(ConcurrentRunError, match="could not be renewed"):

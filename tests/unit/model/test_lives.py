@@ -15,8 +15,6 @@ from airflow_cdc.model.lives import (
     lane_of,
     lane_text,
     life_of_lane,
-    lives_from_json,
-    lives_to_json,
     needs_lines,
     partition_of_lane,
 )
@@ -99,7 +97,6 @@ def test_offsets_are_kept_by_lane() -> None:
     # Each life is complete for itself.
     assert ArchivedOffsets().with_files(lanes).gaps("t") == ()
     assert needs_lines(lives)
-    assert lives_from_json(lives_to_json(lives)) == lives
 
 
 def test_a_lane_that_lags_joins_the_newest_epoch() -> None:
