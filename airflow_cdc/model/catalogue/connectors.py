@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc.model.catalogue import db2, mysql, oracle, postgresql, sqlserver
 from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule
 from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.connectors import db2, mysql, oracle, postgresql, sqlserver
 from airflow_cdc.model.source_schema import SourceColumn
 
 

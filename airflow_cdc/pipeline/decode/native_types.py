@@ -16,7 +16,7 @@ from airflow_cdc.model.catalogue.columns import CatalogueColumn
 from airflow_cdc.model.catalogue.connectors import DIALECTS
 from airflow_cdc.model.catalogue.fields import DATE, DECIMAL, ZONED, Field
 from airflow_cdc.model.catalogue.settings import ConnectorSettings
-from airflow_cdc.model.catalogue.sqlserver import FIXED_DIGITS
+from airflow_cdc.model.connectors.sqlserver import FIXED_DIGITS
 from airflow_cdc.pipeline.decode.connect_types import FORMERLY
 
 _UNITS = {
