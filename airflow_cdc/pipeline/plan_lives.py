@@ -13,6 +13,7 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.errors import LifeUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.lake import ArchiveState, FlowState
@@ -35,7 +36,6 @@ from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, parse_lines
-from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
@@ -126,7 +126,7 @@ class PlanLives:
         dialect = comparable_dialect({shape.connector for shape in shapes if shape.connector})
         reach = {lane: position.commit for lane, position in checkpoint.reach.streamed_through.items()}
         # Where the source's log went back before, the epoch of a file's positions is not known.
-        if not odd or dialect is None or dialect.clock_positions or not reach or max(reach.values()) >= EPOCH:
+        if not odd or dialect is None or not dialect.position.goes_back or not reach or max(reach.values()) >= EPOCH:
             return {}
         moved = {}
         for path, (lowest, highest) in self._commits_of([file for file, _ in odd.values()], dialect).items():
@@ -138,7 +138,7 @@ class PlanLives:
                 moved[path] = -1
         return moved
 
-    def _commits_of(self, files: Sequence[ArchivedFile], dialect: Dialect) -> dict[str, tuple[int, int]]:
+    def _commits_of(self, files: Sequence[ArchivedFile], dialect: Connector) -> dict[str, tuple[int, int]]:
         """Return by path the lowest and the highest commit of the topic's records."""
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = parse_lines(read_lines(session, self.archive.archive, files), "", dialect)
