@@ -152,7 +152,7 @@ def _tells_no_key(shape: TopicShape) -> bool:
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
     """Count an update that changes the key as the two events it becomes: which columns are the key, the survey did not know."""
     updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
-    if not decoder.shape.splits_key_changes or not updates:
+    if not decoder.value_shape.splits_key_changes or not updates:
         return decoder
     deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()))
     return replace(decoder, shapes=(*decoder.shapes, deletes))

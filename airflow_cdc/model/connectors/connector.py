@@ -116,7 +116,7 @@ class Flattened:
     fields: tuple[str, ...]
     """Members of ``source`` of which it carries one."""
     pattern: str = ""
-    """Regular expression that one of their values must match; empty for any value. It tells connectors with the same fields apart."""
+    """Regular expression that one of their values must match; empty for any value. It separates connectors with the same fields."""
     may_be_anothers: bool = False
     """Whether other connectors write the fields too: theirs are looked for first."""
 
@@ -146,7 +146,7 @@ class Catalogue:
     provider: str
     """Package of the connection type."""
     placeholder: str = ""
-    """How the driver wants parameters, where its hook does not say it; ``:`` for numbered ones."""
+    """How the driver wants parameters, where its hook does not name it; ``:`` for numbered ones."""
     words: tuple[str, ...] = ()
     """What a JDBC URL or an ODBC driver's name has of the database, beside the connector's names."""
     name_query: str = ""
@@ -155,7 +155,7 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """What the connector's schema-change topic says of column types, whose values carry no schema (``decode/native_types.py``)."""
+    """What the connector's schema-change topic shows of column types, whose values carry no schema (``decode/native_types.py``)."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """The configuration that is assumed, where it is not the default: for these the values show themselves how they are spelled."""
@@ -173,7 +173,7 @@ class SchemaChanges:
 
 @dataclass(frozen=True)
 class Values:
-    """How a value is told from another connector's, where it is not Debezium's envelope of a row."""
+    """How a value is recognised and read, where it is not Debezium's envelope of a row."""
 
     shape: str = ENVELOPE_OF_A_ROW
     """What makes an envelope of a row of it (``pipeline/decode/value_shapes.py``)."""

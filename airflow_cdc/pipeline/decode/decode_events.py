@@ -101,7 +101,7 @@ class Decoder:
     """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
 
     @cached_property
-    def shape(self) -> ValueShape:
+    def value_shape(self) -> ValueShape:
         """The shape of the topic's values."""
         return shape_of(self.dialect)
 
@@ -131,7 +131,7 @@ class Decoder:
             raw text and hash; costs the parsing of the before image.
         """
         records = self._read(lines, with_images=with_images)
-        records = self.shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
+        records = self.value_shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
         return self._typed(records, with_images=with_images)
 
     def _line_members(self, *, with_images: bool) -> str:
@@ -154,9 +154,9 @@ class Decoder:
 
     def key_changes(self, lines: DataFrame) -> int:
         """Return how many records become two events: updates that change the key, of a connector that sends them as one."""
-        if not self.shape.splits_key_changes:
+        if not self.value_shape.splits_key_changes:
             return 0
-        return self._read(lines, with_images=False).filter(self.shape.changes_key(self.columns.keys)).count()
+        return self._read(lines, with_images=False).filter(self.value_shape.changes_key(self.columns.keys)).count()
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         parsed = of_topic(self._parsed(lines, with_images=with_images), self.topic, self.shapes)
@@ -171,12 +171,12 @@ class Decoder:
         image = members_of(self._parsed_columns or [KIND], self._fractions)
         source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.position.fields))
         before = image if self._has_before(with_images=with_images) else self._key_struct
-        members = {**KIND_MEMBERS, **self.shape.members(before=before, after=image, source=source)}
+        members = {**KIND_MEMBERS, **self.value_shape.members(before=before, after=image, source=source)}
         return ", ".join(f"{name} {kind}" for name, kind in members.items())
 
     @cached_property
     def _payload_fields(self) -> list[str]:
-        return [*KIND_MEMBERS, *self.shape.members(before="", after="", source="")]
+        return [*KIND_MEMBERS, *self.value_shape.members(before="", after="", source="")]
 
     @cached_property
     def _image_columns(self) -> list[str]:
@@ -227,7 +227,7 @@ class Decoder:
         unwrapped = parsed.withColumns(
             {"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL AND NOT is_stray, NULL, true)")}
         )
-        unwrapped = self.shape.respelled(unwrapped, KIND_MEMBERS, has_keys=self._has_keys)
+        unwrapped = self.value_shape.respelled(unwrapped, KIND_MEMBERS, has_keys=self._has_keys)
         has_before = self._has_before(with_images=with_images)
         if self._fractions:
             before = (self._parsed_columns if has_before else self.columns.keys) or [KIND]
@@ -289,13 +289,13 @@ class Decoder:
             return "CAST(NULL AS STRING)"
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
-        return self.shape.parsed_key(self._key_struct, self.columns.keys, wrapped=wrapped, bare=bare)
+        return self.value_shape.parsed_key(self._key_struct, self.columns.keys, wrapped=wrapped, bare=bare)
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
         if self.dialect.images.before_is_whole or self.without_key:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
-            records = fill_from_before(records, left_out, self.shape, formerly=self.columns.formerly)
+            records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = position_of_event(self.dialect, self.epochs)
         staged = records.selectExpr(
@@ -308,9 +308,9 @@ class Decoder:
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"{instant('payload.source.ts_ms', 1_000)} AS {COMMITTED_AT}",
             f"{snapshot_marker(self.dialect)} AS {SNAPSHOT}",
-            f"{self.shape.has_image} AS {HAS_IMAGE}",
+            f"{self.value_shape.has_image} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
-            *self.shape.added,
+            *self.value_shape.added,
             *(self._before() if self.without_key else []),
             KIND,
             PARTITION,
@@ -324,13 +324,13 @@ class Decoder:
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
-        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY)), *self.shape.added_names]
+        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY)), *self.value_shape.added_names]
         if self.without_key:
             # A struct needs a member, though every row may be nothing but NULLs.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
-        untold = self.shape.unknown_columns(untold)
+        untold = self.value_shape.unknown_columns(untold)
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
@@ -368,12 +368,12 @@ class Decoder:
         ]
 
     def _absent(self) -> str:
-        ours = [shape for shape in self.shapes if not self.foreign.holds(shape)] if self.shape.has_own_columns else []
+        ours = [shape for shape in self.shapes if not self.foreign.holds(shape)] if self.value_shape.has_own_columns else []
         return names_of_absent(sometimes_absent(self.columns, ours), self.columns.formerly)
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of the columns that hold a placeholder, or that is left out; only text and bytes can."""
-        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, self.shape)
+        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, self.value_shape)
 
     @cached_property
     def _may_be_left_out(self) -> list[str]:

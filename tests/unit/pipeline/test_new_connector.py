@@ -93,7 +93,7 @@ def test_tables_of_a_new_connector_end_at_its_last_whole_transaction(spark: Spar
     report = apply(archive, lake, consistent=True)
 
     assert read_rows(spark, str(lake), TOPIC).rows == [first]
-    assert [(cut.connector, cut.before) for cut in report.cuts] == [("pot", 10)]
+    assert [(cut.prefix, cut.before) for cut in report.cuts] == [("pot", 10)]
 
 
 def test_what_people_write_and_transactions_carry_of_a_new_connector_is_read() -> None:
