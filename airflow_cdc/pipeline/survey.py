@@ -206,9 +206,11 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     before = f"if(payload IS NULL, NULL, {in_line('before')})"
     image = f"coalesce({', '.join(['payload.after', *_of_connectors('payload.', 'image'), before])})"
     key = f"coalesce({', '.join(['key', *_of_connectors('payload.', 'key')])})"
-    # A document's members are no columns, and any other document may have others.
-    fixed = [(entry, sql.texts(entry.values.columns)) for entry in entries() if entry.values.columns]
-    members = f"coalesce({', '.join([*(_if_of(entry, names) for entry, names in fixed), f'json_object_keys({image})'])})"
+    members = f"json_object_keys({image})"
+    for entry in entries():
+        if entry.values.columns:
+            # A document's members are no columns, and any other document may have others.
+            members = _if_of(entry, sql.texts(entry.values.columns), members)
     named = described.selectExpr(
         *(name for name in _DESCRIBED if name != "is_marked"),
         # A whole envelope is in no other shape.
@@ -230,8 +232,8 @@ def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:
     return [_if_of(entry, parent + name) for entry, name in named if name]
 
 
-def _if_of(entry: Connector, value: str) -> str:
-    return f"if(connector IN ({', '.join(map(sql.text, entry.names))}), {value}, NULL)"
+def _if_of(entry: Connector, value: str, otherwise: str = "NULL") -> str:
+    return f"if(connector IN ({', '.join(map(sql.text, entry.names))}), {value}, {otherwise})"
 
 
 def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:
