@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.connector import Connector, Flattened
 from airflow_cdc.model.connectors.db2 import DB2
 from airflow_cdc.model.connectors.huawei_cdl import HUAWEI_CDL
 from airflow_cdc.model.connectors.mongodb import MONGODB
@@ -45,10 +45,10 @@ def flattened_fields() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for entry in entries() if entry.flattened for name in entry.position.fields))
 
 
-def by_flattened_fields() -> tuple[Connector, ...]:
+def by_flattened_fields() -> list[tuple[Connector, Flattened]]:
     """Return the connectors that a flattened record may be of, in the order in which to ask: what only one connector writes first."""
-    found = [entry for entry in entries() if entry.flattened]
-    return tuple(sorted(found, key=lambda entry: (not entry.flattened.pattern, entry.flattened.may_be_anothers) if entry.flattened else ()))
+    found = [(entry, entry.flattened) for entry in entries() if entry.flattened]
+    return sorted(found, key=lambda pair: (not pair[1].pattern, pair[1].may_be_anothers))
 
 
 def own_images() -> tuple[str, ...]:

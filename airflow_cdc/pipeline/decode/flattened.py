@@ -45,11 +45,10 @@ def envelope(parts: str) -> str:
 def _connector_by_fields(source: Mapping[str, str]) -> str:
     """Return the SQL of the connector of a record that does not name it, by the fields that it carries."""
     found = []
-    for entry in by_flattened_fields():
-        if marks := entry.flattened:
-            holds = f"RLIKE {sql.text(marks.pattern)}" if marks.pattern else "IS NOT NULL"
-            condition = " OR ".join(f"coalesce({source[name]} {holds}, false)" for name in marks.fields)
-            found.append(f"WHEN {condition} THEN {sql.text(entry.names[0])}")
+    for entry, marks in by_flattened_fields():
+        holds = f"RLIKE {sql.text(marks.pattern)}" if marks.pattern else "IS NOT NULL"
+        condition = " OR ".join(f"coalesce({source[name]} {holds}, false)" for name in marks.fields)
+        found.append(f"WHEN {condition} THEN {sql.text(entry.names[0])}")
     return f"CASE {' '.join(found)} END"
 
 

@@ -108,16 +108,15 @@ def test_every_name_has_one_entry() -> None:
 
 
 def test_a_flattened_record_carries_what_its_connector_is_recognised_by() -> None:
-    for entry in by_flattened_fields():
-        assert entry.flattened
-        assert {*entry.flattened.fields} <= {*entry.position.fields} <= {*flattened_fields()}
+    for entry, marks in by_flattened_fields():
+        assert {*marks.fields} <= {*entry.position.fields} <= {*flattened_fields()}
 
 
 def test_connectors_with_the_same_flattened_fields_differ_in_how_these_are_spelled() -> None:
     seen: dict[str, list[str]] = {}
-    for entry in by_flattened_fields():
-        for name in entry.flattened.fields if entry.flattened else ():
-            seen.setdefault(name, []).append(entry.flattened.pattern if entry.flattened else "")
+    for _, marks in by_flattened_fields():
+        for name in marks.fields:
+            seen.setdefault(name, []).append(marks.pattern)
     shared = {name: patterns for name, patterns in seen.items() if len(patterns) > 1}
     assert shared.keys() == {"commit_lsn", "change_lsn"}
     # The one without a pattern takes all that the others do not.
