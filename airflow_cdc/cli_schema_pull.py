@@ -14,7 +14,7 @@ from rich.console import Console
 
 from airflow_cdc.cli_common import EXIT_FAILED, AsJson, settings_of, usage
 from airflow_cdc.console import error_text, print_json, stdout_console, table
-from airflow_cdc.model.catalogue.settings import CONNECTORS, checked_properties, values_of
+from airflow_cdc.model.catalogue.settings import catalogues, checked_properties, values_of
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.source_schema import SourceSchema, to_document
 from airflow_cdc.model.topics import printable
@@ -34,7 +34,7 @@ def schema_pull(
         typer.Option("--table", help="Table [FLOW=]schema.table, where the topic is named otherwise; may be repeated.", show_default=False),
     ] = None,
     connector: Annotated[
-        str | None, typer.Option(help=f"{', '.join(CONNECTORS)}; none: as the connection tells.", show_default=False)
+        str | None, typer.Option(help=f"{', '.join(catalogues())}; none: as the connection tells.", show_default=False)
     ] = None,
     decimal_handling_mode: Annotated[str | None, _mode("decimal.handling.mode")] = None,
     time_precision_mode: Annotated[str | None, _mode("time.precision.mode")] = None,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_cdc.model.position import format_sqlserver_lsn
+from airflow_cdc.model.connectors.sqlserver import format_sqlserver_lsn
 
 Record = dict[str, Any]
 Row = Mapping[str, Any]

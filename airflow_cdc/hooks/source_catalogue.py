@@ -11,46 +11,19 @@ from urllib.parse import quote
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.catalogue.columns import text
 from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.queries import QUERIES, in_style
-from airflow_cdc.model.catalogue.settings import CONNECTORS, ConnectorSettings, checked_properties
+from airflow_cdc.model.catalogue.modes import ConnectorSettings
+from airflow_cdc.model.catalogue.queries import in_style
+from airflow_cdc.model.catalogue.settings import catalogues, checked_properties, properties_of, settings_of
 from airflow_cdc.model.catalogue.tables import Table, tables_of
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, first_line
 from airflow_cdc.model.source_schema import SourceSchema
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-_BY_TYPE: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("postgresql",),
-    "mysql": ("mysql", "mariadb"),
-    "mssql": ("sqlserver",),
-    "oracle": ("oracle",),
-    "ibmdb2": ("db2",),
-    "jdbc": CONNECTORS,
-    "odbc": CONNECTORS,
-}
-"""Connectors of the databases that a connection of a type may be of."""
-_PROVIDERS: Mapping[str, str] = {
-    "postgres": "apache-airflow-providers-postgres",
-    "mysql": "apache-airflow-providers-mysql",
-    "mssql": "apache-airflow-providers-microsoft-mssql",
-    "oracle": "apache-airflow-providers-oracle",
-    "ibmdb2": "apache-airflow-providers-ibm-db2",
-    "jdbc": "apache-airflow-providers-jdbc",
-    "odbc": "apache-airflow-providers-odbc",
-}
-_PLACEHOLDERS: Mapping[str, str] = {"oracle": ":", "jdbc": "?", "odbc": "?"}
-"""Where the hook does not tell how its driver wants parameters."""
-_WORDS: Mapping[str, str] = {
-    "postgresql": "postgresql",
-    "mariadb": "mariadb",
-    "mysql": "mysql",
-    "sqlserver": "sqlserver",
-    "sql server": "sqlserver",
-    "oracle": "oracle",
-    "db2": "db2",
-}
-"""What a JDBC URL or an ODBC driver's name says of the database."""
+_OF_ANY_DATABASE = {"jdbc": "apache-airflow-providers-jdbc", "odbc": "apache-airflow-providers-odbc"}
+"""Packages of the connection types whose driver shows which database they are of. Their drivers take ``?``."""
 _SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"((?:password|pwd)\s*=\s*)[^;&\s]+", re.IGNORECASE)
 
@@ -77,7 +50,7 @@ def pull_schemas(
     # Before the database is asked.
     properties = checked_properties(properties or {})
     source = SourceCatalogue(conn_id, connector)
-    settings = ConnectorSettings.of(source.connector, properties)
+    settings = settings_of(source.connector, properties)
     found = tables_of(source.connector, flows, source.tables(), tables or {})
     return tuple(source.schema(flow, table, settings) for flow, table in found.items())
 
@@ -101,19 +74,21 @@ class SourceCatalogue:
         :raises SourceFailedError: as :meth:`tables`.
         """
         kind = self._connection.conn_type or ""
-        allowed = _BY_TYPE.get(kind, ())
+        allowed = _connectors(kind)
         if not allowed or self._given not in (None, *allowed):
-            expected = self._given or f"one of {', '.join(_BY_TYPE)}"
+            types = (*dict.fromkeys(catalogue.connection_type for catalogue in catalogues().values()), *_OF_ANY_DATABASE)
+            expected = self._given or f"one of {', '.join(types)}"
             raise ConfigurationError(
                 f"Connection {self._conn_id} is of type {kind!r}, expected a database's: {expected}.",
                 next_step="Name the connection of the source database.",
             )
         if self._given:
             return self._given
-        if kind == "mysql":
-            # One type for both; their connectors tell UUIDs apart, and go by different names.
-            return "mariadb" if "mariadb" in str(self._records("SELECT version()")[0][0]).lower() else "mysql"
-        return allowed[0] if len(allowed) == 1 else self._by_driver(kind)
+        if kind in _OF_ANY_DATABASE:
+            return self._by_driver(kind)
+        asked = catalogues()[allowed[0]].name_query
+        told = str(self._records(asked)[0][0]).lower() if asked else ""
+        return next((name for name in allowed[1:] if name in told), allowed[0])
 
     def tables(self) -> list[Table]:
         """Return the tables that the connection's user sees.
@@ -121,18 +96,18 @@ class SourceCatalogue:
         :raises SourceFailedError: when the database does not answer, or refuses.
         :raises ConfigurationError: when the connection's provider or driver is not installed.
         """
-        return [Table(*(text(part) for part in row)) for row in self._records(QUERIES[self.connector].tables)]
+        return [Table(*(text(part) for part in row)) for row in self._records(catalogues()[self.connector].queries.tables)]
 
     def schema(self, flow: str, table: Table, settings: ConnectorSettings) -> SourceSchema:
         """Return the columns and the key of a flow's table.
 
         :raises SourceFailedError: as :meth:`tables`.
         """
-        asked = QUERIES[self.connector]
+        asked = catalogues()[self.connector].queries
         columns = [source_column(self.connector, row, settings) for row in self._records(asked.columns, table.schema, table.name)]
         keys = [text(row[0]) for row in self._records(asked.keys, table.schema, table.name)]
         origin = f"catalogue of {self.connector}, connection {self._conn_id}, table {table}"
-        return SourceSchema(flow, self.connector, tuple(columns), tuple(keys), origin, settings.properties(self.connector))
+        return SourceSchema(flow, self.connector, tuple(columns), tuple(keys), origin, properties_of(settings, self.connector))
 
     @cached_property
     def _connection(self) -> Connection:
@@ -146,16 +121,17 @@ class SourceCatalogue:
         except Exception as problem:  # noqa: BLE001 - Airflow's own exception of a type that no provider knows is its root class.
             raise self._lacking(problem) from None
         hook.log_sql = False
-        self._placeholder = _PLACEHOLDERS.get(kind) or str(hook.placeholder)
+        known = "?" if kind in _OF_ANY_DATABASE else next((catalogues()[name].placeholder for name in _connectors(kind)), "")
+        self._placeholder = known or str(hook.placeholder)
         return hook
 
     def _by_driver(self, kind: str) -> str:
         told = (self._connection.host if kind == "jdbc" else self._hook.driver) or ""
-        found = next((connector for word, connector in _WORDS.items() if word in told.lower()), None)
+        found = next((connector for word, connector in _words() if word in told.lower()), None)
         if found is None:
             raise ConfigurationError(
                 f"Connection {self._conn_id} of type {kind} does not tell which database it is of.",
-                next_step=f"Give it as --connector: {', '.join(CONNECTORS)}.",
+                next_step=f"Give it as --connector: {', '.join(catalogues())}.",
             )
         return found
 
@@ -175,8 +151,26 @@ class SourceCatalogue:
         kind = self._connection.conn_type or ""
         return ConfigurationError(
             f"Connection {self._conn_id} of type {kind} cannot be used: {_without(_secrets(self._connection), problem)}",
-            next_step=f"Install {_PROVIDERS.get(kind, 'the provider of that type')} with its driver.",
+            next_step=f"Install {_provider(kind)} with its driver.",
         )
+
+
+def _connectors(kind: str) -> tuple[str, ...]:
+    """Return the connectors of the databases that a connection of a type may be of."""
+    return tuple(name for name, catalogue in catalogues().items() if kind in (catalogue.connection_type, *_OF_ANY_DATABASE))
+
+
+def _provider(kind: str) -> str:
+    named = {catalogue.connection_type: catalogue.provider for catalogue in catalogues().values()} | _OF_ANY_DATABASE
+    return named.get(kind, "the provider of that type")
+
+
+def _words() -> Iterable[tuple[str, str]]:
+    """Yield what a JDBC URL or an ODBC driver's name has of a database, and the connector that it shows."""
+    for entry in dict.fromkeys(CONNECTORS[name] for name in catalogues()):
+        # Drivers of a database that came of another name that one too.
+        yield from ((name, name) for name in reversed(entry.names))
+        yield from ((word, entry.names[0]) for word in (entry.catalogue.words if entry.catalogue else ()))
 
 
 def _secrets(connection: Connection) -> Iterable[str]:

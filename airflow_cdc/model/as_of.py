@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.position import EPOCH, POSITION_PATTERNS, commit_position, is_position
+from airflow_cdc.model.position import EPOCH, commit_position, is_position, position_patterns
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 _EPOCH_PATTERN = r"(@[1-9]\d*| \(epoch [1-9]\d* of the log\))?"
-AS_OF_PATTERN = f"^(|({'|'.join(POSITION_PATTERNS)}){_EPOCH_PATTERN}|{_TIME.pattern})$"
+AS_OF_PATTERN = f"^(|({'|'.join(position_patterns())}){_EPOCH_PATTERN}|{_TIME.pattern})$"
 """What a form takes for a position or a time, or for nothing told; as JSON schema and browsers read it."""
 _IN_EPOCH = re.compile(r"(?P<position>.+?)(@(?P<short>[1-9]\d*)| \(epoch (?P<long>[1-9]\d*) of the log\))")
 _FRACTION = re.compile(r"\.(\d+)")

@@ -6,18 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_cdc.model.connectors.registry import flattened_fields
+
 MARKS = ("__op", "__deleted")
 """Members of which a flattened record has at least one."""
 
-TOLD_BY = {
-    "sqlserver": ("commit_lsn", "change_lsn"),
-    "mysql": ("file", "pos"),
-    "oracle": ("commit_scn", "scn"),
-    "postgresql": ("sequence", "lsn"),
-}
-"""Fields of ``source`` that only one connector has, for records that do not name it."""
-SOURCE_FIELDS = ("ts_ms", "snapshot", *(name for names in TOLD_BY.values() for name in names))
-MORE_SOURCE_FIELDS = ("event_serial_no", "txId", "row", "gtid", "rs_id", "ssn")
 _OTHER_FIELDS = (
     "connector",
     "version",
@@ -34,13 +27,21 @@ _OTHER_FIELDS = (
     "query",
 )
 
-# A column that is called so is not told apart; any other that begins with two underscores stays one.
-_NAMES = "|".join(sorted({"op", "deleted", *SOURCE_FIELDS, *MORE_SOURCE_FIELDS, *_OTHER_FIELDS}))
-IS_METADATA = rf"__(?:{_NAMES}|(?:source|transaction)_\w+)"
-"""Pattern of such a name; Java and Python read it alike."""
+
+def source_fields() -> tuple[str, ...]:
+    """Return the members of ``source`` that are read, where ``add.fields`` names them."""
+    return ("ts_ms", "snapshot", *flattened_fields())
+
+
+def metadata_pattern() -> str:
+    """Return the pattern of such a name; Java and Python read it alike."""
+    # A column that is called so is not told apart; any other that begins with two underscores stays one.
+    names = "|".join(sorted({"op", "deleted", *source_fields(), *_OTHER_FIELDS}))
+    return rf"__(?:{names}|(?:source|transaction)_\w+)"
 
 
 def without_metadata(fields: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row's fields without what the transform added; all of them where it made none of them."""
     is_flattened = any(field["field"] in MARKS for field in fields)
-    return [field for field in fields if not (is_flattened and re.fullmatch(IS_METADATA, field["field"]))]
+    is_metadata = re.compile(metadata_pattern())
+    return [field for field in fields if not (is_flattened and is_metadata.fullmatch(field["field"]))]

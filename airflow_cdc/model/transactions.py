@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_cdc.model.connectors.connector import Cut
+from airflow_cdc.model.connectors.registry import entries
 from airflow_cdc.model.plain_json import BigInt, JsonArray, JsonObject
-from airflow_cdc.model.position import sqlserver_lsn
 
 MOST_OPEN = 10_000
 """Transactions followed that are not whole yet; of more, those that were first seen longest ago are given up."""
@@ -27,33 +28,33 @@ MOST_NAMED = 5
 Ranges = tuple[tuple[int, int], ...]
 """First and last of each stretch, both included, ascending and apart."""
 
-_POSTGRES_ID = re.compile(r"(\d+):(\d+)")
-_SQLSERVER_ID = re.compile(r"[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,4}")
 _GTID = re.compile(r".+[:-](\d+)")
 _TRANSACTION_TOPIC = re.compile(r"(?P<prefix>.+)\.transaction")
 
 
 def transaction_key(identifier: str) -> str:
-    """Return what is the same in all records of one transaction.
-
-    PostgreSQL's ``id`` is ``txId:lsn``, and the LSN is another one in BEGIN, in each event and in END (captures ``pg_load``).
-    """
-    postgres = _POSTGRES_ID.fullmatch(identifier)
-    return postgres[1] if postgres else identifier
+    """Return what is the same in all records of one transaction: of an ``id`` with a position in it the rest."""
+    placed = _placed(identifier)
+    return placed[1]["key"] if placed else identifier
 
 
 def end_place(identifier: str, ts_ms: int | None) -> tuple[int, ...]:
     """Return where a transaction's END stands among those of its connector: the END itself carries no position.
 
-    PostgreSQL's ``id`` ends with the LSN, SQL Server's is the commit LSN. Of the others there is the time, and of a GTID the number, which
-    orders what one server committed in the same millisecond.
+    Some connectors write a position into the ``id`` (:class:`~airflow_cdc.model.connectors.connector.Cut`). Of the others there is the
+    time, and of a GTID the number, which orders what one server committed in the same millisecond.
     """
-    if postgres := _POSTGRES_ID.fullmatch(identifier):
-        return (int(postgres[2]),)
-    if _SQLSERVER_ID.fullmatch(identifier):
-        return (sqlserver_lsn(identifier),)
+    if placed := _placed(identifier):
+        cut, found = placed
+        return (cut.read(found["place"]),)
     gtid = _GTID.fullmatch(identifier)
     return ts_ms or 0, int(gtid[1]) if gtid else 0
+
+
+def _placed(identifier: str) -> tuple[Cut, re.Match[str]] | None:
+    """Return the rule that finds a position in a transaction's ``id``, and what it finds; None where the ``id`` has none."""
+    cuts = (entry.cut for entry in entries() if entry.cut)
+    return next(((cut, found) for cut in cuts if (found := cut.pattern.fullmatch(identifier))), None)
 
 
 def prefix_of(topic: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import AsOf
 from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.connectors.registry import entries
 from airflow_cdc.model.cut import AwaitedTransaction, whole_through
 from airflow_cdc.model.errors import ConfigurationError, UnreadableFileError
 from airflow_cdc.model.files import FileSystem
@@ -170,11 +171,13 @@ def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied
 
 def _end_of(past: AsOf, end: tuple[int, ...], prefix: str) -> int:
     # ENDs name no epoch.
-    found = next((number for kind in ("postgresql", "sqlserver") if (number := commit_position(past.text, kind)) is not None), None)
+    placed = [entry for entry in entries() if entry.cut]
+    found = next((number for entry in placed if (number := commit_position(past.text, entry.names[0])) is not None), None)
     if found is None or len(end) > 1:
         raise ConfigurationError(
             f"Connector {prefix}: {past.text!r} cannot be compared with its ENDs, which carry no such position.",
-            next_step="Give a time such as 2026-11-21T09:30:00Z; only PostgreSQL and SQL Server write the LSN into the transaction's id.",
+            next_step="Give a time such as 2026-11-21T09:30:00Z; a position is in the transaction's id of these sources only:"
+            f" {', '.join(entry.title for entry in placed)}.",
         )
     return found
 

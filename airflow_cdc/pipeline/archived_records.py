@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.as_of import EpochSpan
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, RAW, RAW_KEY, REJECT, SNAPSHOT
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.epochs import FIRST_EPOCH, Epochs
 from airflow_cdc.model.errors import SourceLogWentBackError
 from airflow_cdc.model.lives import Lives, needs_lines
@@ -20,7 +21,6 @@ from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, member, parse_lines, with_lanes
 from airflow_cdc.pipeline.decode.decode_events import ORDINAL_TYPE
-from airflow_cdc.pipeline.decode.dialects import DIALECTS
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.lanes import in_epoch, is_lane
 from airflow_cdc.pipeline.epoch_begins import fallen_events, first_by_lane, with_next_epoch
@@ -58,7 +58,7 @@ class ArchivedRecords:
         """
         epochs = known
         # A clock does not go back: what stands below is late.
-        while not DIALECTS[self.connector].clock_positions:
+        while CONNECTORS[self.connector].position.goes_back:
             events = self._events(epochs)
             firsts = first_by_lane(fallen_events(events, [_KEY]))
             if not firsts:
@@ -96,7 +96,7 @@ class ArchivedRecords:
     def _records(self) -> DataFrame:
         """The lines that are records of the flow and tell a position; its parts stand beside it."""
         lines = read_lines(self.spark, self.archive, self.files, numbered=needs_lines(self.lives))
-        located = with_lanes(parse_lines(lines, "", DIALECTS[self.connector]), self.files, self.lives)
+        located = with_lanes(parse_lines(lines, "", CONNECTORS[self.connector]), self.files, self.lives)
         known = f"coalesce(topic, {file_literal(self.files, 'topic', 'STRING')}, {sql.text(self.flow)})"
         own = f"try_cast(get_json_object({RAW}, '$.offset') AS BIGINT)"
         ordinal = f"CAST(named_struct('offset', {OFFSET}, 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL_TYPE}) AS {ORDINAL}"
@@ -107,10 +107,10 @@ class ArchivedRecords:
 
     def _events(self, epochs: Epochs) -> DataFrame:
         """Return the records as events are decoded, as far as :mod:`airflow_cdc.pipeline.epoch_begins` asks."""
-        dialect = DIALECTS[self.connector]
+        rule = CONNECTORS[self.connector].position
         commit = in_epoch(_POSITION, epochs)
         place = "if(op = 'r', -1, {})"
-        change, serial = (place.format(part) for part in (dialect.change, dialect.serial))
+        change, serial = (place.format(part) for part in (rule.change, rule.serial))
         position = f"CAST(named_struct('commit', {commit}, 'change', {change}, 'serial', {serial}) AS {POSITION_TYPE})"
         return self._records.selectExpr(
             FILE,

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.columns import OFFSET, PARTITION, RAW
+from airflow_cdc.model.connectors.connector import NUMBER, Connector
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
-from airflow_cdc.pipeline.decode.dialects import DIALECTS, NUMBER, Dialect
 from airflow_cdc.pipeline.decode.lanes import lane
 
 COMMIT = "commit"
@@ -26,22 +27,22 @@ _LINE = "line"
 
 
 def comparable_connector(connectors: Iterable[str]) -> str | None:
-    """Return the connector whose commit positions compare across tables; None for several, for none that has a dialect, and for CDL.
+    """Return the connector whose commit positions compare across tables; None for several, and for one that is not known.
 
-    Huawei CDL's events stand where their own topic's archive has them (ADR 0006).
+    Where the archive gives the positions, each topic has its own (ADR 0006).
     """
     found = set(connectors)
     only = found.pop() if len(found) == 1 else ""
-    return only if only in DIALECTS and not DIALECTS[only].huawei_cdl else None
+    return only if only in CONNECTORS and not CONNECTORS[only].position.is_offset else None
 
 
-def comparable_dialect(connectors: Iterable[str]) -> Dialect | None:
-    """Return the dialect of connectors that have one and whose positions compare across tables."""
+def comparable_dialect(connectors: Iterable[str]) -> Connector | None:
+    """Return the entry of the connector whose commit positions compare across tables (:func:`comparable_connector`)."""
     connector = comparable_connector(connectors)
-    return DIALECTS[connector] if connector else None
+    return CONNECTORS[connector] if connector else None
 
 
-def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> DataFrame:
+def parse_lines(lines: DataFrame, members: str, dialect: Connector | None) -> DataFrame:
     """Return lines with their topic, a struct that :func:`member` reads, :data:`COMMIT`, :data:`READ_COMMIT` and :data:`COMMITTED_MS`.
 
     The commit position is NULL for records that have none, and for the reads of a full snapshot: they may be written down with a position
@@ -50,13 +51,13 @@ def parse_lines(lines: DataFrame, members: str, dialect: Dialect | None) -> Data
     :param members: members of the value (DDL) that are asked for beside.
     :param dialect: how the position is told; None: every position is NULL.
     """
-    told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.source_fields if dialect else ())))
+    told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.position.fields if dialect else ())))
     payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
     line = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{payload}>, {payload}>, payload: STRUCT<{payload}>, {payload}>"
     parsed = lines.withColumn(_LINE, F.expr(sql.once(f"from_json({RAW}, {sql.text(line)})")))
     parsed = parsed.selectExpr("*", f"{_LINE}.topic", member("op"), member("source"))
     whole_table = "op = 'r' AND coalesce(source.snapshot, '') <> 'incremental'"
-    commit = dialect.commit if dialect else "NULL"
+    commit = dialect.position.commit if dialect else "NULL"
     return parsed.selectExpr(
         "*",
         f"CAST(if({whole_table}, NULL, {commit}) AS {NUMBER}) AS {COMMIT}",

@@ -42,7 +42,7 @@ from airflow_cdc.pipeline.misplaced_files import without_misplaced
 
 def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
     """Tell whether events may stand behind a higher position of their lane; costs nothing."""
-    if decoder.dialect.clock_positions or run.microbatch.is_again:
+    if not decoder.dialect.position.goes_back or run.microbatch.is_again:
         return False
     applied = run.checkpoint.reach
     through = _offsets_through(run)
@@ -69,7 +69,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
 
     :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
     """
-    if decoder.dialect.clock_positions or run.microbatch.is_again:
+    if not decoder.dialect.position.goes_back or run.microbatch.is_again:
         return None
     events = decoder.events(run.lines())
     if run.found_epochs is None and (placed := with_new_lanes(events, run.epochs, run.new_lanes)) != run.epochs:

@@ -151,7 +151,7 @@ class FindFallenLogs:
         """Return for the partitions of each pending file: whether positions fall there, the lowest, and the last commit time."""
         files = list({path: file for flow in flows for path, file in flow.files.items()}.values())
         dialect = comparable_dialect({connector for flow in flows for connector in flow.connectors})
-        if dialect is None or dialect.clock_positions:
+        if dialect is None or not dialect.position.goes_back:
             return []
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = with_lanes(parse_lines(read_lines(session, self.archive.archive, files), "", dialect), files, {})

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import TopicShape
 from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.source_columns import image_names, member_names
 from airflow_cdc.pipeline.schema_changes import ChangesOf, TableChange
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -20,14 +20,14 @@ _MODES = (TableMode.CURRENT, TableMode.FLAGGED)
 _NAME = r'(?:`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|([\w$#]+))'
 _RENAMES = (
     re.compile(rf"\bRENAME\s+COLUMN\s+(?:IF\s+EXISTS\s+)?{_NAME}\s+TO\s+{_NAME}", re.IGNORECASE),
-    # MySQL's and MariaDB's tells the type too.
+    # This form names the type too.
     re.compile(rf"\bCHANGE\s+(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?{_NAME}\s+{_NAME}\s+\w", re.IGNORECASE),
 )
 
 
 def find_renames(
     flow: CdcFlow,
-    dialect: Dialect,
+    connector: Connector,
     rows: Sequence[TopicShape],
     target: TargetTable | None,
     changes_of: ChangesOf,
@@ -43,7 +43,7 @@ def find_renames(
     :raises ConfigurationError: when the flow renames columns of a table that keeps them by the names they had.
     """
     mode = target.mode if target else flow.mode
-    if without_key or mode not in _MODES or dialect.documents or dialect.huawei_cdl:
+    if without_key or mode not in _MODES or not connector.images.names_may_change:
         if flow.renamed_columns:
             raise ConfigurationError(
                 f"Flow {flow.name}: renamed_columns is for tables of rows as they are now, with a key, of Debezium's connectors to"

@@ -1,13 +1,15 @@
-"""Settle how a microbatch is decoded: its dialect, its columns and its keys."""
+"""Settle how a microbatch is decoded: its connector, its columns and its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.registry import ANY, CONNECTORS, connector_of
 from airflow_cdc.model.epochs import FIRST_EPOCH, Epochs
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnDroppedColumn
@@ -16,13 +18,12 @@ from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.decode.dialects import dialect_of
 from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
+from airflow_cdc.pipeline.decode.value_shapes import shape_of
 from airflow_cdc.pipeline.file_parts import read_microbatch
 from airflow_cdc.pipeline.find_renames import find_renames
 from airflow_cdc.pipeline.settle_columns import Source, settle_columns
@@ -46,32 +47,30 @@ def plan_decoding(
     :param target: the target table, None where it does not exist yet.
     :param facts: what is known of the topic's table beside the events.
     :param epochs: where epochs of the source's log begin.
-    :raises UnsupportedConnectorError: for a connector without dialect.
+    :raises UnsupportedConnectorError: for a connector that is not known.
     :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
     :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
     :raises SchemaChangeError: when the columns cannot be settled.
     """
     events = [shape for shape in microbatch.shapes if shape.kind in _EVENT_KINDS]
     rows = [shape for shape in events if shape.kind != Operation.TRUNCATE.value]
-    dialect = (
-        dialect_of({shape.connector for shape in events if shape.connector}, flow.name) if events else dialect_of({"sqlserver"}, flow.name)
-    )
+    dialect = connector_of({shape.connector for shape in events if shape.connector}, flow.name) if events else ANY
     if events and flow.document_columns and not dialect.documents:
         raise ConfigurationError(
-            f"Flow {flow.name}: document_columns takes columns out of MongoDB's documents, and the topic's events are those of tables.",
+            f"Flow {flow.name}: document_columns takes columns out of documents, and the topic's events are those of tables.",
             next_step="Take document_columns out of the flow's settings; 'columns' declares the types of a table's columns.",
         )
     without_key = is_without_key(flow, microbatch, target)
-    foreign = NONE_FOREIGN if dialect.documents else _foreign(flow, microbatch, target)
+    foreign = NONE_FOREIGN if dialect.values.columns else _foreign(flow, microbatch, target)
     if not rows:
         columns = SourceColumns({}, target.keys if target else ())
-    elif dialect.documents:
-        columns = _of_documents(flow)
+    elif dialect.values.columns:
+        columns = _fixed_columns(flow, dialect.values.columns)
     else:
         ours = [shape for shape in rows if not foreign.holds(shape)]
         renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
         source = Source(flow, ours, target, facts, renames, without_key=without_key)
-        columns = settle_columns(source, lambda: _images(spark, flow, microbatch, without_key=without_key))
+        columns = settle_columns(source, lambda: _images(spark, flow, microbatch, dialect, without_key=without_key))
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
             columns = _clearing(columns, target and target.under(renames))
     if target and rows and columns.keys != target.keys:
@@ -146,37 +145,40 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
 
 def _tells_no_key(shape: TopicShape) -> bool:
     is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
-    return is_record and shape.key_shape is None and shape.connector not in (*huawei_cdl.CONNECTORS, mongodb.CONNECTOR)
+    entry = CONNECTORS.get(shape.connector or "")
+    return is_record and shape.key_shape is None and (entry is None or entry.values.null_key_means_no_key)
 
 
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
     """Count an update that changes the key as the two events it becomes: which columns are the key, the survey did not know."""
     updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
-    if not decoder.dialect.huawei_cdl or not updates:
+    if not decoder.value_shape.splits_key_changes or not updates:
         return decoder
     deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()).count())
     return replace(decoder, shapes=(*decoder.shapes, deletes))
 
 
-def _of_documents(flow: CdcFlow) -> SourceColumns:
-    """Return the two columns of a table of documents.
+def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
+    """Return the columns of a table of documents, which are those of every other one.
+
+    :param columns: their names; the first is the key.
 
     :raises KeysUnknownError: when the flow declares other keys.
     """
-    if flow.keys not in ((), (mongodb.KEY,)):
+    key = columns[0]
+    if flow.keys not in ((), (key,)):
         raise KeysUnknownError(
-            f"Flow {flow.name}: a document is identified by {mongodb.KEY}, the flow's settings say {list(flow.keys)}.",
+            f"Flow {flow.name}: a document is identified by {key}, the flow's settings say {list(flow.keys)}.",
             next_step="Leave the flow's keys out.",
         )
-    return SourceColumns({mongodb.KEY: STRING, mongodb.DOCUMENT: STRING}, (mongodb.KEY,))
+    return SourceColumns(dict.fromkeys(columns, STRING), (key,))
 
 
-def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, *, without_key: bool) -> DataFrame:
+def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, connector: Connector, *, without_key: bool) -> DataFrame:
     """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
     lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
-    of_cdl = any(shape.connector == huawei_cdl.CDL_JSON for shape in microbatch.shapes)
-    members = ["after", *(["before"] if without_key else []), *([huawei_cdl.IMAGE] if of_cdl else [])]
+    members = [*shape_of(connector).images, *(["before"] if without_key else [])]
     images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
     texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
     return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")

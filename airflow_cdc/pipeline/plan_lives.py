@@ -13,6 +13,7 @@ from airflow_cdc.model.archive import ArchivedFile
 from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.errors import LifeUnknownError
 from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.lake import ArchiveState, FlowState
@@ -34,7 +35,6 @@ from airflow_cdc.model.moved_files import KnownLog, LogSpan
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.archive import read_lines
 from airflow_cdc.pipeline.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, member, parse_lines
-from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.find_lives import find_stretches
 from airflow_cdc.pipeline.session import session_for_batch
 from airflow_cdc.pipeline.storage import file_system
@@ -125,7 +125,7 @@ class PlanLives:
         shapes = (shape for survey, _, _ in pending for shape in survey.shapes if shape.topic == self.flow.topic)
         dialect = comparable_dialect({shape.connector for shape in shapes if shape.connector})
         known = KnownLog.of(checkpoint)
-        if not odd or dialect is None or dialect.clock_positions or known is None:
+        if not odd or dialect is None or not dialect.position.goes_back or known is None:
             return {}
         spans = self._spans_of([file for file, _, _ in odd.values()], dialect)
         shifts = {path: known.shift(spans[path], lane, item.first) for path, (_, item, lane) in odd.items() if path in spans}
@@ -145,7 +145,7 @@ class PlanLives:
             files=(path,),
         )
 
-    def _spans_of(self, files: Sequence[ArchivedFile], dialect: Dialect) -> dict[str, LogSpan]:
+    def _spans_of(self, files: Sequence[ArchivedFile], dialect: Connector) -> dict[str, LogSpan]:
         """Return by path the stretch of the log, and of time, in which the topic's records lie."""
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)

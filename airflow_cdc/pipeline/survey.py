@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.survey import FilePlace, RecordKind, RecordLayout, TopicShape
 from airflow_cdc.model.topics import NO_TOPIC, is_legal_topic
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal, read_lines
-from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.envelope import (
     CORRUPT,
     KIND_MEMBERS,
     LINE_STRUCT,
+    connector_of,
     in_line,
     kind_of,
     named_topic,
@@ -39,7 +41,7 @@ _PAYLOAD = {
     "after": "STRING",
     "source": "STRUCT<connector: STRING, name: STRING, db: STRING, schema: STRING, table: STRING>",
     **KIND_MEMBERS,
-    **huawei_cdl.SURVEYED_MEMBERS,
+    **dict.fromkeys((name for entry in entries() for name in (entry.values.image, entry.values.key) if name), "STRING"),
 }
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
@@ -49,8 +51,8 @@ _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
 _DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
 _SOURCE = "payload.source"
 _TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
-    if({_SOURCE}.connector IN ('postgresql', 'oracle', 'db2'), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
-"""The source's table, spelled as the connector names its topic: with the database where there is no schema, SQL Server's with both."""
+    if({_SOURCE}.connector IN ({", ".join(map(sql.text, without_database()))}), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
+"""The source's table, spelled as the connector names its topic: with the database, the schema or both."""
 _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
     WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
     WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
@@ -194,20 +196,21 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
         "try_cast(`offset` AS BIGINT) AS `offset`",
         f"{kind_of(corrupt='corrupt', value='value', payload='payload', key='key')} AS kind",
-        f"{huawei_cdl.connector('payload')} AS connector",
+        f"{connector_of('payload')} AS connector",
         f"{_TABLE} AS table",
         "key",
         "payload",
         f"if({wrapped}, value.schema, NULL) AS schema",
         f"{wrapped} AS wrapped",
     )
-    is_cdl = f"connector IN ({', '.join(sql.text(name) for name in huawei_cdl.CONNECTORS)})"
     before = f"if(payload IS NULL, NULL, {in_line('before')})"
-    image = f"coalesce(payload.after, if({is_cdl}, payload.{huawei_cdl.IMAGE}, NULL), {before})"
-    # A row of CDL has no Kafka key.
-    key = f"coalesce(key, if({is_cdl}, payload.{huawei_cdl.KEY}, NULL))"
-    # A document's members are no columns, and any other document may have others.
-    members = f"if(connector = '{mongodb.CONNECTOR}', {sql.texts(mongodb.MEMBERS)}, json_object_keys({image}))"
+    image = f"coalesce({', '.join(['payload.after', *_of_connectors('payload.', 'image'), before])})"
+    key = f"coalesce({', '.join(['key', *_of_connectors('payload.', 'key')])})"
+    members = f"json_object_keys({image})"
+    for entry in entries():
+        if entry.values.columns:
+            # A document's members are no columns, and any other document may have others.
+            members = _if_of(entry, sql.texts(entry.values.columns), members)
     named = described.selectExpr(
         *(name for name in _DESCRIBED if name != "is_marked"),
         # A whole envelope is in no other shape.
@@ -221,6 +224,16 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         f"CASE WHEN kind IN ({_EVENT_KINDS}) AND NOT wrapped THEN {members} END AS value_names",
     )
     return named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
+
+
+def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:
+    """Return the SQL of the members that some connectors have in place of Debezium's, each NULL for the values of all others."""
+    named = ((entry, getattr(entry.values, member)) for entry in entries())
+    return [_if_of(entry, parent + name) for entry, name in named if name]
+
+
+def _if_of(entry: Connector, value: str, otherwise: str = "NULL") -> str:
+    return f"if(connector IN ({', '.join(map(sql.text, entry.names))}), {value}, {otherwise})"
 
 
 def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:

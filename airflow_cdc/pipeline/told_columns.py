@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline.column_types import holds
 from airflow_cdc.pipeline.decode.connect_types import ColumnType, column_type
-from airflow_cdc.pipeline.decode.native_types import CONNECTORS, NativeType, native_type
+from airflow_cdc.pipeline.decode.native_types import NativeType, native_type
 from airflow_cdc.pipeline.decode.seen_values import look_at_values
 from airflow_cdc.pipeline.decode.source_columns import column_names, is_schema
 from airflow_cdc.pipeline.decode.told_types import common_native, told_types
@@ -74,10 +75,9 @@ def find_told(
 
 def _connector(rows: Sequence[TopicShape]) -> str:
     """Return the connector whose column types are known; an odd record of another does not count. Empty where there is none."""
-    found = {shape.connector for shape in rows} & set(CONNECTORS)
-    # MySQL's and MariaDB's are the same.
-    alike = {"mysql" if connector == "mariadb" else connector for connector in found}
-    return str(alike.pop()) if len(alike) == 1 else ""
+    named = (CONNECTORS.get(shape.connector or "") for shape in rows)
+    found = {entry.names[0] for entry in named if entry and entry.schema_changes}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, NativeType]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.settings import settings_of
 from airflow_cdc.model.catalogue.tables import Table, tables_of
 from airflow_cdc.pipeline.decode.connect_types import is_field
 from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
@@ -51,7 +51,7 @@ def rows_of(capture: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("capture", "topic"), [(capture, topic) for capture, topics in TOPICS.items() for topic in topics.split()])
 def test_a_catalogue_tells_the_fields_that_the_connector_wrote(capture: str, topic: str) -> None:
     catalogue = rows_of(capture)
-    settings = ConnectorSettings.of(catalogue["connector"], catalogue["settings"])
+    settings = settings_of(catalogue["connector"], catalogue["settings"])
     there = [Table("testDB", *name.split(".", 1)) for name in catalogue["tables"]]
     table = tables_of(catalogue["connector"], [topic], there, {})[topic]
     rows = catalogue["tables"][str(table)]["columns"]
@@ -76,7 +76,7 @@ def test_every_captured_table_is_compared() -> None:
 @pytest.mark.parametrize("capture", TOPICS)
 def test_a_field_that_is_known_can_be_read(capture: str) -> None:
     catalogue = rows_of(capture)
-    settings = ConnectorSettings.of(catalogue["connector"], catalogue["settings"])
+    settings = settings_of(catalogue["connector"], catalogue["settings"])
     columns = [
         source_column(catalogue["connector"], row, settings).connect_field()
         for each in catalogue["tables"].values()

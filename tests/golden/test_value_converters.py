@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.settings import settings_of
 from tests.golden.connect_schemas import CATALOGUES, comparable
 
 OTHERWISE = {
@@ -34,7 +34,7 @@ def test_every_type_in_every_mode_is_as_the_connectors_code_has_it() -> None:
 
     differing: Counter[tuple[str, str]] = Counter()
     for column in columns:
-        settings = ConnectorSettings.of(column["connector"], column["settings"])
+        settings = settings_of(column["connector"], column["settings"])
         told = comparable(source_column(column["connector"], column["row"], settings).field)
         differing[type_of(column)] += told != column["field"]
 

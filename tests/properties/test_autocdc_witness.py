@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.position import sqlserver_lsn
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.connectors import DIALECTS, Row

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_cdc.model.catalogue.queries import QUERIES, in_style
+from airflow_cdc.model.catalogue.queries import in_style
+from airflow_cdc.model.catalogue.settings import catalogues
 from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
 from tests.golden.test_catalogues import OTHERWISE, TOPICS
 from tests.system.databases import PASSWORD, Database, environment, running_mariadb, running_postgresql
@@ -139,7 +140,7 @@ def test_what_is_pulled_is_what_the_connector_wrote(server: Database, capture: s
 @pytest.mark.parametrize(("server", "capture"), CASES, indirect=["server"])
 def test_the_rows_kept_beside_the_captures_are_those_of_the_server(server: Database, capture: str) -> None:
     kept = json.loads((CATALOGUES / f"{capture}.json").read_text(encoding="utf-8"))
-    asked = [(in_style(QUERIES[kept["connector"]].columns, "%s"), name.split(".", 1)) for name in kept["tables"]]
+    asked = [(in_style(catalogues()[kept["connector"]].queries.columns, "%s"), name.split(".", 1)) for name in kept["tables"]]
 
     environ = environment(shop=server.connection())
     ran = subprocess.run([sys.executable, "-c", _ASK], input=json.dumps(asked), env=environ, capture_output=True, text=True, check=False)

@@ -15,6 +15,7 @@ from airflow_cdc import dags_file, runtime
 from airflow_cdc.cli import app
 from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, MULTISET_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
 from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import CdcError, RejectReason
 from airflow_cdc.model.flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
@@ -24,7 +25,6 @@ from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
-from airflow_cdc.pipeline.decode.dialects import DIALECTS
 from tests.unit.test_citations import anchors
 
 ROOT = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ def test_the_reports_sum_names_every_part() -> None:
 def test_every_connect_type_and_dialect_is_described() -> None:
     types = in_code(read("docs", "reference", "types.md"))
     assert {*connect_types._LITERAL, *connect_types._SEMANTIC} <= types
-    assert set(DIALECTS) <= in_code(read("docs", "reference", "dialects.md"))
+    assert set(CONNECTORS) <= in_code(read("docs", "reference", "dialects.md"))
 
 
 def test_every_column_of_ours_is_described() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.catalogue.fields import Field, literal
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.modes import ConnectorSettings
 
 
 @dataclass(frozen=True)

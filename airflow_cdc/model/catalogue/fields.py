@@ -13,6 +13,14 @@ Field = dict[str, Any]
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "io.debezium.time.Date"
 ZONED = "io.debezium.time.ZonedTimestamp"
+TIMES_OF_DAY = {
+    "io.debezium.time.Time": 1_000,
+    "io.debezium.time.MicroTime": 1_000_000,
+    "io.debezium.time.NanoTime": 1_000_000_000,
+}
+"""Units per second."""
+CONNECT_TIME = "org.apache.kafka.connect.data.Time"
+"""In milliseconds, whatever the connector's mode."""
 
 
 def literal(kind: str, name: str | None = None, **parameters: str) -> Field:

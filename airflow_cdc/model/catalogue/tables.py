@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import ConfigurationError
 
 _MOST_TOLD = 20
@@ -25,8 +26,8 @@ class Table:
     def topic_ends(self, connector: str) -> tuple[str, ...]:
         """Return what may follow the prefix in the names of the table's topics, the longest first."""
         parts = (self.schema, self.name)
-        # Since 2.0 the SQL Server connector names the database too.
-        forms = ((self.database, *parts), parts) if connector == "sqlserver" else (parts,)
+        # Connectors that name the database too did not before 2.0.
+        forms = ((self.database, *parts), parts) if {"db", "schema"} <= {*CONNECTORS[connector].topic} else (parts,)
         return tuple(re.sub(r"[^A-Za-z0-9._-]", "_", ".".join(form)) for form in forms)
 
 

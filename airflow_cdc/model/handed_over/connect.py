@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_cdc.model.connectors.registry import entries, own_images
+
 ConnectSchema = dict[str, Any]
 
 _SPELLED = {
@@ -18,13 +20,11 @@ _SPELLED = {
     **{name: name for name in ("int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes")},
     **{name: name for name in ("array", "map", "struct")},
 }
-IMAGES = ("after", "before", "data")
-"""Members of an envelope that hold a row, the best first; ``data`` is Huawei CDL's."""
-_MARKS = ("op", "OPERATION")
-"""Members of which an envelope has one: Debezium's and Huawei CDL's."""
+IMAGES = ("after", "before", *own_images())
+"""Members of an envelope that hold a row, the best first."""
+_MARKS = ("op", *(entry.values.operation for entry in entries() if entry.values.operation))
+"""Members of which an envelope has one."""
 _SOURCE_PREFIX, _SOURCE_SUFFIX = "io.debezium.connector.", ".Source"
-_CONNECTORS = {"mongo": "mongodb"}
-"""``source.connector`` where its schema's name has another word."""
 _SOURCE_TYPE = "__debezium.source.column."
 """Prefix of the parameters that ``column.propagate.source.type`` adds to a column."""
 
@@ -81,7 +81,7 @@ def is_envelope(schema: ConnectSchema) -> bool:
 def row_fields(schema: ConnectSchema) -> list[ConnectSchema]:
     """Return the fields of the row in a value's schema: of an envelope those of an image, of any other struct its own.
 
-    None are left of an envelope whose images are texts, as MongoDB's are.
+    None are left of an envelope whose images are texts, as those of documents are.
     """
     if not is_envelope(schema):
         return fields_of(schema)
@@ -97,7 +97,7 @@ def connector_of(schema: ConnectSchema) -> str:
         return ""
     # Confluent Cloud's connectors of the second version have io.debezium.connector.v2.postgresql.Source.
     word = name.removesuffix(_SOURCE_SUFFIX).rpartition(".")[2]
-    return _CONNECTORS.get(word, word)
+    return next((entry.names[0] for entry in entries() if entry.package == word), word)
 
 
 def native_type(field: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def _usable(found: Iterable[FoundSchema], aside: list[LeftAside]) -> Iterable[Fo
         if is_control(each.connect):
             aside.append(LeftAside(what, "it is of a connector's own records, not of a table's"))
         elif not each.is_key and is_envelope(each.connect) and not row_fields(each.connect):
-            aside.append(LeftAside(what, "its envelope tells no columns: before and after are texts, as MongoDB's are"))
+            aside.append(LeftAside(what, "its envelope shows no columns: before and after are texts, as those of documents are"))
         elif not each.is_key and not fields_of(each.connect):
             aside.append(LeftAside(what, f"it is {each.connect.get('type', 'of several types')}, expected a struct, record or object"))
         else:

@@ -66,9 +66,9 @@ def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> S
             tables=reads.tables,
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
-            knows_initial=dialect.knows_initial,
-            names_gtids=_names_gtids(run) if dialect.names_gtids else None,
-            may_fall=not (are_copies or dialect.clock_positions or run.microbatch.is_again),
+            knows_initial=bool(dialect.snapshots.initial),
+            names_gtids=_names_gtids(run, needed) if (needed := dialect.snapshots.initial_needs) else None,
+            may_fall=not (are_copies or not dialect.position.goes_back or run.microbatch.is_again),
         )
     )
 
@@ -76,11 +76,12 @@ def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> S
 def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
     """Return the question whether a later snapshot may replace the rows of a table without a key, by the mark of its reads."""
     policy = run.flow.on_snapshot
-    names_gtids = _names_gtids(run)
+    needed = decoder.dialect.snapshots.initial_needs
+    names_gtids = _names_gtids(run, needed)
 
     @cache
     def proves_it() -> bool:
-        return names_gtids() if decoder.dialect.names_gtids else True
+        return names_gtids() if needed else True
 
     def ask(is_marked: bool) -> bool:  # noqa: FBT001
         return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and is_marked and proves_it())
@@ -88,11 +89,14 @@ def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
     return ask
 
 
-def _names_gtids(run: MicrobatchRun) -> Callable[[], bool]:
-    """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing."""
+def _names_gtids(run: MicrobatchRun, member: str) -> Callable[[], bool]:
+    """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing.
+
+    :param member: of ``source``, which holds the GTID.
+    """
 
     def ask() -> bool:
-        has_gtid = F.col(RAW).rlike(r'"gtid"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
+        has_gtid = F.col(RAW).rlike(rf'"{member}"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
         for number in range(run.microbatch.number, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
             if intent := run.past.intent(number):
                 try:

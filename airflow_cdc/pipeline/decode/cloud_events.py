@@ -6,15 +6,12 @@ no others. ``data`` may hold a whole envelope too, and be ``{schema, payload}``.
 
 from __future__ import annotations
 
+from airflow_cdc.model.connectors.registry import flattened_fields
 from airflow_cdc.pipeline import sql
 
 MARKS = ("specversion",)
 """Members that a CloudEvent has."""
 
-_SOURCE_FIELDS = (
-    *("connector", "ts_ms", "snapshot", "commit_lsn", "change_lsn", "event_serial_no", "sequence", "lsn", "txId"),
-    *("file", "pos", "row", "gtid", "commit_scn", "scn", "rs_id", "ssn"),
-)
 _MEMBERS = ("before", "after", "op")
 
 
@@ -23,9 +20,10 @@ def envelope(parts: str) -> str:
 
     :param parts: as :func:`airflow_cdc.pipeline.decode.flattened.envelope` takes it.
     """
-    attributes = {name: f"iodebezium{name.lower().replace('_', '')}" for name in (*_SOURCE_FIELDS, "op")}
+    source_fields = ("connector", "ts_ms", "snapshot", *flattened_fields())
+    attributes = {name: f"iodebezium{name.lower().replace('_', '')}" for name in (*source_fields, "op")}
     members = ", ".join(f"{name} STRING" for name in ("specversion", "data", *attributes.values()))
-    source = sql.struct({name: f"event.{attributes[name]}" for name in _SOURCE_FIELDS})
+    source = sql.struct({name: f"event.{attributes[name]}" for name in source_fields})
     images = "".join(f",\"{name}\":', coalesce(data.{name}, 'null'), '" for name in ("before", "after"))
     built = f"concat('{{\"op\":\"', event.iodebeziumop, '\"{images},\"source\":', to_json({source}), '}}')"
     payload = f"""CASE WHEN data.op IS NOT NULL THEN coalesce(wrapped.payload, event.data)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.catalogue.fields import CONNECT_TIME, TIMES_OF_DAY
+from airflow_cdc.model.connectors.connector import AS_LOCAL_TIMESTAMP, AS_SIGNED_TIME, AS_TEXT
+from airflow_cdc.model.connectors.registry import CONNECTORS, entries
 from airflow_cdc.model.declared_column import BASE64_URL, HEX
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decimal_types import MAX_PRECISION, decimal_type, digits_behind_point, read_decimal, read_variable_scale
@@ -92,7 +95,7 @@ _FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 
 def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
-    """The same of a number of units since 1970; beyond them are PostgreSQL's infinities too, which no number of units means."""
+    """The same of a number of units since 1970; beyond them are infinities too, which no number of units means."""
     count = f"try_cast({value} AS BIGINT)"
     first, last = _FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
     return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
@@ -162,12 +165,7 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
 
 _ZONED = cast_to("TIMESTAMP")
 
-_TIMES_OF_DAY: Mapping[str, int] = {
-    "io.debezium.time.Time": 1_000,
-    "org.apache.kafka.connect.data.Time": 1_000,
-    "io.debezium.time.MicroTime": 1_000_000,
-    "io.debezium.time.NanoTime": 1_000_000_000,
-}
+_TIMES_OF_DAY: Mapping[str, int] = {**TIMES_OF_DAY, CONNECT_TIME: 1_000}
 """Units per second."""
 
 _SEMANTIC: Mapping[str, ColumnType] = {
@@ -198,21 +196,31 @@ _DECLARED: Mapping[str, ColumnType] = {
     BASE64_URL: ColumnType("BINARY", lambda value: f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"),
 }
 
-_HUAWEI_CDL: Mapping[str, ColumnType] = {
-    # Behind any vendor's prefix, such as com.xxx. The decimal's scale is told nowhere: its text keeps every digit.
-    "cdc.data.timestamp": ColumnType(
-        "TIMESTAMP_NTZ",
-        lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}[^.]*(\.\d{{0,6}})?$' THEN try_cast({value} AS TIMESTAMP_NTZ) END",
-    ),
-    "cdc.data.Decimal": STRING,
-}
+_LOCAL_TIMESTAMP = ColumnType(
+    "TIMESTAMP_NTZ",
+    lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}[^.]*(\.\d{{0,6}})?$' THEN try_cast({value} AS TIMESTAMP_NTZ) END",
+)
 
-_BY_CONNECTOR: Mapping[tuple[str, str], ColumnType] = {
-    # DATETIMEOFFSET holds an offset and 100 ns, TIMESTAMP(9) WITH TIME ZONE an offset and 1 ns; a Spark TIMESTAMP holds neither.
-    **{(connector, "io.debezium.time.ZonedTimestamp"): STRING for connector in ("sqlserver", "oracle")},
-    # MySQL's TIME is a span too: -838:59:59 to 838:59:59.
-    **{(connector, name): _time_of_day(units, signed=True) for connector in ("mysql", "mariadb") for name, units in _TIMES_OF_DAY.items()},
+_OWN: Mapping[str, Callable[[str], ColumnType]] = {
+    AS_TEXT: lambda semantic: STRING,
+    AS_SIGNED_TIME: lambda semantic: _time_of_day(_TIMES_OF_DAY[semantic], signed=True),
+    AS_LOCAL_TIMESTAMP: lambda semantic: _LOCAL_TIMESTAMP,
 }
+"""The rules that connectors' entries name for what they spell their own way: from the semantic type."""
+
+
+def _by_connector(semantic: str, connector: str) -> ColumnType | None:
+    """Return the rule for a semantic type that a connector spells its own way; None for any other."""
+    entry = CONNECTORS.get(connector)
+    rule = entry.types.own.get(semantic) if entry else None
+    return _OWN[rule](semantic) if rule else None
+
+
+def _by_ending(semantic: str) -> ColumnType | None:
+    """Return the rule for a semantic type of one connector alone, whatever stands before its last three words."""
+    ending = ".".join(semantic.rsplit(".", 3)[1:])
+    rule = next((entry.types.by_ending[ending] for entry in entries() if ending in entry.types.by_ending), None)
+    return _OWN[rule](semantic) if rule else None
 
 
 def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
@@ -257,12 +265,11 @@ def column_type(field: Mapping[str, Any], connector: str, array: str | None = No
     :param connector: ``source.connector``; some connectors use one semantic type for values that differ.
     :param array: SQL of the JSON text of the array whose elements the field describes.
     """
-    semantic = field.get("name")
+    semantic = str(field.get("name"))
     if semantic == DECIMAL:
         return _decimal(field, array)
     items = field.get("items")
-    if field["type"] == "array" and semantic is None and isinstance(items, dict):
+    if field["type"] == "array" and field.get("name") is None and isinstance(items, dict):
         return _array_of(lambda text: column_type(items, connector, text))
-    by_connector = _BY_CONNECTOR.get((connector, str(semantic)))
-    by_name = _SEMANTIC.get(str(semantic)) or _DECLARED.get(str(semantic)) or _HUAWEI_CDL.get(".".join(str(semantic).rsplit(".", 3)[1:]))
-    return by_connector or by_name or _LITERAL[field["type"]]
+    by_name = _by_connector(semantic, connector) or _SEMANTIC.get(semantic) or _DECLARED.get(semantic) or _by_ending(semantic)
+    return by_name or _LITERAL[field["type"]]

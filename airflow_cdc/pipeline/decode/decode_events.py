@@ -32,21 +32,20 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.lives import Lives
 from airflow_cdc.model.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.archive import file_literal
-from airflow_cdc.pipeline.decode import huawei_cdl, mongodb
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
 from airflow_cdc.pipeline.decode.connect_types import instant
-from airflow_cdc.pipeline.decode.dialects import DIALECTS, Dialect
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, no_utf8, parse_line, whole_record
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.lanes import lane
 from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
-from airflow_cdc.pipeline.decode.record_key import key_text, parse_key, unless_image_tells
+from airflow_cdc.pipeline.decode.record_key import key_text
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema, is_single
@@ -58,8 +57,9 @@ from airflow_cdc.pipeline.decode.unavailable_values import (
     names_of_unavailable,
     unless_unavailable,
 )
+from airflow_cdc.pipeline.decode.value_shape import ValueShape
+from airflow_cdc.pipeline.decode.value_shapes import shape_of
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
-from airflow_cdc.pipeline.document_functions import id_of
 
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
@@ -88,7 +88,7 @@ class Decoder:
     files: Sequence[ArchivedFile]
     shapes: Sequence[TopicShape]
     columns: SourceColumns
-    dialect: Dialect
+    dialect: Connector
     keeps_deleted: bool = False
     """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
     foreign: Foreign = NONE_FOREIGN
@@ -99,6 +99,11 @@ class Decoder:
     """Where epochs of the source's log begin."""
     without_key: bool = False
     """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
+
+    @cached_property
+    def value_shape(self) -> ValueShape:
+        """The shape of the topic's values."""
+        return shape_of(self.dialect)
 
     @cached_property
     def _layouts(self) -> set[RecordLayout]:
@@ -126,8 +131,7 @@ class Decoder:
             raw text and hash; costs the parsing of the before image.
         """
         records = self._read(lines, with_images=with_images)
-        if self.dialect.huawei_cdl:
-            records = huawei_cdl.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
+        records = self.value_shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
         return self._typed(records, with_images=with_images)
 
     def _line_members(self, *, with_images: bool) -> str:
@@ -149,8 +153,8 @@ class Decoder:
         return ", ".join(forms)
 
     def key_changes(self, lines: DataFrame) -> DataFrame:
-        """Return the records that become two events: updates that change the key, which Huawei CDL sends as one."""
-        return self._read(lines, with_images=False).filter(huawei_cdl.changes_key(self.columns.keys))
+        """Return the records that become two events: updates that change the key, of a connector that sends them as one."""
+        return self._read(lines, with_images=False).filter(self.value_shape.changes_key(self.columns.keys))
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         parsed = of_topic(self._parsed(lines, with_images=with_images), self.topic, self.shapes)
@@ -163,21 +167,14 @@ class Decoder:
     def _payload_members(self, *, with_images: bool) -> str:
         # A batch without row events has no columns; a struct must have a member all the same.
         image = members_of(self._parsed_columns or [KIND], self._fractions)
-        source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.source_fields))
-        row = {
-            "before": f"STRUCT<{image if self._has_before(with_images=with_images) else self._key_struct}>",
-            "after": f"STRUCT<{image}>",
-            "source": f"STRUCT<{source}>",
-            **(huawei_cdl.decoded_members(image) if self.dialect.huawei_cdl else {}),
-        }
-        members = {**KIND_MEMBERS, **(mongodb.decoded_members(source) if self.dialect.documents else row)}
+        source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.position.fields))
+        before = image if self._has_before(with_images=with_images) else self._key_struct
+        members = {**KIND_MEMBERS, **self.value_shape.members(before=before, after=image, source=source)}
         return ", ".join(f"{name} {kind}" for name, kind in members.items())
 
     @cached_property
     def _payload_fields(self) -> list[str]:
-        if self.dialect.documents:
-            return [*KIND_MEMBERS, *mongodb.decoded_members("")]
-        return [*KIND_MEMBERS, "before", "after", "source", *(huawei_cdl.decoded_members("") if self.dialect.huawei_cdl else ())]
+        return [*KIND_MEMBERS, *self.value_shape.members(before="", after="", source="")]
 
     @cached_property
     def _image_columns(self) -> list[str]:
@@ -228,13 +225,7 @@ class Decoder:
         unwrapped = parsed.withColumns(
             {"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL AND NOT is_stray, NULL, true)")}
         )
-        if self.dialect.documents:
-            told = F.lit(None).cast("string") if self._has_keys else id_of(F.expr(mongodb.TELLS_ID))
-            located = unwrapped.withColumn(mongodb.ID_IN_VALUE, told)
-            return located.withColumn("payload", F.expr(mongodb.as_debezium("payload", KIND_MEMBERS)))
-        if self.dialect.huawei_cdl:
-            key = f"coalesce({RAW_KEY}, payload.{huawei_cdl.KEY})"
-            unwrapped = unwrapped.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(huawei_cdl.as_debezium("payload", KIND_MEMBERS))})
+        unwrapped = self.value_shape.respelled(unwrapped, KIND_MEMBERS, has_keys=self._has_keys)
         has_before = self._has_before(with_images=with_images)
         if self._fractions:
             before = (self._parsed_columns if has_before else self.columns.keys) or [KIND]
@@ -296,31 +287,28 @@ class Decoder:
             return "CAST(NULL AS STRING)"
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
-        if self.dialect.documents:
-            return mongodb.parsed_key(RAW_KEY, wrapped=wrapped, bare=bare)
-        parsed = parse_key(self._key_struct, wrapped=wrapped, bare=bare)
-        return parsed if self.dialect.huawei_cdl else unless_image_tells(self.columns.keys, parsed)
+        return self.value_shape.parsed_key(self._key_struct, self.columns.keys, wrapped=wrapped, bare=bare)
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
-        if self.dialect.tells_before or self.without_key:
+        if self.dialect.images.before_is_whole or self.without_key:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
-            records = fill_from_before(records, left_out, lobs=self.dialect.huawei_cdl, formerly=self.columns.formerly)
+            records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self._image_columns}
         position = position_of_event(self.dialect, self.epochs)
         staged = records.selectExpr(
             *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
             f"{self._absent()} AS {ABSENT}",
-            f"{self.dialect.transaction.replace('source.', 'payload.source.')} AS {TRANSACTION}",
+            f"{self.dialect.transactions.identity.replace('source.', 'payload.source.')} AS {TRANSACTION}",
             *(self._images() if with_images else []),
             f"{position} AS {POSITION}",
             f"CASE WHEN {KIND} IN ('r', 'c', 'u', 'd') THEN {KIND} END AS {OP}",
             f"{instant('payload.source.ts_ms', 1_000)} AS {COMMITTED_AT}",
-            f"{'CAST(NULL AS STRING)' if self.dialect.huawei_cdl else snapshot_marker(self.dialect)} AS {SNAPSHOT}",
-            f"{mongodb.HAS_IMAGE if self.dialect.documents else 'payload.after IS NOT NULL'} AS {HAS_IMAGE}",
+            f"{snapshot_marker(self.dialect)} AS {SNAPSHOT}",
+            f"{self.value_shape.has_image} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
-            *(mongodb.ADDED if self.dialect.documents else ()),
+            *self.value_shape.added,
             *(self._before() if self.without_key else []),
             KIND,
             PARTITION,
@@ -334,15 +322,13 @@ class Decoder:
         )
         values = [f"{rule.read(sql.name(name))} AS {sql.name(name)}" for name, rule in self.columns.types.items()]
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
-        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY))]
-        more += mongodb.ADDED_NAMES if self.dialect.documents else []
+        more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY)), *self.value_shape.added_names]
         if self.without_key:
             # A struct needs a member, though every row may be nothing but NULLs.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
-        if self.dialect.documents:
-            untold = f"if({mongodb.PATCH} IS NULL, {untold}, array('{mongodb.DOCUMENT}'))"
+        untold = self.value_shape.unknown_columns(untold)
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
             untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
@@ -356,9 +342,11 @@ class Decoder:
         )
 
     def _is_ours(self) -> str:
-        # What CDL says of the source's connector says nothing about its own spelling.
-        known = ", ".join(sql.text(name) for name, dialect in DIALECTS.items() if dialect is self.dialect)
-        return "true" if self.dialect.huawei_cdl else f"coalesce(payload.source.connector IN ({known}), true)"
+        if self.dialect.values.recognised:
+            # Then source names the connector that its values came through, if any.
+            return "true"
+        known = ", ".join(map(sql.text, self.dialect.names))
+        return f"coalesce(payload.source.connector IN ({known}), true)"
 
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
@@ -378,12 +366,12 @@ class Decoder:
         ]
 
     def _absent(self) -> str:
-        ours = [] if self.dialect.documents else [shape for shape in self.shapes if not self.foreign.holds(shape)]
+        ours = [shape for shape in self.shapes if not self.foreign.holds(shape)] if self.value_shape.has_own_columns else []
         return names_of_absent(sometimes_absent(self.columns, ours), self.columns.formerly)
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
-        """Return the SQL of the names of the columns that hold a placeholder, or that CDL leaves out; only text and bytes can."""
-        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, lobs=self.dialect.huawei_cdl)
+        """Return the SQL of the names of the columns that hold a placeholder, or that is left out; only text and bytes can."""
+        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, self.value_shape)
 
     @cached_property
     def _may_be_left_out(self) -> list[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_cdc.model.columns import FILE, RAW
+from airflow_cdc.model.connectors.registry import entries
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode import huawei_cdl
 
 LINE_STRUCT = "__cdc_parsed"
 """The parsed line."""
@@ -52,7 +52,8 @@ _NAMED_TOPIC = f"""coalesce({TOPIC}, if({_IS_BROKEN} AND (is_valid_utf8({RAW}) O
 SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
 """SQL of the schema of a raw line's value, NULL for a bare one."""
 
-KIND_MEMBERS = {**dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms"), "STRING"), **huawei_cdl.KIND_MEMBERS}
+_CONNECTORS_MEMBERS = (name for entry in entries() for name in entry.values.members)
+KIND_MEMBERS = dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms", *_CONNECTORS_MEMBERS), "STRING")
 """Members of a value by which :func:`kind_of` tells what it is."""
 
 
@@ -91,6 +92,8 @@ def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
     :param payload: SQL of the struct that holds :data:`KIND_MEMBERS`.
     :param key: SQL of the record's key (text).
     """
+    others = [entry.values.kind.replace("payload.", f"{payload}.") for entry in entries() if entry.values.kind]
+    others.append(f"if(coalesce({_IS_NULL}, false), 'tombstone', 'unknown')")
     of_server = f"coalesce(contains({key}, 'serverName'), true)"
     return f"""CASE
         WHEN {corrupt} THEN 'malformed'
@@ -101,7 +104,18 @@ def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
         WHEN ({payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL)
             AND {_IS_SCHEMA_CHANGE} THEN 'schema_change'
         WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_IS_HEARTBEAT} AND {of_server} THEN 'heartbeat'
-        ELSE coalesce({huawei_cdl.kind(payload)}, if(coalesce({_IS_NULL}, false), 'tombstone', 'unknown')) END"""
+        ELSE coalesce({", ".join(others)}) END"""
+
+
+def connector_of(payload: str) -> str:
+    """Return the SQL of the connector that wrote a value: by its own marks, else as ``source`` names it.
+
+    :param payload: SQL of a struct that holds :data:`KIND_MEMBERS` and ``source.connector``.
+    """
+    marks = [(name, condition) for entry in entries() for name, condition in entry.values.recognised.items()]
+    found = " ".join(f"WHEN {condition.replace('payload.', f'{payload}.')} THEN {sql.text(name)}" for name, condition in marks)
+    named = f"{payload}.source.connector"
+    return f"CASE {found} ELSE {named} END" if found else named
 
 
 def _member_of(path: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_cdc.model.columns import KIND, ORDINAL, PARTITION
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.lives import LANES
-from airflow_cdc.pipeline.decode.dialects import Dialect
 from airflow_cdc.pipeline.decode.lanes import in_epoch
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
@@ -13,10 +13,11 @@ INITIAL = " initial"
 """Behind the marker of a read (:data:`~airflow_cdc.model.columns.SNAPSHOT`) that only a connector's initial snapshot makes."""
 
 
-def position_of_event(dialect: Dialect, epochs: Epochs) -> str:
+def position_of_event(connector: Connector, epochs: Epochs) -> str:
     """Return the SQL of an event's position (:data:`POSITION_TYPE`), in its epoch of the source's log."""
-    commit, change, serial = (part.replace("source.", "payload.source.") for part in (dialect.commit, dialect.change, dialect.serial))
-    if dialect.offset_positions:
+    rule = connector.position
+    commit, change, serial = (part.replace("source.", "payload.source.") for part in (rule.commit, rule.change, rule.serial))
+    if rule.is_offset:
         # Offsets of a later life of the topic stand behind all of an earlier one.
         life = f"CAST(floor(coalesce({PARTITION}, 0) / {LANES}) AS DECIMAL(10,0))"
         commit = f"if({ORDINAL}.offset IS NULL, {commit}, CAST({commit} + {life} * {2**63}BD AS DECIMAL(38,0)))"
@@ -27,9 +28,11 @@ def position_of_event(dialect: Dialect, epochs: Epochs) -> str:
     return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"
 
 
-def snapshot_marker(dialect: Dialect) -> str:
-    """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so."""
-    marker, initial = "payload.source.snapshot", dialect.initial_read.replace("source.", "payload.source.")
-    if initial == "false":
+def snapshot_marker(connector: Connector) -> str:
+    """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so; NULL for no marks."""
+    if not connector.snapshots.are_marked:
+        return "CAST(NULL AS STRING)"
+    marker, initial = "payload.source.snapshot", connector.snapshots.initial.replace("source.", "payload.source.")
+    if not initial:
         return marker
     return f"if({KIND} = 'r' AND {marker} <> 'incremental' AND {initial}, concat({marker}, '{INITIAL}'), {marker})"

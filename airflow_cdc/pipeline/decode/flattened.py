@@ -6,7 +6,10 @@ make it (docs/reference/archive-layouts.md). The image before an update is lost.
 
 from __future__ import annotations
 
-from airflow_cdc.model.flattened_names import IS_METADATA, MARKS, MORE_SOURCE_FIELDS, SOURCE_FIELDS, TOLD_BY
+from collections.abc import Mapping
+
+from airflow_cdc.model.connectors.registry import by_flattened_fields
+from airflow_cdc.model.flattened_names import MARKS, metadata_pattern, source_fields
 from airflow_cdc.pipeline import sql
 
 _SCALAR = r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^,"{}\[\]]++)'
@@ -19,14 +22,10 @@ def envelope(parts: str) -> str:
     """
     payload = f"{parts}.payload"
     op = "coalesce(told['__op'], CASE told['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
-    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in (*SOURCE_FIELDS, *MORE_SOURCE_FIELDS)}
+    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in source_fields()}
     # The time when the connector saw the event goes by the bare name.
     source["ts_ms"] = "told['__source_ts_ms']"
-    connectors = " ".join(
-        f"WHEN {' IS NOT NULL OR '.join(source[name] for name in names)} IS NOT NULL THEN {sql.text(connector)}"
-        for connector, names in TOLD_BY.items()
-    )
-    source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], CASE {connectors} END)"
+    source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], {_connector_by_fields(source)})"
     image = _without_metadata(payload)
     members = {
         "op": f"to_json(array({op}))",
@@ -43,14 +42,24 @@ def envelope(parts: str) -> str:
     return f"if({sql.mentions(payload, MARKS)}, {found}, NULL)"
 
 
+def _connector_by_fields(source: Mapping[str, str]) -> str:
+    """Return the SQL of the connector of a record that does not name it, by the fields that it carries."""
+    found = []
+    for entry, marks in by_flattened_fields():
+        holds = f"RLIKE {sql.text(marks.pattern)}" if marks.pattern else "IS NOT NULL"
+        condition = " OR ".join(f"coalesce({source[name]} {holds}, false)" for name in marks.fields)
+        found.append(f"WHEN {condition} THEN {sql.text(entry.names[0])}")
+    return f"CASE {' '.join(found)} END"
+
+
 def _without_metadata(payload: str) -> str:
-    behind = rf',"{IS_METADATA}":{_SCALAR}'
-    first = rf'^\{{"{IS_METADATA}":{_SCALAR},?'
+    behind = rf',"{metadata_pattern()}":{_SCALAR}'
+    first = rf'^\{{"{metadata_pattern()}":{_SCALAR},?'
     return f"regexp_replace(regexp_replace({payload}, {sql.text(behind)}, ''), {sql.text(first)}, '{{')"
 
 
 def _schema(schema: str) -> str:
     """Return the SQL of an envelope's schema, of which ``after`` alone is of use, from that of a flattened record."""
     fields = f"from_json(get_json_object({schema}, '$.fields'), 'ARRAY<STRING>')"
-    columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{IS_METADATA}$')})"
+    columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{metadata_pattern()}$')})"
     return f'concat(\'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[\', array_join({columns}, \',\'), \']}}]}}\')'

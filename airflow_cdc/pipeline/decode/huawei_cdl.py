@@ -1,8 +1,8 @@
 """Huawei CDL: its two JSON spellings become a Debezium envelope, and an update of a key the two events that Debezium would send.
 
-CDL JSON (``message_version`` 1.0) has names of its own; CDL's Debezium JSON (2.0) is an old Debezium's envelope with ``unique`` beside it.
-Neither has a Kafka key, tombstones or a commit's position (docs/sources/huawei-cdl.md). ``LOB_COLUMNS`` names the columns of large
-objects: where an update shows NULL in one, nothing tells whether it was set to NULL or left out. It keeps what it had.
+The two are described by :mod:`airflow_cdc.model.connectors.huawei_cdl`, and what was observed of them in docs/sources/huawei-cdl.md.
+``LOB_COLUMNS`` names the columns of large objects: where an update shows NULL in one, it may have been set to NULL or left out. The column
+keeps what it had.
 """
 
 from __future__ import annotations
@@ -10,58 +10,51 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OFFSET, ORDINAL
+from airflow_cdc.model.columns import KIND, RAW_KEY
+from airflow_cdc.model.connectors.huawei_cdl import HUAWEI_CDL
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.record_key import parse_key
+from airflow_cdc.pipeline.decode.value_shape import ValueShape
 
-CDL_JSON = "huawei-cdl-1.0"
-CDL_DEBEZIUM_JSON = "huawei-cdl-2.0"
-CONNECTORS = (CDL_JSON, CDL_DEBEZIUM_JSON)
-"""What stands for ``source.connector``, which is the source's in 2.0 and absent in 1.0."""
-
-KIND_MEMBERS = dict.fromkeys(("message_version", "OPERATION", "HEARTBEAT_IDENTIFIER"), "STRING")
-"""Members by which :func:`kind` tells what a value is."""
-SURVEYED_MEMBERS = dict.fromkeys(("data", "unique"), "STRING")
-IMAGE = "data"
-"""Member of 1.0 that holds the row after the event."""
-KEY = "unique"
-"""Member that holds the row's key: of an update the new one."""
-
+_IMAGE, _KEY = HUAWEI_CDL.values.image, HUAWEI_CDL.values.key
 _LOBS = "LOB_COLUMNS"
 """Member that names the columns of large objects, with commas between."""
 
-_OPERATIONS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
-_NUMBER = "DECIMAL(38,0)"
-_LSN = f"try_cast(source.lsn AS {_NUMBER})"
 
-# lsn is the change's: transactions interleave, so it goes down and up. The archive has them as they were committed. In files of
-# values only the offset is the file's first; what follows is told by the place in the file.
-COMMIT = f"coalesce(CAST({ORDINAL}.offset AS {_NUMBER}), {_LSN})"
-CHANGE = (
-    f"CASE WHEN {OFFSET} IS NOT NULL THEN coalesce({_LSN}, CAST(0 AS {_NUMBER}))"
-    f" WHEN {ORDINAL}.offset IS NOT NULL THEN CAST({ORDINAL}.block * {2**64}BD + {ORDINAL}.row AS {_NUMBER}) ELSE {_LSN} END"
-)
+class CdlJson(ValueShape):
+    """CDL's two spellings."""
 
+    images = ("after", _IMAGE)
+    splits_key_changes = True
 
-def connector(payload: str) -> str:
-    """Return the SQL of a value's connector; ``payload`` is a struct with :data:`KIND_MEMBERS` and ``source.connector``."""
-    return f"""CASE WHEN {payload}.message_version = '1.0' AND {payload}.OPERATION IS NOT NULL THEN '{CDL_JSON}'
-        WHEN {payload}.message_version = '2.0' AND {payload}.op IS NOT NULL THEN '{CDL_DEBEZIUM_JSON}'
-        ELSE {payload}.source.connector END"""
+    def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
+        """Return Debezium's members, and those of 1.0."""
+        transaction = "STRUCT<properties: ARRAY<STRUCT<name: STRING, value: STRING>>>"
+        own = {_IMAGE: f"STRUCT<{after}>", _KEY: "STRING", "TIMESTAMP": "STRING", _LOBS: "STRING", "transaction": transaction}
+        return {**super().members(before=before, after=after, source=source), **own}
 
+    def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
+        """Return records with the key that stands in their value."""
+        key = f"coalesce({RAW_KEY}, payload.{_KEY})"
+        return records.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(as_debezium("payload", kinds))})
 
-def kind(payload: str) -> str:
-    """Return the SQL of what a value of CDL is, NULL for one that is none of 1.0 and no heartbeat."""
-    operations = " ".join(f"WHEN {sql.text(name)} THEN '{code}'" for name, code in _OPERATIONS.items())
-    return f"""CASE WHEN {payload}.message_version = '1.0' AND {payload}.OPERATION IS NOT NULL
-            THEN CASE {payload}.OPERATION {operations} ELSE 'unknown' END
-        WHEN {payload}.message_version IS NOT NULL AND {payload}.HEARTBEAT_IDENTIFIER IS NOT NULL THEN 'heartbeat' END"""
+    def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
+        """Return the parsed key of every record: of an update it is the new one."""
+        return parse_key(members, wrapped=wrapped, bare=bare)
 
+    def changes_key(self, keys: Sequence[str]) -> str:
+        """Return the condition that the images before and after differ in the key."""
+        return changes_key(keys)
 
-def decoded_members(image: str) -> dict[str, str]:
-    """Return the members that a value has besides Debezium's; ``image`` is the DDL of a row's members."""
-    transaction = "STRUCT<properties: ARRAY<STRUCT<name: STRING, value: STRING>>>"
-    return {IMAGE: f"STRUCT<{image}>", KEY: "STRING", "TIMESTAMP": "STRING", _LOBS: "STRING", "transaction": transaction}
+    def split_key_changes(self, records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
+        """Return the records as :func:`split_key_changes` does."""
+        return split_key_changes(records, keys, kinds)
+
+    def leaves_out(self, name: str, text: str) -> str:
+        """Return the condition that a large object may be left out."""
+        return leaves_out(name, text)
 
 
 def as_debezium(payload: str, kinds: Iterable[str]) -> str:
@@ -76,9 +69,9 @@ def as_debezium(payload: str, kinds: Iterable[str]) -> str:
     members = {
         **{name: f"{payload}.{name}" for name in kinds},
         "before": f"{payload}.before",
-        "after": f"coalesce({payload}.after, {payload}.{IMAGE})",
+        "after": f"coalesce({payload}.after, {payload}.{_IMAGE})",
         "source": source,
-        KEY: f"{payload}.{KEY}",
+        _KEY: f"{payload}.{_KEY}",
         _LOBS: f"{payload}.{_LOBS}",
     }
     return sql.struct_unless_null(payload, members)

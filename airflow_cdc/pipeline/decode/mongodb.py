@@ -7,16 +7,18 @@ What was observed of them: docs/sources/mongodb.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from airflow_cdc.model.columns import OFFSET, ORDINAL
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import RAW_KEY
+from airflow_cdc.model.connectors.mongodb import MONGODB
 from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.decode.value_shape import ValueShape
+from airflow_cdc.pipeline.document_functions import id_of
 
-CONNECTOR = "mongodb"
-KEY = "_id"
-"""The key column: the document's ``_id`` as extended JSON, as the record's key has it."""
-DOCUMENT = "document"
-"""The only other column: the whole document as extended JSON."""
+KEY, DOCUMENT = MONGODB.values.columns
 KEY_MEMBER = "id"
 """Member of a record's key that holds :data:`KEY`."""
 PATCH = "__cdc_patch"
@@ -25,32 +27,35 @@ PRE_IMAGE = "__cdc_pre_image"
 """JSON text of the document before the event, NULL where the event does not tell it."""
 ID_IN_VALUE = "__cdc_id_in_value"
 """The document's ``_id`` as the value tells it, NULL where the records have keys."""
-TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
+_TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
 """SQL of the text in a value that holds the document's ``_id``."""
-HAS_IMAGE = f"(payload.after.{DOCUMENT} IS NOT NULL OR payload.patch IS NOT NULL)"
-ADDED = (f"payload.patch AS {PATCH}", f"payload.before.{DOCUMENT} AS {PRE_IMAGE}")
-"""SQL of the columns that events have besides those of every dialect."""
-ADDED_NAMES = [PATCH, PRE_IMAGE]
-MEMBERS = (KEY, DOCUMENT)
-"""Of every event without schema: members of documents are no columns."""
-
-_NUMBER = "DECIMAL(38,0)"
-_TIME = f"try_cast(source.ts_ms AS {_NUMBER})"
-_ORD = f"try_cast(source.ord AS {_NUMBER})"
-
-# ts_ms is the cluster time's seconds, or the wall clock's milliseconds; ord counts the cluster time's ticks of one second.
-COMMIT = f"CAST({_TIME} * {2**32}BD + {_ORD} AS {_NUMBER})"
-# The changes of one transaction share their cluster time. Without tord only the archive tells them apart, and there every other change
-# stands alone: so a copy of it has its position.
-_PLACE = f"coalesce({OFFSET}, {ORDINAL}.offset, 0)"
-SERIAL = f"coalesce(try_cast(source.tord AS BIGINT), if(source.txnNumber IS NULL AND source.stxnid IS NULL, CAST(0 AS BIGINT), {_PLACE}))"
-
 _MEMBERS = dict.fromkeys(("before", "after", "updateDescription", "patch", "filter"), "STRING")
 
 
-def decoded_members(source: str) -> dict[str, str]:
-    """Return the members of a value beside those that tell its kind; ``source`` is the DDL of the source block's members."""
-    return {**_MEMBERS, "source": f"STRUCT<{source}>"}
+class DocumentEnvelope(ValueShape):
+    """Envelopes whose images are documents as text."""
+
+    has_own_columns = False
+    has_image = f"(payload.after.{DOCUMENT} IS NOT NULL OR payload.patch IS NOT NULL)"
+    added = (f"payload.patch AS {PATCH}", f"payload.before.{DOCUMENT} AS {PRE_IMAGE}")
+    added_names = (PATCH, PRE_IMAGE)
+
+    def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
+        """Return the members, the documents among them as texts."""
+        return {**_MEMBERS, "source": f"STRUCT<{source}>"}
+
+    def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
+        """Return records whose images are rows of :data:`KEY` and :data:`DOCUMENT`."""
+        in_value = F.lit(None).cast("string") if has_keys else id_of(F.expr(_TELLS_ID))
+        return records.withColumn(ID_IN_VALUE, in_value).withColumn("payload", F.expr(as_debezium("payload", kinds)))
+
+    def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
+        """Return the key by its member's own name."""
+        return parsed_key(RAW_KEY, wrapped=wrapped, bare=bare)
+
+    def unknown_columns(self, found: str) -> str:
+        """Return the document where an update carries only what changed in it."""
+        return f"if({PATCH} IS NULL, {found}, array('{DOCUMENT}'))"
 
 
 def as_debezium(payload: str, kinds: Iterable[str]) -> str:

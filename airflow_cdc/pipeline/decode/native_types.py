@@ -13,24 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.catalogue.columns import CatalogueColumn
-from airflow_cdc.model.catalogue.connectors import DIALECTS
-from airflow_cdc.model.catalogue.fields import DATE, DECIMAL, ZONED, Field
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
-from airflow_cdc.model.catalogue.sqlserver import FIXED_DIGITS
+from airflow_cdc.model.catalogue.fields import DATE, DECIMAL, TIMES_OF_DAY, ZONED, Field
+from airflow_cdc.model.catalogue.settings import settings_of
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.pipeline.decode.connect_types import FORMERLY
 
 _UNITS = {
-    "io.debezium.time.Time": 1_000,
-    "io.debezium.time.MicroTime": 1_000_000,
-    "io.debezium.time.NanoTime": 1_000_000_000,
+    **TIMES_OF_DAY,
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1_000_000,
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
 }
 _SECONDS_TO_YEAR_10000 = 253_402_300_800
-_SECONDS_OF_DAY = 86_400
-_SECONDS_OF_SPAN = 839 * 3_600
-"""MySQL's TIME goes to 838:59:59."""
 
 
 @dataclass(frozen=True)
@@ -76,46 +70,31 @@ class NativeType:
         return {"field": column, "type": self.type, "name": self.name, "parameters": dict(self.parameters), FORMERLY: self.formerly}
 
 
-CONNECTORS = ("mysql", "mariadb", "sqlserver")
-"""Connectors whose column types are known."""
-
-_SETTINGS: Mapping[str, ConnectorSettings] = {
-    **{name: ConnectorSettings.of(name, {"bigint.unsigned.handling.mode": "precise"}) for name in ("mysql", "mariadb")},
-    "sqlserver": ConnectorSettings.of("sqlserver"),
-}
-"""The defaults, but for ``BIGINT UNSIGNED``: its values tell themselves how they are spelled."""
-_TOLD_TEXTS = ("INET4", "INET6")
-"""Types of MariaDB's that are texts in bare JSON, whatever a schema would say."""
-_SPANS: Mapping[tuple[str, str], int] = {
-    ("mysql", "TIME"): _SECONDS_OF_SPAN,
-    ("mariadb", "TIME"): _SECONDS_OF_SPAN,
-    ("sqlserver", "TIME"): _SECONDS_OF_DAY,
-}
-
-
 def native_type(connector: str, type_name: str, length: int | None, scale: int | None) -> NativeType | None:
     """Return how a connector spells the values of a column; None where its type is not known, or could be spelled otherwise.
 
     :param type_name: ``typeName`` of the schema-change topic, such as ``INT UNSIGNED`` or ``int identity``.
     """
-    if connector not in CONNECTORS:
+    entry = CONNECTORS.get(connector)
+    if not (entry and entry.schema_changes and entry.catalogue):
         return None
+    known = entry.schema_changes
     # "decimal() identity", "INT(10) UNSIGNED ZEROFILL": what it does not change is left out.
     plain = " ".join(re.sub(r"\([^)]*\)|\b(IDENTITY|ZEROFILL|SIGNED)\b", " ", type_name.upper()).split())
-    if plain in _TOLD_TEXTS and connector != "sqlserver":
+    if plain in known.texts:
         return NativeType("string")
-    # A length in the definition may make it a DOUBLE.
-    if plain.startswith("FLOAT") and connector != "sqlserver" and length is not None:
+    if length is not None and plain.startswith(known.unclear_with_length):
         return None
-    # The topics of MySQL and MariaDB tell a time's digits as its length.
-    digits = (length or 0) if plain in ("TIME", "DATETIME") and connector != "sqlserver" else FIXED_DIGITS.get(plain, scale)
-    found = DIALECTS[connector].field_of(CatalogueColumn("", plain, length=length, scale=digits), _SETTINGS[connector])
-    return _native(connector, plain, found, digits) if found and found["type"] not in ("array", "struct") else None
+    digits = (length or 0) if plain in known.length_is_digits else known.fixed_digits.get(plain, scale)
+    settings = settings_of(connector, known.settings)
+    found = entry.catalogue.field_of(CatalogueColumn("", plain, length=length, scale=digits), settings)
+    if not found or found["type"] in ("array", "struct"):
+        return None
+    return _native(plain, found, digits, known.seconds.get(plain, _SECONDS_TO_YEAR_10000))
 
 
-def _native(connector: str, plain: str, found: Field, digits: int | None) -> NativeType:
+def _native(plain: str, found: Field, digits: int | None, seconds: int) -> NativeType:
     name = found.get("name")
-    seconds = _SPANS.get((connector, plain), _SECONDS_TO_YEAR_10000)
     if name in _UNITS:
         return NativeType("int64", name, digits=digits or 0, seconds=seconds)
     if name not in (DECIMAL, DATE, ZONED):

@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_cdc.model.column_origin import TypeReport
 from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.connectors.registry import own_images
 from airflow_cdc.model.declared_column import DeclaredColumn
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow import CdcFlow
@@ -56,8 +57,8 @@ class SourceColumns:
         return {old: name for name, olds in self.formerly.items() for old in olds}
 
 
-IMAGES = ("after", "before", "data")
-"""Members of an envelope that hold a row; ``data`` is Huawei CDL's."""
+IMAGES = ("after", "before", *own_images())
+"""Members of an envelope that hold a row."""
 _IMAGE_NAMES = ", ".join(sql.text(name) for name in IMAGES)
 
 

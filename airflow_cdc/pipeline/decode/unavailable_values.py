@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND
 from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode import huawei_cdl
 from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.value_shape import ValueShape
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = _PLACEHOLDER.encode()
@@ -48,45 +48,48 @@ def unless_unavailable(text: str) -> str:
     return f"if({text} IN ({PLACEHOLDERS}), NULL, {text})"
 
 
-def is_unavailable(name: str, text: str, *, lobs: bool) -> str:
-    """Return the SQL that is true where a column's text is a placeholder, or a large object that the event leaves out.
+def is_unavailable(name: str, text: str, shape: ValueShape) -> str:
+    """Return the SQL that is true where a column's text is a placeholder, or left out without one.
 
-    :param lobs: whether ``payload`` names its large objects, as Huawei CDL's does.
+    :param shape: of the event's value.
     """
-    return f"({text} IN ({PLACEHOLDERS}) OR {huawei_cdl.leaves_out(name, text) if lobs else 'false'})"
+    return f"({text} IN ({PLACEHOLDERS}) OR {shape.leaves_out(name, text)})"
 
 
-def names_of_unavailable(texts: Mapping[str, str], *, lobs: bool) -> str:
+def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape) -> str:
     """Return the SQL of the names of the columns that an event does not tell (array<string>), NULL for none.
 
     :param texts: the SQL of each column's text by the column's name.
     """
-    found = {name: is_unavailable(name, text, lobs=lobs) for name, text in texts.items()}
+    found = {name: is_unavailable(name, text, shape) for name, text in texts.items()}
     if not found:
         return "CAST(NULL AS ARRAY<STRING>)"
     listed = ", ".join(f"if({untold}, {sql.text(name)}, NULL)" for name, untold in found.items())
     return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
 
 
-def fill_from_before(records: DataFrame, columns: Sequence[str], *, lobs: bool, formerly: Mapping[str, tuple[str, ...]]) -> DataFrame:
+def fill_from_before(
+    records: DataFrame, columns: Sequence[str], shape: ValueShape, *, formerly: Mapping[str, tuple[str, ...]]
+) -> DataFrame:
     """Return the records with the values in ``payload.after`` that it leaves out, where the event's own image before tells them.
 
     The image before is parsed only of records that leave a value out.
 
     :param records: with our kind, raw text and ``payload``.
     :param columns: the names of the columns that may be left out.
+    :param shape: of the events' values.
     :param formerly: by column: older names under which the image may have it.
     """
     if not columns:
         return records
     texts = {name: f"payload.after.{sql.name(name)}" for name in columns}
-    asked = " OR ".join(is_unavailable(name, text, lobs=lobs) for name, text in texts.items())
+    asked = " OR ".join(is_unavailable(name, text, shape) for name, text in texts.items())
     members = ", ".join(f"{sql.name(each)} STRING" for name in columns for each in (name, *formerly.get(name, ())))
     before = f"if({KIND} IN ('u', 'c') AND ({asked}), from_json({in_line('before')}, {sql.text(members)}), NULL)"
     after = F.col("payload.after")
     for name, text in texts.items():
         told = f"coalesce({', '.join(f'{_BEFORE}.{sql.name(each)}' for each in (name, *formerly.get(name, ())))})"
-        filled = f"if({is_unavailable(name, text, lobs=lobs)} AND {told} NOT IN ({_TELL_NOTHING}), {told}, {text})"
+        filled = f"if({is_unavailable(name, text, shape)} AND {told} NOT IN ({_TELL_NOTHING}), {told}, {text})"
         after = after.withField(sql.name(name), F.expr(filled))
     return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)
 

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, KIND, MICROBATCH, OFFSET, OP, PARTITION, POSITION, RAW, RAW_KEY, SNAPSHOT, TAKEN
 from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.decode.dialects import POSTGRESQL
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW
 
 IDENTITY = "__cdc_identity"
@@ -36,7 +35,7 @@ def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str])
         {ADDED: F.expr(f"if({OP} IN ('r', 'c', 'u'), {added}, NULL)"), TAKEN: F.expr(f"if({OP} IN ('u', 'd'), {taken}, NULL)")}
     )
     parts = [f"coalesce({OP}, {KIND})", f"coalesce({ADDED}, '')", f"coalesce({TAKEN}, '')"]
-    shares = f"{OP} = 'c' AND {'true' if decoder.dialect is POSTGRESQL else 'false'}"
+    shares = f"{OP} = 'c' AND {'true' if decoder.dialect.position.is_shared_by_rows else 'false'}"
     value = f"coalesce(get_json_object({RAW}, '$.value'), {RAW})"
     sent_at = f"try_cast(coalesce(get_json_object({value}, '$.payload.ts_ms'), get_json_object({value}, '$.ts_ms')) AS BIGINT)"
     place = (

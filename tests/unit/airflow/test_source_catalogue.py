@@ -10,7 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_cdc.hooks.source_catalogue import SourceCatalogue, pull_schemas
-from airflow_cdc.model.catalogue.queries import QUERIES, in_style
+from airflow_cdc.model.catalogue.queries import in_style
+from airflow_cdc.model.catalogue.settings import catalogues
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.source_schema import SourceColumn, SourceSchema
 
@@ -39,7 +40,7 @@ class FakeHook:
 
 
 def answers(connector: str, style: str, tables: Sequence[Any], columns: Sequence[Any], keys: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    asked = QUERIES[connector]
+    asked = catalogues()[connector].queries
     return {
         in_style(asked.tables, style): tables,
         in_style(asked.columns, style): columns,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model import transactions
-from airflow_cdc.model.position import sqlserver_lsn
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.transactions import (
     Lacking,
     OpenTransactions,

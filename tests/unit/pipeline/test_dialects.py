@@ -7,24 +7,29 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.db2 import DB2, db2_lsn
+from airflow_cdc.model.connectors.mysql import MYSQL
+from airflow_cdc.model.connectors.oracle import ORACLE
+from airflow_cdc.model.connectors.postgresql import POSTGRESQL, postgres_sequence
+from airflow_cdc.model.connectors.registry import CONNECTORS, connector_of
+from airflow_cdc.model.connectors.sqlserver import SQLSERVER, format_sqlserver_lsn, sqlserver_lsn
 from airflow_cdc.model.errors import UnsupportedConnectorError
-from airflow_cdc.model.position import db2_lsn, format_sqlserver_lsn, postgres_sequence, sqlserver_lsn
-from airflow_cdc.pipeline.decode.dialects import DB2, DIALECTS, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Dialect, dialect_of
 
 Position = tuple[int | None, int | None, int | None]
 
 
 def positions(
-    spark: SparkSession, dialect: Dialect, *columns: str, sources: list[tuple[str | None, ...]]
+    spark: SparkSession, connector: Connector, *columns: str, sources: list[tuple[str | None, ...]]
 ) -> dict[tuple[str | None, ...], Position]:
-    """Return by source block what the dialect's SQL says; every member of ``source`` arrives as text."""
+    """Return by source block what the connector's SQL gives; every member of ``source`` arrives as text."""
     frame = spark.createDataFrame(
-        [tuple(dict(zip(columns, source, strict=True)).get(name) for name in dialect.source_fields) + source for source in sources],
-        ", ".join([f"`source_{name}` STRING" for name in dialect.source_fields] + [f"`given_{name}` STRING" for name in columns]),
+        [tuple(dict(zip(columns, source, strict=True)).get(name) for name in connector.position.fields) + source for source in sources],
+        ", ".join([f"`source_{name}` STRING" for name in connector.position.fields] + [f"`given_{name}` STRING" for name in columns]),
     )
-    struct = ", ".join(f"'{name}', `source_{name}`" for name in dialect.source_fields)
+    struct = ", ".join(f"'{name}', `source_{name}`" for name in connector.position.fields)
     rows = frame.selectExpr("*", f"named_struct({struct}) AS source").selectExpr(
-        "*", f"{dialect.commit} AS commit", f"{dialect.change} AS change", f"{dialect.serial} AS serial"
+        "*", *[f"{getattr(connector.position, part)} AS {part}" for part in ("commit", "change", "serial")]
     )
     assert dict(rows.dtypes)["commit"] == dict(rows.dtypes)["change"] == "decimal(38,0)"
 
@@ -165,9 +170,9 @@ def test_changes_of_one_scn_go_by_their_redo_records(spark: SparkSession) -> Non
 
 def test_dialects_go_by_the_connectors_own_name() -> None:
     relational = {"sqlserver", "postgresql", "mysql", "mariadb", "oracle", "db2"}
-    assert relational | {"mongodb", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(DIALECTS)
-    assert dialect_of({"sqlserver"}, "t") is SQLSERVER
-    assert dialect_of({"postgresql"}, "t") is POSTGRESQL
+    assert relational | {"mongodb", "huawei-cdl-1.0", "huawei-cdl-2.0"} == set(CONNECTORS)
+    assert connector_of({"sqlserver"}, "t") is SQLSERVER
+    assert connector_of({"postgresql"}, "t") is POSTGRESQL
 
 
 @pytest.mark.parametrize(
@@ -180,6 +185,6 @@ def test_dialects_go_by_the_connectors_own_name() -> None:
 )
 def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], told: str) -> None:
     with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {told}|Flow t: the events come from {told}") as refused:
-        dialect_of(connectors, "t")
-    assert all(name in refused.value.message.split("known are")[1] for name in DIALECTS)
+        connector_of(connectors, "t")
+    assert all(name in refused.value.message.split("known are")[1] for name in CONNECTORS)
     assert refused.value.transient is False

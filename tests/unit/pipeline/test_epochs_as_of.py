@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow, OnLogWentBack
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.position import EPOCH, sqlserver_lsn
+from airflow_cdc.model.position import EPOCH
 from airflow_cdc.model.report import RowCounts
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.rebuild import Rebuild, rebuild

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive import list_archive
 from airflow_cdc.model.as_of import AsOf, parse_as_of
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.position import sqlserver_lsn
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.find_range import find_range
 from airflow_cdc.pipeline.survey import survey_files

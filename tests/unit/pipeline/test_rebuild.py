@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import ArchiveState
 from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.position import sqlserver_lsn
 from airflow_cdc.model.survey import Survey
 from airflow_cdc.pipeline.compare_tables import compare_lakes
 from airflow_cdc.pipeline.inspect_lake import read_rows

@@ -63,6 +63,27 @@ def test_a_record_in_another_shape_becomes_an_envelope(spark: SparkSession) -> N
     assert [json.loads(row["line"]) for row in found] == [expected for _, expected in CASES for _ in range(2)]
 
 
+DB2_LSN, SQLSERVER_LSN = "00000027:00000758:00000000000a4c1e", "00000027:00000758:0005"
+BY_FIELDS = [
+    ({"commit_lsn": DB2_LSN, "change_lsn": DB2_LSN}, "db2"),
+    ({"commit_lsn": DB2_LSN}, "db2"),
+    ({"commit_lsn": SQLSERVER_LSN, "change_lsn": SQLSERVER_LSN, "event_serial_no": 1}, "sqlserver"),
+    # Spelled as neither: it has no position, and is rejected so.
+    ({"commit_lsn": "x"}, "sqlserver"),
+    ({"commit_scn": "7", "scn": "6"}, "oracle"),
+    ({"file": "b.1", "pos": 4, "sequence": "[null,null]"}, "mysql"),
+    ({"sequence": '["6","7"]', "lsn": 7}, "postgresql"),
+    ({"ts_ms": 5}, None),
+]
+
+
+def test_a_flattened_db2_record_without_connector_name_is_db2s_and_not_sql_servers(spark: SparkSession) -> None:
+    lines = [json.dumps({"id": 1, "__op": "c", **{f"__source_{name}": told for name, told in source.items()}}) for source, _ in BY_FIELDS]
+    found = spark.createDataFrame([(line,) for line in lines], "line STRING").selectExpr(f"{respelled('line')} AS line").collect()
+
+    assert [json.loads(row["line"])["source"].get("connector") for row in found] == [connector for _, connector in BY_FIELDS]
+
+
 def test_any_other_line_keeps_its_text(spark: SparkSession) -> None:
     found = spark.createDataFrame([(line,) for line in UNTOUCHED], "line STRING").selectExpr(f"{respelled('line')} AS line").collect()
 

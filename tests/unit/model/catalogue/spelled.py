@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.settings import settings_of
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 TIME = "io.debezium.time"
@@ -18,7 +18,7 @@ def spelled(connector: str, row: tuple[Any, ...], **modes: str) -> tuple[Any, ..
     :param modes: ``decimal_handling_mode="string"``.
     """
     properties = {name.replace("_", "."): value for name, value in modes.items()}
-    return _short(dict(source_column(connector, row, ConnectorSettings.of(connector, properties)).field))
+    return _short(dict(source_column(connector, row, settings_of(connector, properties)).field))
 
 
 def decimal(precision: int, scale: int) -> tuple[Any, ...]:

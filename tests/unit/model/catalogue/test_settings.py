@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.catalogue.settings import CONNECTORS, ConnectorSettings
+from airflow_cdc.model.catalogue.settings import catalogues, properties_of, settings_of
 from airflow_cdc.model.errors import ConfigurationError
 
 
 def test_the_defaults_are_those_of_each_connector() -> None:
-    assert ConnectorSettings.of("postgresql").properties("postgresql") == {
+    assert properties_of(settings_of("postgresql"), "postgresql") == {
         "decimal.handling.mode": "precise",
         "time.precision.mode": "adaptive",
         "binary.handling.mode": "bytes",
         "interval.handling.mode": "numeric",
         "hstore.handling.mode": "json",
     }
-    assert ConnectorSettings.of("mysql").properties("mysql") == {
+    assert properties_of(settings_of("mysql"), "mysql") == {
         "decimal.handling.mode": "precise",
         "time.precision.mode": "adaptive_time_microseconds",
         "binary.handling.mode": "bytes",
         "bigint.unsigned.handling.mode": "long",
     }
-    assert ConnectorSettings.of("db2").properties("db2") == {"decimal.handling.mode": "precise", "time.precision.mode": "adaptive"}
+    assert properties_of(settings_of("db2"), "db2") == {"decimal.handling.mode": "precise", "time.precision.mode": "adaptive"}
 
 
-@pytest.mark.parametrize("connector", CONNECTORS)
+@pytest.mark.parametrize("connector", list(catalogues()))
 def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
-    settings = ConnectorSettings.of(connector, {"decimal.handling.mode": " String "})
+    settings = settings_of(connector, {"decimal.handling.mode": " String "})
     assert settings.decimal == "string"
-    assert ConnectorSettings.of(connector, settings.properties(connector)) == settings
+    assert settings_of(connector, properties_of(settings, connector)) == settings
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
 )
 def test_what_a_connector_does_not_take_is_refused(connector: str, name: str, value: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        ConnectorSettings.of(connector, {name: value})
+        settings_of(connector, {name: value})

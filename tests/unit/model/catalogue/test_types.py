@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.catalogue.connectors import DIALECTS
+from airflow_cdc.model.catalogue.settings import catalogues
 from tests.unit.model.catalogue.spelled import TIME, decimal, spelled
 
 SQL_SERVER: list[tuple[tuple[Any, ...], str, Any]] = [
@@ -95,7 +95,7 @@ def test_a_row_of_the_catalogue_is_the_field_that_the_connector_writes(
     connector: str, row: tuple[Any, ...], native: str, field: tuple[Any, ...] | None
 ) -> None:
     assert spelled(connector, row) == field
-    assert DIALECTS[connector].column_of(row).native == native
+    assert catalogues()[connector].column_of(row).native == native
 
 
 @pytest.mark.parametrize("mode", ["double", "string"])

@@ -93,7 +93,7 @@ def test_a_connectors_own_records_are_left_aside() -> None:
 
 def test_mongodbs_documents_tell_no_columns() -> None:
     (carts, *_) = [record for record in captured() if record["topic"] == "mg.shop.carts"]
-    with pytest.raises(ConfigurationError, match="before and after are texts, as MongoDB's are"):
+    with pytest.raises(ConfigurationError, match="before and after are texts, as those of documents are"):
         read(carts)
 
 

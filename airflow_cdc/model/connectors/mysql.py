@@ -1,7 +1,7 @@
-"""MySQL's and MariaDB's column types as their connectors spell them.
+"""MySQL and MariaDB: the ``mysql`` and the ``mariadb`` connector.
 
-Sources: "Data type mappings" of Debezium's MySQL and MariaDB connectors; the captures ``maria_types_precise`` and ``maria_load``.
-Not known: INET4 and INET6, which the connectors do not name.
+Sources: Debezium's reference; the captures ``maria_types_precise`` and ``maria_load``. Column types that are not known: INET4 and INET6,
+which the connectors do not name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,35 @@ from typing import Any
 from airflow_cdc.model.catalogue import fields
 from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, text, whole
 from airflow_cdc.model.catalogue.fields import Field, literal
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
+from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.connectors.connector import (
+    AS_SIGNED_TIME,
+    NUMBER,
+    Catalogue,
+    Connector,
+    Flattened,
+    PositionRule,
+    SchemaChanges,
+    Snapshots,
+    Spelling,
+    Transactions,
+    Types,
+)
+
+_FILE_BITS = 64
+"""No file has 2^64 bytes: so file and place make one number, as a snapshot read needs it."""
+
+# The number behind the last dot of mariadb-bin.000003: as text .1000000 stands before .999999. gtid is no order: it holds domain and
+# server too.
+_FILE = rf"try_cast(regexp_extract(source.file, r'\.(\d+)\s*$', 1) AS {NUMBER})"
+
+
+def binlog_position(text: str) -> int:
+    """Return a position ``binlog.000003:1234`` as one number."""
+    file, _, place = text.rpartition(":")
+    return (int(file.rpartition(".")[2]) << _FILE_BITS) | int(place)
+
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _FLOAT_DIGITS = 24
@@ -95,3 +123,60 @@ def column_of(row: Sequence[Any]) -> CatalogueColumn:
 def _allowed(native: str) -> str:
     """Return the labels of ``enum('a','b,c')`` as the connector lists them."""
     return ",".join(label.replace("''", "'").replace(",", "\\,") for label in _LABEL.findall(native))
+
+
+_QUERIES = Queries(
+    tables="""
+SELECT table_schema, table_schema, table_name FROM information_schema.tables
+WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') ORDER BY 2, 3""",
+    columns="""
+SELECT column_name, column_type, data_type, numeric_precision, numeric_scale, datetime_precision FROM information_schema.columns
+WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position""",
+    keys="""
+SELECT column_name FROM information_schema.key_column_usage
+WHERE constraint_name = 'PRIMARY' AND table_schema = ? AND table_name = ? ORDER BY ordinal_position""",
+)
+
+# Their connectors refuse to start with "adaptive".
+_SETTINGS = {
+    **having("decimal.handling.mode", "binary.handling.mode", "bigint.unsigned.handling.mode"),
+    "time.precision.mode": ("adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
+}
+
+MYSQL = Connector(
+    names=("mysql", "mariadb"),
+    title="MySQL and MariaDB",
+    position=PositionRule(
+        fields=("file", "pos", "row", "gtid"),
+        commit=f"CAST({_FILE} * {2**_FILE_BITS}BD + try_cast(source.pos AS {NUMBER}) AS {NUMBER})",
+        # One event of the log holds the rows of one statement.
+        change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
+        spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position),
+    ),
+    # Without GTIDs nothing tells transactions apart; nothing needs to: a key is free before another row takes it.
+    transactions=Transactions(identity="source.gtid"),
+    # Where GTIDs are on; the reads of a blocking snapshot carry the one at which the stream paused.
+    snapshots=Snapshots(initial="source.gtid IS NULL", initial_needs="gtid"),
+    # TIME is a span too: -838:59:59 to 838:59:59.
+    types=Types(own=dict.fromkeys((*fields.TIMES_OF_DAY, fields.CONNECT_TIME), AS_SIGNED_TIME)),
+    topic=("db", "table"),
+    flattened=Flattened(fields=("file", "pos")),
+    catalogue=Catalogue(
+        queries=_QUERIES,
+        column_of=column_of,
+        field_of=field_of,
+        settings=_SETTINGS,
+        # One type for both; their connectors tell UUIDs apart, and go by different names.
+        connection_type="mysql",
+        provider="apache-airflow-providers-mysql",
+        name_query="SELECT version()",
+    ),
+    schema_changes=SchemaChanges(
+        settings={"bigint.unsigned.handling.mode": "precise"},
+        texts=("INET4", "INET6"),
+        unclear_with_length=("FLOAT",),
+        length_is_digits=("TIME", "DATETIME"),
+        seconds={"TIME": 839 * 3_600},
+    ),
+)
+"""The entry."""

@@ -1,18 +1,55 @@
-"""PostgreSQL's column types as the ``postgresql`` connector spells them.
+"""PostgreSQL: the ``postgresql`` connector.
 
-Sources: "Data type mappings" of Debezium's PostgreSQL connector; the captures ``pg_types_precise`` and ``pg_load``. Not known: types that
-only some versions of the connector write (boxes, circles, sparse vectors), composite types, multiranges, arrays of domains.
+Sources: Debezium's reference; the captures ``pg_types_precise`` and ``pg_load``. Column types that are not known: those that only some
+versions of the connector write (boxes, circles, sparse vectors), composite types, multiranges, arrays of domains.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_cdc.model.catalogue import fields
 from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, text
 from airflow_cdc.model.catalogue.fields import Field, literal
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
+from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.connectors.connector import (
+    NUMBER,
+    Catalogue,
+    Connector,
+    Cut,
+    Flattened,
+    Images,
+    PositionRule,
+    Snapshots,
+    Spelling,
+    Transactions,
+)
+
+_LSN_BITS = 32
+
+
+def postgres_lsn(text: str) -> int:
+    """Return a PostgreSQL LSN ``0/16B3748`` (two hexadecimal numbers of 32 bits) as one number."""
+    high, low = (int(part, 16) for part in text.split("/"))
+    return (high << _LSN_BITS) | low
+
+
+def postgres_sequence(text: str) -> tuple[int | None, int | None]:
+    """Return ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
+    commit, change = json.loads(text)
+    return (None if commit is None else int(commit)), (None if change is None else int(change))
+
+
+def _sequence(place: int) -> str:
+    number = f"try_cast(get(from_json(source.sequence, 'ARRAY<STRING>'), {place}) AS {NUMBER})"
+    # As all connectors spell it: to parse it as JSON costs as much as to parse a whole line.
+    usual = f"trim(BOTH '[]\"' FROM split_part(source.sequence, ',', {place + 1}))"
+    return rf"""if(source.sequence RLIKE r'^\[(null|"\d{{1,38}}"),"\d{{1,38}}"\]$', CAST(nullif({usual}, 'null') AS {NUMBER}), {number})"""
+
 
 ENUM = "enum"
 _BASE_TYPES = frozenset("br")
@@ -114,3 +151,65 @@ def _measures(type_name: str, modifier: int) -> tuple[int | None, int | None]:
     if type_name in ("time", "timestamp"):
         return None, modifier
     return (modifier, None) if type_name in ("bit", "varbit") else (None, None)
+
+
+_QUERIES = Queries(
+    tables="""
+SELECT current_database(), n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 2, 3""",
+    # A domain is followed to the type that it is based on; the modifier is the first on the way.
+    columns="""
+WITH RECURSIVE found AS (
+  SELECT a.attnum AS place, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS native,
+    a.atttypid AS type, a.atttypmod AS modifier
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = ? AND c.relname = ? AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+  SELECT f.place, f.attname, f.native, t.typbasetype, CASE WHEN f.modifier = -1 THEN t.typtypmod ELSE f.modifier END
+  FROM found f JOIN pg_catalog.pg_type t ON t.oid = f.type WHERE t.typtype = 'd'
+)
+SELECT f.attname, f.native, coalesce(e.typname, t.typname), coalesce(e.typtype, t.typtype), e.oid IS NOT NULL, f.modifier,
+  (SELECT string_agg(l.enumlabel, ',' ORDER BY l.enumsortorder) FROM pg_catalog.pg_enum l WHERE l.enumtypid = coalesce(e.oid, t.oid))
+FROM found f JOIN pg_catalog.pg_type t ON t.oid = f.type AND t.typtype <> 'd' LEFT JOIN pg_catalog.pg_type e ON e.typarray = t.oid
+ORDER BY f.place""",
+    keys="""
+SELECT a.attname FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS m (attnum, place)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = m.attnum
+WHERE k.contype = 'p' AND n.nspname = ? AND c.relname = ? ORDER BY m.place""",
+)
+
+POSTGRESQL = Connector(
+    names=("postgresql",),
+    title="PostgreSQL",
+    position=PositionRule(
+        # lsn alone is not monotone: transactions interleave. sequence is [last commit, lsn]; the first event has no last commit.
+        fields=("sequence", "lsn", "txId"),
+        commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
+        change=_sequence(1),
+        spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
+        # COPY writes many rows as one record of the log.
+        is_shared_by_rows=True,
+    ),
+    transactions=Transactions(identity="source.txId"),
+    # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.
+    snapshots=Snapshots(initial="coalesce(source.sequence LIKE '[null,%', false)"),
+    # REPLICA IDENTITY FULL writes the old row whole.
+    images=Images(before_is_whole=True),
+    topic=("schema", "table"),
+    # Other connectors have a sequence too.
+    flattened=Flattened(fields=("sequence", "lsn"), may_be_anothers=True),
+    # The id is txId:lsn, and the LSN is another one in BEGIN, in each event and in END (captures pg_load).
+    cut=Cut(re.compile(r"(?P<key>\d+):(?P<place>\d+)"), int),
+    catalogue=Catalogue(
+        queries=_QUERIES,
+        column_of=column_of,
+        field_of=field_of,
+        settings=having(
+            "decimal.handling.mode", "time.precision.mode", "binary.handling.mode", "interval.handling.mode", "hstore.handling.mode"
+        ),
+        connection_type="postgres",
+        provider="apache-airflow-providers-postgres",
+    ),
+)
+"""The entry."""

@@ -1,7 +1,7 @@
-"""Oracle's column types as the ``oracle`` connector spells them.
+"""Oracle: the ``oracle`` connector.
 
-Sources: "Data type mappings" of Debezium's Oracle connector; the capture ``oracle_synth``. Not known: what the connector does not support
-(BFILE, BOOLEAN, LONG, LONG RAW, UROWID, VECTOR, user-defined types).
+Sources: Debezium's reference; the capture ``oracle_synth``. Column types that are not known: what the connector does not support (BFILE,
+BOOLEAN, LONG, LONG RAW, UROWID, VECTOR, user-defined types).
 """
 
 from __future__ import annotations
@@ -13,7 +13,23 @@ from typing import Any
 from airflow_cdc.model.catalogue import fields
 from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, text, whole
 from airflow_cdc.model.catalogue.fields import Field, literal
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
+from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
+from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.connectors.connector import AS_TEXT, NUMBER, Catalogue, Connector, Flattened, PositionRule, Transactions, Types
+
+
+def _redo_record() -> str:
+    """Return the SQL of LogMiner's ``rs_id`` ``0x<log sequence>.<block>.<offset>`` (hexadecimal) and ``ssn`` as one number, or NULL."""
+
+    def part(number: int, bits: int) -> str:
+        digits = f"conv(split_part(substr(trim(source.rs_id), 3), '.', {number}), 16, 10)"
+        return f"CAST({digits} AS {NUMBER}) * {2**bits}BD"
+
+    ssn = f"coalesce(try_cast(source.ssn AS {NUMBER}), CAST(0 AS {NUMBER}))"
+    record = f"{part(1, 80)} + {part(2, 48)} + {part(3, 32)} + {ssn}"
+    spelled = r"^\s*0x[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,4}\s*$"
+    return f"CASE WHEN source.rs_id RLIKE r'{spelled}' THEN CAST({record} AS {NUMBER}) END"
+
 
 _MOST_DIGITS = 38
 _INTEGERS = ((3, "int8"), (5, "int16"), (10, "int32"), (19, "int64"))
@@ -83,3 +99,43 @@ def _measure(type_name: str, size: int | None, characters: int | None, precision
     if type_name == "FLOAT":
         return f"({precision})"
     return f"({characters or size})" if type_name in ("CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW") else ""
+
+
+_QUERIES = Queries(
+    tables="""
+SELECT sys_context('USERENV', 'DB_NAME'), owner, table_name FROM all_tables
+WHERE owner NOT IN (SELECT username FROM all_users WHERE oracle_maintained = 'Y') ORDER BY owner, table_name""",
+    columns="""
+SELECT column_name, data_type, data_length, char_length, data_precision, data_scale FROM all_tab_columns
+WHERE owner = ? AND table_name = ? ORDER BY column_id""",
+    keys="""
+SELECT m.column_name FROM all_constraints k JOIN all_cons_columns m ON m.owner = k.owner AND m.constraint_name = k.constraint_name
+WHERE k.constraint_type = 'P' AND k.owner = ? AND k.table_name = ? ORDER BY m.position""",
+)
+
+ORACLE = Connector(
+    names=("oracle",),
+    title="Oracle",
+    position=PositionRule(
+        fields=("commit_scn", "scn", "rs_id", "ssn", "txId"),
+        # A snapshot read has no commit; its scn is that of the whole snapshot.
+        commit=f"coalesce(try_cast(source.commit_scn AS {NUMBER}), try_cast(source.scn AS {NUMBER}))",
+        # Changes of a transaction share an scn; their redo records do not, and rise with it.
+        change=f"coalesce({_redo_record()}, try_cast(source.scn AS {NUMBER}))",
+    ),
+    transactions=Transactions(identity="source.txId"),
+    # TIMESTAMP(9) WITH TIME ZONE holds an offset and 1 ns; a Spark TIMESTAMP holds neither.
+    types=Types(own={fields.ZONED: AS_TEXT}),
+    topic=("schema", "table"),
+    flattened=Flattened(fields=("commit_scn", "scn")),
+    catalogue=Catalogue(
+        queries=_QUERIES,
+        column_of=column_of,
+        field_of=field_of,
+        settings=having("decimal.handling.mode", "time.precision.mode", "binary.handling.mode", "interval.handling.mode"),
+        connection_type="oracle",
+        provider="apache-airflow-providers-oracle",
+        placeholder=":",
+    ),
+)
+"""The entry."""

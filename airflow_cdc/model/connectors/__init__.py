@@ -1,0 +1,1 @@
+"""Connectors: what is known of each, one file a connector."""

@@ -1,0 +1,76 @@
+"""What a decoder asks about the shape of a value; the answers here are those of Debezium's envelope of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.pipeline.decode.record_key import parse_key, unless_image_tells
+
+
+class ValueShape:
+    """How values become envelopes of a row, and what their images do not carry."""
+
+    images: tuple[str, ...] = ("after",)
+    """Members of a value that hold the row after an event."""
+    has_own_columns = True
+    """Whether each table has columns of its own, by which its events are told from another's."""
+    splits_key_changes = False
+    """Whether one event may move a row from one key to another, and becomes two."""
+    has_image = "payload.after IS NOT NULL"
+    """SQL that is true for an event whose image after is known, or can be found out."""
+    added: Sequence[str] = ()
+    """SQL of the columns that events have besides those of every shape."""
+    added_names: Sequence[str] = ()
+    """The names of these columns."""
+
+    def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
+        """Return the DDL of a value's members, beside those that show its kind.
+
+        :param before: DDL of the members of the image before, as far as they are read.
+        :param after: of the image after.
+        :param source: of the source block.
+        """
+        return {"before": f"STRUCT<{before}>", "after": f"STRUCT<{after}>", "source": f"STRUCT<{source}>"}
+
+    def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
+        """Return records with ``payload`` as an envelope of a row, and the record's key.
+
+        :param records: with ``payload``, a struct of ``kinds`` and :meth:`members`.
+        :param kinds: the members that show a value's kind; they stay.
+        :param has_keys: whether some records have keys.
+        """
+        return records
+
+    def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
+        """Return the SQL of a record's key as a struct of texts; NULL where the image after the event has them.
+
+        :param members: DDL of the key's members.
+        :param keys: their names.
+        :param wrapped: whether some keys are ``{schema, payload}``.
+        :param bare: whether some are not.
+        """
+        return unless_image_tells(keys, parse_key(members, wrapped=wrapped, bare=bare))
+
+    def changes_key(self, keys: Sequence[str]) -> str:
+        """Return the SQL that is true for a record whose one event moves a row from one key to another."""
+        return "false"
+
+    def split_key_changes(self, records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
+        """Return the records with each such event as a delete of the old key and a create of the new one."""
+        return records
+
+    def leaves_out(self, name: str, text: str) -> str:
+        """Return the SQL that is true for a column whose value is left out, though no placeholder stands for it.
+
+        :param text: SQL of the column's text.
+        """
+        return "false"
+
+    def unknown_columns(self, found: str) -> str:
+        """Return the SQL of the names of the columns that an event does not carry.
+
+        :param found: SQL of those that its image shows so.
+        """
+        return found
