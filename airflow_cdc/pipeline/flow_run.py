@@ -29,6 +29,7 @@ from airflow_cdc.model.errors import (
 )
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import CdcFlow, OnGap
+from airflow_cdc.model.foreign_change import ForeignChanges
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.lease import Lease, Leases
@@ -177,6 +178,7 @@ class FlowRun:
 
     def _next(self, lease: Lease) -> tuple[Microbatch, bool] | None:
         """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
+        repair = partial(self._repair, lease)
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
@@ -184,7 +186,7 @@ class FlowRun:
                 self.state.write_commit(checkpoint.withdrawn(), self.table)
                 continue
             if open_intent:
-                self._check.before(checkpoint, repairs=open_intent.is_again)
+                self._check.before(checkpoint, repairs=open_intent.is_again, repair=repair)
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
             self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
@@ -208,7 +210,7 @@ class FlowRun:
             if microbatch is None:
                 return None
             self._stop_at_gap(microbatch)
-            self._check.before(checkpoint)
+            self._check.before(checkpoint, repair=repair)
             microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             lease.check()
             if self.state.write_intent(microbatch):
@@ -216,8 +218,13 @@ class FlowRun:
 
     @cached_property
     def _check(self) -> StateCheck:
-        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.facts))
-        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
+
+    def _repair(self, lease: Lease, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
+        lease.check()
+        # A rebuild takes as long as all microbatches did: long enough to lose the lease before the table is replaced.
+        run = replace(self.run, after_effect=_while_leased(self.run.after_effect, lease))
+        repair_table(RepairedFlow(run, self.flow, self.state, self.facts), checkpoint, found)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
