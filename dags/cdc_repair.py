@@ -1,7 +1,7 @@
 """Repair tables from the archive, by hand: read a range again, replay the quarantine, or rebuild beside the live tables.
 
-It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). A merge that runs meanwhile
-makes one of the two fail and retry.
+It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). Of a repair and
+a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
 """
 
 from __future__ import annotations
