@@ -208,9 +208,18 @@ class MaintenanceReport(FlowsReport):
     flows: tuple[FlowMaintenance, ...] = field(default=())
     error: dict[str, Any] | None = None
     """Set when the run stopped before it could look at any flow."""
+    reports_removed: int = 0
+    """Job reports that no task has taken and that were old, also of a dry run."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines for people."""
+        yield from super().lines()
+        if self.reports_removed:
+            yield f"{self.reports_removed} old job reports removed"
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> MaintenanceReport:
         """Read what :meth:`to_json` wrote."""
         flows = tuple(map(FlowMaintenance.from_json, document["flows"]))
-        return cls(document["lake"], document["dry_run"], flows, document["error"])
+        # A job on another machine may be of an older version.
+        return cls(document["lake"], document["dry_run"], flows, document["error"], document.get("reports_removed", 0))
