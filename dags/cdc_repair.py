@@ -13,6 +13,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
 
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.model.as_of import AS_OF_PATTERN
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
@@ -35,7 +36,7 @@ def position(title: str, section: str, description: str) -> Param:
 with DAG(
     dag_id="cdc_repair",
     description="Reprocess, replay or rebuild Delta tables from the archive",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/rebuild-and-reprocess.md", "how-to/replay-quarantine.md"),
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
