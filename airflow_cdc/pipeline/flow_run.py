@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -223,7 +223,7 @@ class FlowRun:
     def _repair(self, lease: Lease, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
         lease.check()
         # A rebuild takes as long as all microbatches did: long enough to lose the lease before the table is replaced.
-        run = replace(self.run, after_effect=_while_leased(self.run.after_effect, lease))
+        run = replace(self.run, after_effect=lease.guarding(self.run.after_effect))
         repair_table(RepairedFlow(run, self.flow, self.state, self.facts), checkpoint, found)
 
     @cached_property
@@ -291,7 +291,7 @@ class FlowRun:
         )
 
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
-        after_effect = _while_leased(self.run.after_effect, lease)
+        after_effect = lease.guarding(self.run.after_effect)
         after_effect("intent")
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
@@ -347,16 +347,6 @@ class FlowRun:
         folder = file_system(staging_uri(self.run.lake, self.state.folder))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
-
-
-def _while_leased(after_effect: Callable[[str], None], lease: Lease) -> Callable[[str], None]:
-    """Return what is called after each effect, so that none follows once the lease is lost."""
-
-    def done(effect: str) -> None:
-        after_effect(effect)
-        lease.check()
-
-    return done
 
 
 def _summary(report: BatchReport) -> str:
