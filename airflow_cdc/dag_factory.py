@@ -15,6 +15,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_cdc.assets import table_asset, tables_alias
 from airflow_cdc.dags_file import DagSettings, DagsFile, PlannedDag, read_dags_file
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.globs import is_glob
 from airflow_cdc.operators.merge import CdcMergeOperator
@@ -126,7 +127,7 @@ def _outlets(asked: DagsFile, planned: PlannedDag) -> list[Any]:
 def _doc(asked: DagsFile, planned: PlannedDag, path: Path) -> str:
     tables = ", ".join(f"`{table}`" for table in planned.tables)
     places = {"archive": asked.archive_conn_id, "lake": asked.lake_conn_id, "spark": asked.spark_conn_id}
-    return _DOC.format(tables=tables, file=path.name, **places)
+    return with_links(_DOC.format(tables=tables, file=path.name, **places), "reference/dags-file.md")
 
 
 def _callbacks(path: Path, planned: PlannedDag, *names: str) -> dict[str, Callable[..., Any] | None]:

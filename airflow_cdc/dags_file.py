@@ -24,6 +24,8 @@ _MOST_INLINE = 100_000
 """Bytes of flows that fit into one argument of a command line, with some room: Linux takes 131,072."""
 _NAME = "{table}"
 _POOLS = {"pool", "one_slot_pool"}
+_FLOWS = ("flows", "routes", "on_new_topic", "on_unknown_types")
+"""What a flows file holds, and so what may stand here instead of one."""
 _WITHOUT_INTERVALS = {None, "@once", "@continuous"}
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -116,13 +118,15 @@ class _Document(_Model):
     flows_file: _Text | None = None
     flows: list[dict[str, Any]] | None = None
     routes: list[dict[str, Any]] | None = None
+    on_new_topic: Literal["create", "quarantine", "stop"] | None = None
+    on_unknown_types: Literal["stop", "text", "guess"] | None = None
     defaults: DagSettings = DagSettings()
     dags: Annotated[list[DagEntry], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _has_one_place_of_flows(self) -> _Document:
-        if self.flows_file and (self.flows or self.routes):
-            raise ValueError("either 'flows_file', or 'flows' and 'routes'")
+        if self.flows_file and (beside := [name for name in _FLOWS if getattr(self, name)]):
+            raise ValueError(f"either 'flows_file', or {' and '.join(map(repr, beside))}: the flows file holds these settings itself")
         return self
 
 
@@ -285,7 +289,7 @@ def _neighbours(dags: tuple[PlannedDag, ...]) -> Iterator[tuple[PlannedDag, Plan
 
 
 def _inline_flows(path: Path | str, asked: _Document) -> str | None:
-    document = {name: value for name in ("flows", "routes") if (value := getattr(asked, name)) is not None}
+    document = {name: value for name in _FLOWS if (value := getattr(asked, name)) is not None}
     if not document:
         return None
     try:

@@ -13,13 +13,14 @@ from airflow.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_cdc.assets import tables_alias
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 
 with DAG(
     dag_id="cdc_backfill",
     description="Apply archived change events to Delta tables, by the month that they were archived in",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/backfill.md"),
     # Twelve runs a year; "@daily" makes 365, each of which starts Spark.
     schedule=CronDataIntervalTimetable("@monthly", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Param
 
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 
 with DAG(
     dag_id="cdc_maintenance",
     description="Compact, purge and vacuum Delta tables",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/maintenance.md"),
     schedule="30 2 * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,

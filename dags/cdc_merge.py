@@ -15,13 +15,14 @@ from airflow.sdk import DAG, Param
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_cdc.assets import tables_alias
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 
 with DAG(
     dag_id="cdc_merge",
     description="Apply archived change events to Delta tables",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/replay-quarantine.md"),
     # A plain cron text would give runs that begin and end at one moment: no backfill could tell their files apart.
     schedule=CronDataIntervalTimetable("*/10 * * * *", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),

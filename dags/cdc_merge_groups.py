@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from airflow.sdk import DAG
 
 from airflow_cdc.assets import tables_alias
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.operators.groups import TABLES_LABEL, CdcPlanGroupsOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
@@ -21,7 +22,7 @@ GROUP_BYTES = 1024**3
 with DAG(
     dag_id="cdc_merge_groups",
     description="Apply archived change events to Delta tables, in groups of tables",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/many-tables.md"),
     schedule="*/10 * * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
 from airflow_cdc.assets import tables_alias
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
 
@@ -25,7 +26,7 @@ archived_events = Asset(
 with DAG(
     dag_id="cdc_merge_on_files",
     description="Apply archived change events to Delta tables when files land",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "reference/sensors.md"),
     # Files that land while a run goes on make one more run, not one each.
     schedule=[archived_events],
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),

@@ -1,7 +1,7 @@
 """Repair tables from the archive, by hand: read a range again, replay the quarantine, or rebuild beside the live tables.
 
-It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). A merge that runs meanwhile
-makes one of the two fail and retry.
+It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). Of a repair and
+a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
 
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.model.as_of import AS_OF_PATTERN
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
@@ -35,7 +36,7 @@ def position(title: str, section: str, description: str) -> Param:
 with DAG(
     dag_id="cdc_repair",
     description="Reprocess, replay or rebuild Delta tables from the archive",
-    doc_md=__doc__,
+    doc_md=with_links(__doc__, "how-to/rebuild-and-reprocess.md", "how-to/replay-quarantine.md"),
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,

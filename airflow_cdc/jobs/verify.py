@@ -2,6 +2,7 @@
 
     verify.py --lake URI --other URI [--table GLOB]... --report URI
     verify.py --lake URI --table FLOW --jdbc FILE --report URI
+    verify.py --lake URI --history [--table GLOB]... --report URI
 
 FILE is a JSON object of the options of Spark's JDBC reader, the password among them: readable by its owner alone.
 
@@ -20,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.run_job import job_parser, run_job
 from airflow_cdc.model.verification import VerifyReport
-from airflow_cdc.pipeline.verify import verify_lakes, verify_source
+from airflow_cdc.pipeline.verify import verify_history, verify_lakes, verify_source
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -28,6 +29,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     against = parser.add_mutually_exclusive_group(required=True)
     against.add_argument("--other")
     against.add_argument("--jdbc", type=Path)
+    against.add_argument("--history", action="store_true")
     given = parser.parse_args(argv)
     if given.jdbc and len(given.table) != 1:
         parser.error("--jdbc needs one --table")
@@ -41,6 +43,8 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> VerifyReport:
         if given.other:
             return verify_lakes(spark, given.lake, given.other, given.table)
+        if given.history:
+            return verify_history(spark, given.lake, given.table)
         return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
 
     return run_job("verify", given, work, lambda error: VerifyReport(given.lake, given.other, error=error))

@@ -142,6 +142,15 @@ class Lease:
                 next_step="Nothing is lost; the next run takes up what this one left.",
             )
 
+    def guarding(self, after_effect: Callable[[str], None]) -> Callable[[str], None]:
+        """Return what is to be called after each effect, so that none follows once the lease is lost."""
+
+        def done(effect: str) -> None:
+            after_effect(effect)
+            self.check()
+
+        return done
+
     def renew(self) -> None:
         """Tell the others that the holder lives; notice where one of them has taken over."""
         begun = time.monotonic()

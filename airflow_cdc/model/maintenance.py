@@ -190,3 +190,11 @@ class MaintenanceReport(FlowsReport):
     flows: tuple[FlowMaintenance, ...] = field(default=())
     error: dict[str, Any] | None = None
     """Set when the run stopped before it could look at any flow."""
+    reports_removed: int = 0
+    """Job reports that no task has taken and that were old, also of a dry run."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines for people."""
+        yield from super().lines()
+        if self.reports_removed:
+            yield f"{self.reports_removed} old job reports removed"

@@ -12,6 +12,8 @@ from airflow_cdc.model.files import short_hash
 
 STATE_FOLDER = "_cdc"
 """Folder of a lake that holds what the package knows of it."""
+REPORTS_FOLDER = f"{STATE_FOLDER}/reports"
+"""Folder of the reports of jobs whose drivers run on other machines than their tasks."""
 
 
 def flow_folder(flow: str) -> str:

@@ -71,7 +71,7 @@ class CdcPlanGroupsOperator(BaseOperator):
 
 
 def _refuse_backfill(context: Context) -> None:
-    """Stop a run beside which another may go on: the groups of two plans may share flows, and on S3 two writers break a table."""
+    """Stop a run beside which another may go on: the groups of two plans may share flows, which would wait for each other."""
     if getattr(context.get("dag_run"), "run_type", None) == "backfill":
         raise ConfigurationError(
             "This run is a backfill's, and max_active_runs does not keep it apart from scheduled ones, which may write the same tables.",

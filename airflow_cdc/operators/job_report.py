@@ -18,7 +18,7 @@ from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
 from airflow_cdc.model.files import read_json
 from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.places import REPORTS_FOLDER
 from airflow_cdc.model.report import total_events, total_rows
 from airflow_cdc.model.state_kind import JOB_REPORT
 
@@ -87,7 +87,7 @@ def new_report_name() -> str:
     Nobody else has that name: neither another try of the task, whose job may still write, nor another Airflow over the same lake, whose
     Dags, runs and tasks may have the same ids.
     """
-    return f"{STATE_FOLDER}/reports/{uuid.uuid4().hex}.json"
+    return f"{REPORTS_FOLDER}/{uuid.uuid4().hex}.json"
 
 
 def lake_report(lake: CdcLakeHook, name: str) -> ReportPlace:

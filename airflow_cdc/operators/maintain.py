@@ -22,8 +22,8 @@ class CdcMaintainOperator(CdcSubmitOperator):
     What a table holds does not change, and with nothing to do hardly anything is done. Beside a merge of the same
     flow the second of the two waits (docs/how-to/object-stores.md).
 
-    It returns ``{"lake": …, "dry_run": false, "flows": {"server.db.orders": [{"kind": "target", "actions": ["compact"], "files_before": 12,
-    "files_after": 1, …}]}}``, of each table that something was done to.
+    It returns ``{"lake": …, "dry_run": false, "reports_removed": 0, "flows": {"server.db.orders": [{"kind": "target", "actions":
+    ["compact"], "files_before": 12, "files_after": 1, …}]}}``, of each table that something was done to.
 
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
@@ -115,4 +115,5 @@ class CdcMaintainOperator(CdcSubmitOperator):
 def _summary(report: MaintenanceReport) -> dict[str, Any]:
     """Return what the task hands on as XCom: small, plain JSON."""
     flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
-    return {"lake": report.lake, "dry_run": report.dry_run, "flows": flows, **errors_of(report)}
+    told = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
+    return {**told, "flows": flows, **errors_of(report)}

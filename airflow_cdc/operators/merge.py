@@ -28,7 +28,7 @@ class CdcMergeOperator(CdcSubmitOperator):
     """Apply what waits in an archive to the lake's Delta tables.
 
     Which files are pending is known to the lake, not to the run's dates: runs by schedule, by hand, by asset and retries all do the same,
-    and doing it twice does it once. Two runs of one flow at a time only make one of them fail and retry; keep it to one with
+    and doing it twice does it once. Of two runs of one flow at a time one waits, or fails and is retried; keep it to one with
     ``max_active_tis_per_dag=1``.
 
     It returns ``{"archive": …, "lake": …, "events": {…}, "rows": {…}, "flows": {"server.db.orders": {"status": "applied", "table": …,

@@ -1,10 +1,17 @@
-"""Which version of each table a task has told its assets: so that a change is told though the try that made it died."""
+"""Which version of each table a task has announced to its assets: a change is announced though the try that made it died.
+
+    <lake>/_cdc/told/<installation>/<task>.json
+
+Both names are hashes: of what names the Airflow (:func:`installation`), and of Dag, task and map index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.announced_versions import AnnouncedVersions
@@ -25,6 +32,8 @@ class ToldVersions:
     fs: FileSystem
     path: str
     run_id: str
+    former_path: str
+    """Where it lay before its path named the installation."""
 
     def changed(self, report: ApplyReport) -> list[FlowOutcome]:
         """Return the flows whose tables have a version that was not told; at the task's first run those that it changed."""
@@ -49,10 +58,17 @@ class ToldVersions:
 
     def _told(self) -> Mapping[str, int] | None:
         """Return what was told before this run; what an earlier try of it meant to tell, Airflow has not recorded."""
-        found = ANNOUNCED_VERSIONS.read(self.fs, self.path, AnnouncedVersions.from_json, owner="a merge task")
+        found = self._read(self.path)
         if found is None:
-            return None
+            found = self._read(self.former_path)
+            if found is None:
+                return None
+            # Copied, and not moved: another Airflow with these names goes on from it too.
+            self._put(found)
         return found.before if found.run_id == self.run_id else found.told
+
+    def _read(self, path: str) -> AnnouncedVersions | None:
+        return ANNOUNCED_VERSIONS.read(self.fs, path, AnnouncedVersions.from_json, owner="a merge task")
 
 
 def _is_news(flow: FlowOutcome, told: Mapping[str, int] | None) -> bool:
@@ -69,4 +85,15 @@ def told_versions(lake: CdcLakeHook, instance: Any) -> ToldVersions:
     :param instance: the task instance.
     """
     task = short_hash(f"{instance.dag_id}/{instance.task_id}/{instance.map_index}")
-    return ToldVersions(lake.fs, f"{lake.fs_root}/{STATE_FOLDER}/told/{task}.json", instance.run_id)
+    folder = f"{lake.fs_root}/{STATE_FOLDER}/told"
+    return ToldVersions(lake.fs, f"{folder}/{short_hash(installation())}/{task}.json", instance.run_id, f"{folder}/{task}.json")
+
+
+def installation() -> str:
+    """Return what names this Airflow among those that share a lake: the URL at which users reach it, else the one at which workers do.
+
+    Empty where neither is configured. Workers know no more of their Airflow: the metadata database is out of a task's reach, its
+    connection hidden from it.
+    """
+    urls = (conf.get(*setting, fallback=None) for setting in (("api", "base_url"), ("core", "execution_api_server_url")))
+    return next((url.rstrip("/") for url in urls if url), "")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class CdcVerifyOperator(CdcSubmitOperator):
     """Compare the tables of a lake with those of another by count and checksum, or one table with a query of its source by its rows.
 
+    Or check, with ``history``, the versions that tables keep.
+
     It returns the job's report (:class:`airflow_cdc.model.verification.VerifyReport`) as JSON: of each table both counts, what differs, and
     at which microbatch and position it stood. A source that goes on while the table waits for its next run differs: let the query
     end where the table does.
@@ -36,12 +38,13 @@ class CdcVerifyOperator(CdcSubmitOperator):
     machine.
 
     :param lake_conn_id: connection of the lake. (templated)
-    :param other_lake_conn_id: connection of the other lake; this or ``jdbc_conn_id``. (templated)
+    :param other_lake_conn_id: connection of the other lake; this, ``jdbc_conn_id`` or ``history``. (templated)
     :param jdbc_conn_id: connection of type ``jdbc``: host is the JDBC URL. (templated)
     :param query: gives the source's rows, with the table's column names. (templated)
     :param driver: class of the JDBC driver, where the URL does not tell it; give its jar by ``jars`` or ``packages``.
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. With a source the name of one. (templated)
-    :param fail_if_different: fail the task when something differs.
+    :param history: check the versions of each row instead: that none overlap, by position or by time, and at most one is current.
+    :param fail_if_different: fail the task when something differs, or versions overlap.
     :param kwargs: everything else that ``SparkSubmitOperator`` takes.
     """
 
@@ -66,6 +69,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
         query: str | None = None,
         driver: str | None = None,
         tables: str | Sequence[str] | None = None,
+        history: bool = False,
         fail_if_different: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -76,6 +80,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
         self.query = query
         self.driver = driver
         self.tables = tables
+        self.history = history
         self.fail_if_different = fail_if_different
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -98,20 +103,24 @@ class CdcVerifyOperator(CdcSubmitOperator):
         if report.error:
             error = failure_of("The comparison did not come to its end.", [("The run", report.error)])
         elif self.fail_if_different and not report.equal:
-            head = "Tables differ." if report.tables else "Nothing was compared."
+            found = "Versions overlap." if self.history else "Tables differ."
+            head = found if report.tables else "Nothing was compared."
             error = AirflowFailException("\n".join([head, *report.lines()]))
         return Outcome(report.to_json(), error)
 
     @contextlib.contextmanager
     def _against(self) -> Iterator[list[str]]:
         """Yield the arguments that tell what the tables are compared with."""
-        if bool(self.other_lake_conn_id) == bool(self.jdbc_conn_id):
+        if sum(map(bool, (self.other_lake_conn_id, self.jdbc_conn_id, self.history))) != 1:
             raise ConfigurationError(
                 "What the tables are to be compared with is not told, or told twice.",
-                next_step="Give other_lake_conn_id, or jdbc_conn_id with a query.",
+                next_step="Give other_lake_conn_id; or jdbc_conn_id with a query; or history.",
             )
         if self.other_lake_conn_id:
             yield ["--other", CdcLakeHook(self.other_lake_conn_id).root]
+            return
+        if self.history:
+            yield ["--history"]
             return
         with _secret_file(self._jdbc_options()) as path:
             # Its name is no secret; as a variable the driver on YARN and Kubernetes would not see it.

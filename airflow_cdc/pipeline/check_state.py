@@ -38,6 +38,8 @@ _WAY_OUT = (
 _REPAIRED = frozenset({"DELETE", "RESTORE", "TRUNCATE"})
 """Operations that leave no value behind which no event carried: what they took comes back when the events are read again."""
 
+Repair = Callable[[FlowCheckpoint, ForeignChanges], None]
+
 
 @dataclass
 class StateCheck:
@@ -48,17 +50,16 @@ class StateCheck:
     """URI of the lake's root."""
     flow: CdcFlow
     state: FlowState
-    repair: Callable[[FlowCheckpoint, ForeignChanges], None] | None = None
-    """Undoes what others changed, where the flow's policy is to repair."""
     seen_through: int | None = None
     """Version of the table up to which the last check looked."""
     changes: list[ForeignChange] = field(default_factory=list)
     """What somebody else changed, where the flow goes on all the same, and what was repaired."""
 
-    def before(self, checkpoint: FlowCheckpoint, *, repairs: bool = False) -> None:
+    def before(self, checkpoint: FlowCheckpoint, *, repairs: bool = False, repair: Repair | None = None) -> None:
         """Check before a microbatch is planned or taken up again.
 
         :param repairs: whether the microbatch only reads again, and so gives back what a foreign change took.
+        :param repair: undoes what others changed, where the flow's policy is to repair.
         :raises RetypeUnfinishedError: when a retyping was cut off while it replaced the table.
         :raises StateLostError: when the table holds what the state does not know.
         :raises TableChangedError: when the table lacks what the state says is in it, or somebody else changed it and the flow stops then.
@@ -69,8 +70,8 @@ class StateCheck:
             self._refuse_rows(checkpoint)
             return
         found = self._look(checkpoint, known)
-        if found.standing and self.repair and not repairs and self.flow.on_foreign_change is OnForeignChange.REPAIR:
-            self.repair(checkpoint, found)
+        if found.standing and repair and not repairs and self.flow.on_foreign_change is OnForeignChange.REPAIR:
+            repair(checkpoint, found)
             found = self._look(checkpoint, known)
         self._tell(found.undone)
         if found.standing and not repairs:

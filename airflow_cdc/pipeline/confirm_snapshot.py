@@ -71,6 +71,7 @@ def _confirm(order: SnapshotConfirmation, lake: str, state: FlowState, lease: Le
             next_step="Let it end, or take it up with `airflow-cdc apply`; then decide again.",
         )
     intent = planned or _intent(order, state, checkpoint)
+    lease.check()
     if planned is None and not state.write_intent(intent):
         raise ConcurrentRunError(
             f"Flow {order.flow}: another run planned microbatch {number} first.", next_step="Nothing is lost; run again."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -29,6 +29,7 @@ from airflow_cdc.model.errors import (
 )
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow import CdcFlow, OnGap
+from airflow_cdc.model.foreign_change import ForeignChanges
 from airflow_cdc.model.interval import Interval
 from airflow_cdc.model.lake import ArchiveState, FlowState
 from airflow_cdc.model.lease import Lease, Leases
@@ -177,6 +178,7 @@ class FlowRun:
 
     def _next(self, lease: Lease) -> tuple[Microbatch, bool] | None:
         """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
+        repair = partial(self._repair, lease)
         while True:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
@@ -184,7 +186,7 @@ class FlowRun:
                 self.state.write_commit(checkpoint.withdrawn(), self.table)
                 continue
             if open_intent:
-                self._check.before(checkpoint, repairs=open_intent.is_again)
+                self._check.before(checkpoint, repairs=open_intent.is_again, repair=repair)
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
             self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
@@ -208,7 +210,7 @@ class FlowRun:
             if microbatch is None:
                 return None
             self._stop_at_gap(microbatch)
-            self._check.before(checkpoint)
+            self._check.before(checkpoint, repair=repair)
             microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             lease.check()
             if self.state.write_intent(microbatch):
@@ -216,8 +218,13 @@ class FlowRun:
 
     @cached_property
     def _check(self) -> StateCheck:
-        repair = partial(repair_table, RepairedFlow(self.run, self.flow, self.state, self.facts))
-        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state, repair)
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
+
+    def _repair(self, lease: Lease, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
+        lease.check()
+        # A rebuild takes as long as all microbatches did: long enough to lose the lease before the table is replaced.
+        run = replace(self.run, after_effect=lease.guarding(self.run.after_effect))
+        repair_table(RepairedFlow(run, self.flow, self.state, self.facts), checkpoint, found)
 
     @cached_property
     def _parts(self) -> PartsOfFlow:
@@ -284,7 +291,7 @@ class FlowRun:
         )
 
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
-        after_effect = _while_leased(self.run.after_effect, lease)
+        after_effect = lease.guarding(self.run.after_effect)
         after_effect("intent")
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
@@ -340,16 +347,6 @@ class FlowRun:
         folder = file_system(staging_uri(self.run.lake, self.state.folder))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
-
-
-def _while_leased(after_effect: Callable[[str], None], lease: Lease) -> Callable[[str], None]:
-    """Return what is called after each effect, so that none follows once the lease is lost."""
-
-    def done(effect: str) -> None:
-        after_effect(effect)
-        lease.check()
-
-    return done
 
 
 def _summary(report: BatchReport) -> str:

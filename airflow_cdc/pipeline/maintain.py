@@ -7,6 +7,8 @@
     compact       small files become few larger ones
     vacuum        files that no version within the retention needs go
 
+Of the lake itself, job reports that no task has taken go after seven days.
+
 Nothing of it changes what a target holds, nor what exactly once rests on: transaction identifiers stay in the log, and the commit that
 carries a microbatch's report is looked for behind whatever commits came after it. Surveys, intents and commit markers are kept for good:
 they are what a flow's state is derived from, what a cut transaction is put together by, and what `reprocess` reads.
@@ -35,6 +37,7 @@ from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport, Ma
 from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, staging_uri
 from airflow_cdc.model.routes import settings_of
 from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.pipeline.clear_reports import clear_reports
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.expire_markers import expire_markers, expired_through
 from airflow_cdc.pipeline.maintain_table import Upkeep, maintain_table
@@ -78,7 +81,16 @@ def maintain(run: MaintenanceRun) -> MaintenanceReport:
     flows = [_FlowRun(run, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, run.tables)]
     with ThreadPoolExecutor(max(1, min(_SIDE_BY_SIDE, len(flows)))) as pool:
         outcomes = tuple(pool.map(_FlowRun.maintain, flows))
-    return MaintenanceReport(lake, run.settings.dry_run, outcomes)
+    return MaintenanceReport(lake, run.settings.dry_run, outcomes, reports_removed=_clear_reports(run, fs, root))
+
+
+def _clear_reports(run: MaintenanceRun, fs: FileSystem, root: str) -> int:
+    try:
+        return clear_reports(fs, root, dry_run=run.settings.dry_run)
+    except OSError as problem:
+        # They are in nobody's way: the tables were maintained all the same.
+        run.progress(f"Old job reports could not be removed: {first_line(problem)}")
+        return 0
 
 
 @dataclass(frozen=True)

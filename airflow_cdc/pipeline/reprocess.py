@@ -128,6 +128,8 @@ def _reprocess(order: Reprocessing, lease: Lease | None) -> Reprocessed:
         raise explain_failure(flow, number, problem, archive=run.archive) from problem
     if found.microbatch is None or order.dry_run:
         return Reprocessed(found.report, taken_up)
+    if lease:
+        lease.check()
     if not flow.write_intent(found.microbatch):
         raise ConcurrentRunError(
             f"Flow {order.flow}: another run planned microbatch {number} first.", next_step="Nothing is lost; run again."

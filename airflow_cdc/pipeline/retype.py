@@ -92,11 +92,7 @@ def _retype(order: Retyping, archive: str, lake: str, lease: Lease) -> Retyped:
             next_step="Apply the archive (airflow-cdc apply) with the types that are known.",
         )
 
-    def after_effect(effect: str) -> None:
-        lease.check()
-        order.after_effect(effect)
-
-    run = ArchiveRun(order.spark, archive, lake, order.flows, (), order.progress, after_effect, lease=lease)
+    run = ArchiveRun(order.spark, archive, lake, order.flows, (), order.progress, lease.guarding(order.after_effect), lease=lease)
     facts = facts_of(order.spark, state, state.ledger(), lake)
     return _FlowRetyping(order, run, flow, past, checkpoint, facts).run()
 

@@ -29,6 +29,11 @@ options, here, there = given
 fsspec.filesystem("s3", **options).put(here, there, recursive=True)
 answer = None
 """
+_NAMES = """
+import fsspec
+options, folder = given
+answer = sorted(path.rsplit("/", 1)[-1] for path in fsspec.filesystem("s3", **options).ls(folder, detail=False))
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class Store:
     def put(self, folder: Path, root: str) -> None:
         """Copy what lies in a folder below a root in the bucket."""
         python(_PUT, {**os.environ, "PYTHONPATH": path_with_packages()}, self.options, f"{folder}/", f"{self.bucket}/{root}/")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of what lies in a folder of the bucket."""
+        found: list[str] = python(_NAMES, {**os.environ, "PYTHONPATH": path_with_packages()}, self.options, f"{self.bucket}/{folder}")
+        return found
 
     @property
     def options(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc.model.files import create_json, read_json
+from airflow_cdc.model.lease import Leases
 from airflow_cdc.runtime.layout import pyspark_folder
 from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 from tests.events import numbered, sqlserver, write_records
@@ -36,6 +37,14 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from airflow_cdc.operators.merge import CdcMergeOperator
 
+
+class Impatient(CdcMergeOperator):
+    # Fails after 20 seconds where another run has the flow's lease, and not after ten minutes.
+    def _arguments(self, *given):
+        yield from super()._arguments(*given)
+        yield from ("--wait", "20")
+
+
 ways = {{
     "client": {{"conn_id": "yarn_client"}},
     "waiting": {{"conn_id": "yarn_cluster", "yarn_track_via_rm_api": True}},
@@ -45,6 +54,9 @@ ways = {{
 for name, way in ways.items():
     with DAG(name, schedule=None, default_args={{"retries": 1, "retry_delay": timedelta(seconds=1)}}):
         CdcMergeOperator(task_id="merge", conf={conf!r}, py_files={wheel!r}, **way)
+    with DAG(f"impatient_{{name}}", schedule=None, default_args={{"retries": 1, "retry_delay": timedelta(seconds=1)}}):
+        # Retries are Airflow's alone: YARN would start a driver again that ended with an error.
+        Impatient(task_id="merge", conf={{**{conf!r}, "spark.yarn.maxAppAttempts": "1"}}, py_files={wheel!r}, **way)
 """
 CONF = {
     # Every node has this Spark; without it each application would take half a gigabyte of jars along.
@@ -161,7 +173,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, cluster: YarnCluster) -> I
         started.connect("yarn_client", "spark", "yarn", extra={"deploy-mode": "client"})
         started.connect("yarn_cluster", "spark", "yarn", extra={"deploy-mode": "cluster", **manager})
         started.connect("yarn_nameless", "spark", "yarn", extra={"deploy-mode": "cluster"})
-        started.until(lambda: "deferred" in started.dag_ids() or None, "the Dags to be parsed", seconds=120)
+        started.until(lambda: {"deferred", "impatient_deferred"} <= {*started.dag_ids()} or None, "the Dags to be parsed", seconds=120)
         yield started
 
 
@@ -207,8 +219,8 @@ def test_a_driver_on_the_worker_merges_from_hdfs_into_hdfs(yard: Yard) -> None:
     assert [app["finalStatus"] for app in yard.applications()] == ["SUCCEEDED", "SUCCEEDED"]
 
 
-@pytest.mark.parametrize("way", ["waiting", "untracked", "deferred"])
-def test_a_driver_in_the_cluster_merges_and_once_more_when_its_task_is_cleared(yard: Yard, way: str) -> None:
+@pytest.mark.parametrize("way", ["client", "waiting", "untracked", "deferred"])
+def test_a_task_merges_and_once_more_when_it_is_cleared(yard: Yard, way: str) -> None:
     yard.land()
     run = yard.merge(way)
     assert yard.rows() == 20
@@ -230,6 +242,34 @@ def test_the_try_after_a_lost_worker_takes_up_the_application(yard: Yard) -> Non
     assert yard.airflow.wait_for_run("waiting", run, seconds=600) == "success", yard.told()
     assert yard.airflow.task("waiting", run, "merge")["try_number"] == 2
     assert (yard.rows(), len(yard.applications())) == (20, 1)
+
+
+def test_a_left_application_outlives_the_workers(yard: Yard) -> None:
+    yard.land()
+    run = yard.airflow.trigger("deferred")
+    yard.airflow.wait_for_task("deferred", run, "merge", "deferred", seconds=300)
+    yard.wait_for("RUNNING")
+    yard.airflow.kill_part("scheduler")
+    # Nobody can end the task before its application has ended.
+    assert yard.wait_for("FINISHED")["finalStatus"] == "SUCCEEDED"
+    yard.airflow.start_part("scheduler")
+    assert yard.airflow.wait_for_run("deferred", run, seconds=600) == "success", yard.told()
+    # It was no try that failed.
+    assert yard.airflow.task("deferred", run, "merge")["try_number"] == 1
+    assert (yard.rows(), len(yard.applications())) == (20, 1)
+
+
+@pytest.mark.parametrize("way", ["impatient_client", "impatient_deferred"])
+def test_a_job_that_ended_with_an_error_which_may_pass_is_submitted_once_more(yard: Yard, way: str) -> None:
+    yard.land()
+    lease = Leases(yard.fs, f"{yard.home}/lake").take(TOPIC)
+    run = yard.airflow.trigger(way)
+    yard.wait_for("ACCEPTED", "RUNNING", count=2)
+    lease.release()
+    assert yard.airflow.wait_for_run(way, run, seconds=600) == "success", yard.told()
+    assert yard.airflow.task(way, run, "merge")["try_number"] == 2
+    assert "ConcurrentRunError" in yard.airflow.task_log(way, run, "merge")
+    assert (yard.rows(), yard.commits(), len(yard.applications())) == (20, 1, 2)
 
 
 def test_a_left_application_outlives_triggerer_and_resource_manager(yard: Yard) -> None:
@@ -276,14 +316,15 @@ def test_a_password_serves_where_the_driver_is_here_and_is_seen_nowhere(airflow:
         yard.land()
         yard.merge("client")
         assert yard.rows() == 20
+        yard.refuse_secret(seen)
         # In the cluster it would stand in a command line: nothing is submitted.
-        for way in ("waiting", "deferred"):
+        for way in ("waiting", "untracked", "deferred"):
             run = airflow.trigger(way)
             assert airflow.wait_for_run(way, run) == "failed"
             assert airflow.task(way, run, "merge")["try_number"] == 1
             assert "A storage connection holds credentials" in airflow.task_log(way, run, "merge")
+            yard.refuse_secret(seen)
         assert len(yard.applications()) == 1
-        yard.refuse_secret(seen)
 
 
 def test_a_driver_that_is_lost_with_its_node_is_started_on_the_other(yard: Yard) -> None:

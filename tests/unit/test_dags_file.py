@@ -13,6 +13,9 @@ import yaml
 from airflow_cdc.dags_file import DagsFile, read_dags_file
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow import OnUnknownTypes
+from airflow_cdc.model.new_topics import OnNewTopic
+from airflow_cdc.model.routes import on_new_topic, settings_of
 
 ONE = {"dag_id": "one", "tables": ["a.*"]}
 
@@ -79,6 +82,21 @@ def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of
     assert read(file, {"dags": [ONE]}).flows is None
 
 
+@pytest.mark.parametrize("beside", [{}, {"routes": [{"topic": r"x\.(\w+)", "table": r"gold/\1"}]}])
+def test_policies_for_new_topics_and_unknown_types_go_to_the_job_with_the_flows_or_alone(file: Path, beside: dict[str, Any]) -> None:
+    told = read(file, {**beside, "on_new_topic": "quarantine", "on_unknown_types": "text", "dags": [ONE]}).flows
+    assert told
+    flows = read_flows(told)
+    assert on_new_topic(flows) is OnNewTopic.QUARANTINE
+    assert settings_of(flows, "a.topic").on_unknown_types is OnUnknownTypes.TEXT
+
+
+@pytest.mark.parametrize("policies", [{"on_new_topic": new} for new in OnNewTopic] + [{"on_unknown_types": it} for it in OnUnknownTypes])
+def test_every_policy_that_a_flows_file_knows_may_stand_in_the_file(file: Path, policies: dict[str, Any]) -> None:
+    given = {name: policy.value for name, policy in policies.items()}
+    assert json.loads(read(file, {**given, "dags": [ONE]}).flows or "") == given
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -121,7 +139,11 @@ def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of
         ({"dags": [{**ONE, "one_slot_pool": "default_pool"}]}, "expected a one_slot_pool other than default_pool"),
         ({"dags": [ONE, {"dag_id": "one", "tables": ["b"]}]}, "dags[0] and dags[1] make the same dag_id 'one'"),
         ({"dags": [ONE], "flows_file": "f", "flows": []}, None),
-        ({"dags": [ONE], "flows_file": "f", "routes": [{}]}, "expected either 'flows_file', or 'flows' and 'routes'"),
+        ({"dags": [ONE], "flows_file": "f", "routes": [{}]}, "expected either 'flows_file', or 'routes': the flows file holds"),
+        ({"dags": [ONE], "flows_file": "f", "on_new_topic": "stop"}, "expected either 'flows_file', or 'on_new_topic': the flows file"),
+        ({"dags": [ONE], "on_new_topic": "ask"}, "on_new_topic is 'ask', expected 'create', 'quarantine' or 'stop'"),
+        ({"dags": [ONE], "on_unknown_types": True}, "on_unknown_types is True, expected 'stop', 'text' or 'guess'"),
+        ({"dags": [{**ONE, "on_new_topic": "stop"}]}, "dags[0].on_new_topic is no setting; known are"),
         ({"dags": [ONE], "flows": [{"topic": "t", "key": "a"}]}, "Flow t: unknown settings ['key']"),
         ({"dags": [ONE], "flows": [{"topic": "t" * 100_000}]}, "expected up to 100000: put them into a flows_file"),
     ],

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_cdc.assets import TableName, table_asset, table_of
+from airflow_cdc.operators.told_versions import installation
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
 TERMINAL = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
@@ -108,6 +109,56 @@ def test_a_retry_tells_again_what_a_try_meant_to_tell(scene: Any, context: Any) 
     _merge(scene, context, orders, run_id="a")
     assert _merge(scene, context, orders, run_id="a") == {orders.uri: _is_told(scene)}
     assert _merge(scene, context, orders, run_id="b") == {}
+
+
+def test_two_airflows_on_one_lake_with_equal_names_announce_each_change_both(
+    scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = table_asset(TOPIC)
+
+    def merge_in(url: str, run_id: str) -> dict[str, Any]:
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", url)
+        return _merge(scene, context, orders, run_id=run_id)
+
+    one, two = "https://one.example.com/", "https://two.example.com"
+    scene.land("0000000000")
+    assert list(merge_in(one, "a")) == [orders.uri]
+    scene.land("0000000001")
+    assert list(merge_in(two, "a")) == [orders.uri]
+    # Each announces what the other merged, and once.
+    assert merge_in(one, "b") == {orders.uri: _is_told(scene, version=1)}
+    assert merge_in("https://one.example.com", "c") == {}
+    scene.land("0000000002")
+    assert list(merge_in(one, "d")) == [orders.uri]
+    assert merge_in(two, "b") == {orders.uri: _is_told(scene, version=2)}
+    assert merge_in(two, "c") == {}
+
+
+def test_an_airflow_without_a_public_url_is_known_by_the_one_that_its_workers_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "http://api:8080/execution/")
+    assert installation() == "http://api:8080/execution"
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com")
+    assert installation() == "https://airflow.example.com"
+
+
+def test_what_an_earlier_version_announced_is_not_announced_again_after_the_upgrade(scene: Any, context: Any) -> None:
+    orders, folder = table_asset(TOPIC), scene.lake / "_cdc" / "told"
+    scene.land("0000000000")
+    _merge(scene, context, orders)
+    (file,) = folder.rglob("*.json")
+    former = folder / file.name
+    file.rename(former)
+
+    # Its retry finds what it meant to announce before the upgrade.
+    assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
+    file.unlink()
+    assert _merge(scene, context, orders, run_id="b") == {}
+    # Read once: what an Airflow that was not upgraded writes there later is its own.
+    former.write_text(former.read_text().replace(f'"{TOPIC}": 0', f'"{TOPIC}": 1'))
+    scene.land("0000000001")
+    _merge(scene, context, run_id="other")
+    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
 
 
 def test_a_task_without_outlets_writes_down_nothing(scene: Any, context: Any) -> None:

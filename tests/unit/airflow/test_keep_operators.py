@@ -44,7 +44,7 @@ COMPARED = {
 
 def maintained(**flow: Any) -> dict[str, Any]:
     known = {"flow": TOPIC, "tables": [TABLE, {**TABLE, "kind": "quarantine", "actions": []}], "staging_removed": 0, "error": None}
-    return {"ok": True, "lake": "l", "dry_run": False, "flows": [{**known, **flow}], "error": None}
+    return {"ok": True, "lake": "l", "dry_run": False, "flows": [{**known, **flow}], "error": None, "reports_removed": 3}
 
 
 def verified(**table: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_maintenance_hands_on_what_was_done_and_logs_it(scene: Any, context: Any
     scene.submit_leaves(maintained(), exit_code=0)
     result = maintain(scene, tables="server.*", flows_file="/flows.yaml", expire_after_days="60").execute(context)
     assert [(table["kind"], table["actions"]) for table in result["flows"][TOPIC]] == [("target", ["compact"])]
-    assert json.loads(json.dumps(result)) == result
+    assert (json.loads(json.dumps(result)), result["reports_removed"]) == (result, 3)
     assert f"{TOPIC}: target: compact (12 → 1 files)" in capsys.readouterr().out
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith("jobs/maintain.py"))
     given = dict(zip(scene.arguments[job + 1 :: 2], scene.arguments[job + 2 :: 2], strict=True))
@@ -117,6 +117,16 @@ def test_two_lakes_are_compared_and_a_difference_fails_the_task_without_retries(
         verify(scene, **operator).execute(context)
 
 
+def test_versions_that_overlap_fail_the_task_without_retries(scene: Any, context: Any) -> None:
+    scene.submit_leaves(verified(overlapping=0), exit_code=0)
+    assert verify(scene, history=True, tables="server.*").execute(context)["equal"] is True
+    assert ("--table", "server.*") in scene.pairs
+    assert "--history" in scene.arguments
+    scene.submit_leaves(verified(overlapping=2), exit_code=0)
+    with pytest.raises(AirflowFailException, match=r"Versions overlap\.\n.*of 3 versions 2 OVERLAP"):
+        verify(scene, history=True).execute(context)
+
+
 def test_a_sources_password_reaches_the_job_and_nothing_else(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.connect("shop", conn_type="jdbc", host="jdbc:postgresql://db/shop", login="cdc", password=PASSWORD)
     scene.submit_leaves(verified(), exit_code=0)
@@ -144,6 +154,7 @@ def test_a_sources_password_reaches_the_job_and_nothing_else(scene: Any, context
     [
         ({}, "not told, or told twice"),
         ({"jdbc_conn_id": "shop", "other_lake_conn_id": "cdc_lake_default"}, "not told, or told twice"),
+        ({"history": True, "other_lake_conn_id": "cdc_lake_default"}, "not told, or told twice"),
         ({"jdbc_conn_id": "shop", "tables": TOPIC}, "unless a query is given"),
         ({"jdbc_conn_id": "shop", "query": "q", "tables": "a,b"}, "tables name one flow"),
         ({"jdbc_conn_id": "cdc_lake_default", "query": "q", "tables": TOPIC}, "begins with jdbc:"),

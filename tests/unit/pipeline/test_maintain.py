@@ -22,6 +22,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow import CdcFlow
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.maintenance import Action, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
+from airflow_cdc.pipeline.clear_reports import clear_reports
 from airflow_cdc.pipeline.clear_staging import clear_staging
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
@@ -246,6 +247,25 @@ def test_only_folders_that_nobody_stages_in_any_more_are_cleared(tmp_path: Path)
     assert clear_staging(fs, str(tmp_path), dry_run=False) == 1
     assert [path.name for path in tmp_path.iterdir()] == [young.name]
     assert clear_staging(fs, str(tmp_path / "none"), dry_run=False) == 0
+
+
+def test_job_reports_that_nobody_took_go_after_seven_days_and_younger_ones_stay(tmp_path: Path) -> None:
+    fs, folder = fsspec.filesystem("file"), tmp_path / "_cdc" / "reports"
+    assert clear_reports(fs, str(tmp_path), dry_run=False) == 0
+    folder.mkdir(parents=True)
+    for name, days in (("old.json", 7.1), (".cut-off.tmp", 30), ("young.json", 6.9)):
+        (folder / name).write_text("{}")
+        os.utime(folder / name, (time.time() - days * 86400,) * 2)
+    beside = tmp_path / "_cdc" / "old.json"
+    beside.write_text("{}")
+    os.utime(beside, (0, 0))
+
+    assert clear_reports(fs, str(tmp_path), dry_run=True) == 2
+    assert len(list(folder.iterdir())) == 3
+    assert clear_reports(fs, str(tmp_path), dry_run=False) == 2
+    assert [path.name for path in folder.iterdir()] == ["young.json"]
+    assert clear_reports(fs, str(tmp_path), dry_run=False) == 0
+    assert beside.exists()
 
 
 def test_a_short_retention_must_be_asked_for_by_name() -> None:
