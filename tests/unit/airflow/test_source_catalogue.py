@@ -142,7 +142,7 @@ def test_an_archive_without_a_source_is_refused_with_both_ways_out(scene: Any) -
     assert refused.value.next_step == (
         "Give the source's connection as --source-conn-id, or set source_conn_id in connection cdc_archive_default."
     )
-    with pytest.raises(ConfigurationError, match="not known. There is no connection gone") as refused:
+    with pytest.raises(ConfigurationError, match=r"not known\. There is no connection gone") as refused:
         source_of("gone")
     assert refused.value.next_step == "Give the source's connection as --source-conn-id, or the archive's as --archive-conn-id."
 
