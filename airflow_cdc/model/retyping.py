@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.errors import RetypeUnfinishedError
 from airflow_cdc.model.files import FileSystem, read_json, replace_json
+from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.places import STATE_FOLDER
 
 FORMAT = 1
@@ -42,6 +43,64 @@ class Retyped:
         columns = {name: {"before": before, "now": now} for name, (before, now) in self.columns.items()}
         counts = {name: {"before": before, "now": now} for name, (before, now) in (("rows", self.rows), ("rejects", self.rejects))}
         return {"flow": self.flow, "done": self.is_done, "columns": columns, **counts}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Retyped:
+        """Read what :meth:`to_json` wrote."""
+        columns = {name: (types["before"], types["now"]) for name, types in document["columns"].items()}
+        rows, rejects = ((counts["before"], counts["now"]) for counts in (document["rows"], document["rejects"]))
+        return cls(document["flow"], columns, rows, rejects, document["done"])
+
+
+@dataclass(frozen=True)
+class FlowRetype:
+    """What came of the retyping of one flow."""
+
+    flow: str
+    retyped: Retyped | None = None
+    """None where it failed."""
+    error: dict[str, Any] | None = None
+    """Why it failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the others were done all the same."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people are told of the flow."""
+        if self.retyped:
+            ending = "the table was replaced" if self.retyped.is_done else "nothing was changed"
+            yield from (f"{self.flow}: {line}" for line in (*self.retyped.lines(), ending))
+        if self.error:
+            yield f"{self.flow}: failed: {self.error['type']}: {self.error['message']}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return it as a small JSON object."""
+        return {name: part for name, part in (self.retyped or Retyped(self.flow)).to_json().items() if name != "flow"}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {"flow": self.flow, "retyped": self.retyped and self.retyped.to_json(), "error": self.error}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> FlowRetype:
+        """Read what :meth:`to_json` wrote."""
+        retyped = Retyped.from_json(document["retyped"]) if document["retyped"] else None
+        return cls(document["flow"], retyped, document["error"])
+
+
+@dataclass(frozen=True)
+class RetypeReport(FlowsReport):
+    """What came of the retyping of a lake's flows."""
+
+    archive: str
+    lake: str
+    dry_run: bool = False
+    flows: tuple[FlowRetype, ...] = field(default=())
+    error: dict[str, Any] | None = None
+    """Set when the run stopped before it could look at any flow."""
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> RetypeReport:
+        """Read what :meth:`to_json` wrote."""
+        flows = tuple(map(FlowRetype.from_json, document["flows"]))
+        return cls(document["archive"], document["lake"], document["dry_run"], flows, document["error"])
 
 
 class RetypeNote:
