@@ -37,6 +37,8 @@ class ArchivedSchemas:
 
     state: ArchiveState
     ledger: Ledger
+    keeps: bool = True
+    """Whether what is found is written down for the next run; a command that only shows writes nothing."""
     _found: dict[str, ArchivedFields] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -58,7 +60,8 @@ class ArchivedSchemas:
             for survey in self.state.surveys(first, last):
                 _learn(document, survey, topic)
             document["through"] = last
-            self.state.put_derived(name, document)
+            if self.keeps:
+                self.state.put_derived(name, document)
         columns = {column: tuple(fields) for column, fields in document["columns"].items()}
         return ArchivedFields(columns, document["connector"])
 

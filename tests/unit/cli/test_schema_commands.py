@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_cdc.model.source_schema import SourceSchemas
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
 from tests.unit.model.scene import Scene
+from tests.unit.model.surveys import shape
 
 FS = fsspec.filesystem("file")
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -158,3 +160,36 @@ def test_what_the_flow_s_runs_settled_is_shown_by_column(tmp_path: Path) -> None
     }
     shown = run("schema", "show", ORDERS, "--lake", tmp_path)
     assert "total  │ DECIMAL(12,2) │ base64  │ flow" in shown.stdout
+
+
+def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_goes_over_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    for number, columns in enumerate((2, 3), start=1):
+        scene.arrive(f"a.b.orders/{number}.jsonl")
+        row = {**ROW, "fields": ROW["fields"][:columns]}
+        envelope = {**ENVELOPE, "fields": [{**row, "field": "after"}]}
+        seen = {"value_shape": json.dumps(envelope), "connector": "postgresql"}
+        scene.survey(lambda file, seen=seen: [replace(shape(file.path, file.topic), **seen)])  # type: ignore[misc]
+    (topic,) = scene.state.ledger().topics
+    scene.commit(topic, types={"id": TypeReport("STRING", Origin.FLOW)})
+    before = sorted(path for path in scene.lake.rglob("*"))
+
+    document = json.loads(run("schema", "show", topic, "--lake", scene.lake, "--json").stdout)
+
+    assert document["types"] == {
+        "id": {"type": "STRING", "from": "flow"},
+        "total": {"type": "DECIMAL(38,2)", "from": "events", "spelled": DECIMAL},
+        "placed": {"type": "TIMESTAMP_NTZ", "from": "events", "spelled": "io.debezium.time.MicroTimestamp"},
+    }
+    assert "placed │ TIMESTAMP_NTZ │ io.debezium.time.MicroTimestamp" in run("schema", "show", topic, "--lake", scene.lake).stdout
+    # Who only looks may not be allowed to write.
+    assert sorted(path for path in scene.lake.rglob("*")) == before
+
+
+def test_a_flow_of_which_nothing_is_known_yet_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.arrive("a.b.orders/1.jsonl")
+    scene.survey()
+    (topic,) = scene.state.ledger().topics
+    scene.commit(topic)
+    assert "No run has settled a column yet" in run("schema", "show", topic, "--lake", scene.lake).stdout
