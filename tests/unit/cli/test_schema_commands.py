@@ -17,7 +17,8 @@ from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.source_schema import SourceSchemas
+from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.schema_file import write_schema_file
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
 from tests.unit.model.scene import Scene
@@ -160,6 +161,24 @@ def test_what_the_flow_s_runs_settled_is_shown_by_column(tmp_path: Path) -> None
     }
     shown = run("schema", "show", ORDERS, "--lake", tmp_path)
     assert "total  │ DECIMAL(12,2) │ base64  │ flow" in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["schemas.yaml", "schemas.YML", "schemas.json"])
+def test_the_file_that_was_pulled_can_be_handed_over_in_each_of_its_formats(tmp_path: Path, name: str) -> None:
+    """Regression: YAML was refused as "no JSON"."""
+    total = SourceColumn("total", {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "12"}})
+    pulled = SourceSchema(ORDERS, "postgresql", (total, SourceColumn("größe", {"type": "int32"})), ("total",), "a catalogue", {"a": "b"})
+    write_schema_file(tmp_path / name, [pulled])
+    done = run("schema", "import", tmp_path / name, "--lake", tmp_path / "lake")
+    assert done.exit_code == 0, done.stderr
+    assert SourceSchemas(FS, str(tmp_path / "lake")).of(FlowState(FS, str(tmp_path / "lake"), ORDERS).folder) == pulled
+
+
+def test_yaml_that_was_broken_by_a_review_is_named(tmp_path: Path) -> None:
+    (tmp_path / "schemas.yaml").write_text("schemas: [")
+    ended = run("schema", "import", tmp_path / "schemas.yaml", "--lake", tmp_path / "lake")
+    assert ended.exit_code == 2
+    assert "schemas.yaml cannot be read as YAML" in told(ended)
 
 
 def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_goes_over_them(tmp_path: Path) -> None:
