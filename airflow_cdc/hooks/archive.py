@@ -51,7 +51,8 @@ class CdcArchiveHook(CdcStorageHook):
     @property
     def source_conn_id(self) -> str | None:
         """Airflow connection of the database that the events come from; None where the connection does not name it."""
-        return extra(self.connection, "source_conn_id")
+        named: str | None = extra(self.connection, "source_conn_id")
+        return named
 
     def _choice(self, choices: type[_Choice], fields: dict[str, Any], name: str) -> _Choice:
         told = fields.get(name) or "auto"

@@ -193,8 +193,8 @@ def event(connector: str, number: int) -> Record:
     if connector == "sqlserver":
         return sqlserver("c", commit=place, after=after, topic=topic)
     if connector == "oracle":
-        return oracle("c", commit=place, change=place, after=after, topic=topic, key={"id": number})
-    return mariadb("c", position=place, after=after, topic=topic, key={"id": number})
+        return oracle("c", commit=place, change=place, after=after, topic=topic, key={"id": number}, partition=0)
+    return mariadb("c", position=place, after=after, topic=topic, key={"id": number}, partition=0)
 
 
 def pulled(connector: str) -> SourceSchema:
