@@ -188,21 +188,21 @@ def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_go
         row = {**ROW, "fields": ROW["fields"][:columns]}
         envelope = {**ENVELOPE, "fields": [{**row, "field": "after"}]}
         seen = {"value_shape": json.dumps(envelope), "connector": "postgresql"}
-        scene.survey(lambda file, seen=seen: [replace(shape(file.path, file.topic), **seen)])  # type: ignore[misc]
-    (topic,) = scene.state.ledger().topics
-    scene.commit(topic, types={"id": TypeReport("STRING", Origin.FLOW)})
-    before = sorted(path for path in scene.lake.rglob("*"))
+        scene.survey(lambda file, seen=seen: [replace(shape(file.path, ORDERS), **seen)])  # type: ignore[misc]
+    scene.commit(ORDERS, types={"id": TypeReport("STRING", Origin.FLOW)})
+    FlowState(FS, str(scene.lake), ORDERS).checkpoint()
+    before = sorted(scene.lake.rglob("*"))
 
-    document = json.loads(run("schema", "show", topic, "--lake", scene.lake, "--json").stdout)
+    document = json.loads(run("schema", "show", ORDERS, "--lake", scene.lake, "--json").stdout)
 
     assert document["types"] == {
         "id": {"type": "STRING", "from": "flow"},
         "total": {"type": "DECIMAL(38,2)", "from": "events", "spelled": DECIMAL},
         "placed": {"type": "TIMESTAMP_NTZ", "from": "events", "spelled": "io.debezium.time.MicroTimestamp"},
     }
-    assert "placed │ TIMESTAMP_NTZ │ io.debezium.time.MicroTimestamp" in run("schema", "show", topic, "--lake", scene.lake).stdout
+    assert "placed │ TIMESTAMP_NTZ │ io.debezium.time.MicroTimestamp" in run("schema", "show", ORDERS, "--lake", scene.lake).stdout
     # Who only looks may not be allowed to write.
-    assert sorted(path for path in scene.lake.rglob("*")) == before
+    assert sorted(scene.lake.rglob("*")) == before
 
 
 def test_a_flow_of_which_nothing_is_known_yet_says_so(tmp_path: Path) -> None:
