@@ -138,7 +138,9 @@ def test_bare_json_is_right_at_the_first_try_where_its_types_were_pulled(reader:
 
 
 def test_an_event_with_its_schema_is_handed_over_as_the_page_says(reader: Reader) -> None:
-    (reader.folder / "orders.json").write_text(json.dumps(with_schema(1)))
+    event = with_schema(1)
+    event["value"]["schema"]["fields"].append({"field": "op", "type": "string"})
+    (reader.folder / "orders.json").write_text(json.dumps(event))
     (done,) = reader.types(HAND_OVER)
     assert TOPIC in done.stdout
     assert "DECIMAL(12,2)" in reader.type(schema_show()).stdout
