@@ -42,7 +42,7 @@ def schema_import(
 
 @schema.command("show")
 def schema_show(flow: Flow, lake: Lake, as_json: AsJson = False) -> None:
-    """Show the columns whose types a flow's events do not carry: what each is, how it is spelled, and who says so. Starts no Spark.
+    """Show a flow's columns: what each is, how bare JSON spells it, and who says so. Starts no Spark.
 
     Beside them the schema that was handed over. Exit code 0, 2 on usage and when nothing is known of the flow.
     """

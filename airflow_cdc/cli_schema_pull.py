@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +28,15 @@ def _mode(name: str) -> object:
 
 def schema_pull(
     flows: Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows: the names of their topics.")],
-    source_conn_id: Annotated[str, typer.Option(help="Airflow connection of the source database.", show_default=False)],
     out: Annotated[Path, typer.Option(help="File to write: .yaml, .yml or .json.", show_default=False)],
+    source_conn_id: Annotated[
+        str | None,
+        typer.Option(help="Airflow connection of the source database; none: the one that the archive's names.", show_default=False),
+    ] = None,
+    archive_conn_id: Annotated[
+        str | None,
+        typer.Option(help="Airflow connection of the archive; none: cdc_archive_default.", show_default=False),
+    ] = None,
     tables: Annotated[
         list[str] | None,
         typer.Option("--table", help="Table [FLOW=]schema.table, where the topic is named otherwise; may be repeated.", show_default=False),
@@ -60,7 +68,8 @@ def schema_pull(
     with usage():
         properties = checked_properties({name: value for name, value in modes.items() if value is not None})
         check_schema_file(out, overwrite=overwrite)
-        pulled = _pull(source_conn_id, flows, properties, _tables(flows, tables or []), connector)
+        source = _Source(source_conn_id, archive_conn_id, connector)
+        pulled = source.pull(flows, properties, _tables(flows, tables or []))
     write_schema_file(out, pulled)
     if as_json:
         print_json(to_document(pulled))
@@ -68,20 +77,25 @@ def schema_pull(
         _print(pulled, out)
 
 
-def _pull(
-    conn_id: str, flows: Sequence[str], properties: Mapping[str, str], tables: Mapping[str, str], connector: str | None
-) -> tuple[SourceSchema, ...]:
-    # Airflow writes its log to stdout, and looks for connections in its own database only in processes of its own.
-    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    try:
-        with redirect_stdout(sys.stderr):
-            from airflow_cdc.hooks.source_catalogue import pull_schemas
+@dataclass(frozen=True)
+class _Source:
+    conn_id: str | None
+    archive_conn_id: str | None
+    connector: str | None
 
-            return pull_schemas(conn_id, flows, properties, tables=tables, connector=connector)
-    except SourceFailedError as error:
-        Console(stderr=True).print(error_text(error))
-        raise typer.Exit(EXIT_FAILED) from error
+    def pull(self, flows: Sequence[str], properties: Mapping[str, str], tables: Mapping[str, str]) -> tuple[SourceSchema, ...]:
+        # Airflow writes its log to stdout, and looks for connections in its own database only in processes of its own.
+        os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
+        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+        try:
+            with redirect_stdout(sys.stderr):
+                from airflow_cdc.hooks.source_catalogue import pull_schemas, source_of
+
+                conn_id = self.conn_id or source_of(self.archive_conn_id)
+                return pull_schemas(conn_id, flows, properties, tables=tables, connector=self.connector)
+        except SourceFailedError as error:
+            Console(stderr=True).print(error_text(error))
+            raise typer.Exit(EXIT_FAILED) from error
 
 
 def _tables(flows: Sequence[str], given: Sequence[str]) -> dict[str, str]:

@@ -133,4 +133,5 @@ def print_causes(console: Console, causes: Iterable[tuple[str, Mapping[str, Any]
     """Print causes and next steps, each with what it is of."""
     for flow, error in causes:
         console.print(Text(f"{flow}: {error['type']}: {error['message']}", style="red"))
-        console.print(Text(f"  Next step: {error['next_step']}"))
+        # It may hold lines to paste: folded to the terminal's width they would be no YAML.
+        console.print(Text(f"  Next step: {error['next_step']}"), soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
-_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "reprocess", "survey", "verify")
+_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "reprocess", "retype", "survey", "verify")
 _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
@@ -34,7 +34,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_cdc.hooks.archive.CdcArchiveHook",
                 label="Archive root URL",
                 placeholder="s3://bucket/topics",
-                fields={"layout": _LAYOUT, "format": _FORMAT},
+                fields={"layout": _LAYOUT, "format": _FORMAT, "source_conn_id": _SOURCE},
             ),
             _connection_type(
                 "cdc_lake",
@@ -77,4 +77,9 @@ _FORMAT = {
     "label": "Format",
     "description": "What every data file must be; another one is an error. auto: each file says itself what it is.",
     "schema": {"type": ["string", "null"], "default": "auto", "enum": ["auto", "json", "avro", "parquet"]},
+}
+_SOURCE = {
+    "label": "Source connection id",
+    "description": "Airflow connection of the database that the events come from; airflow-cdc schema pull asks it for the columns' types.",
+    "schema": {"type": ["string", "null"]},
 }

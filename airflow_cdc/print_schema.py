@@ -68,9 +68,9 @@ def print_schema(found: ShownSchema) -> None:
     ]
     if rows:
         columns = ("column", "type", "spelled", "from", "in doubt")
-        stdout_console().print(table(f"Types of {printable(found.flow)}, as its runs settled them", columns, rows))
+        stdout_console().print(table(f"Types of {printable(found.flow)}", columns, rows))
     elif found.handed_over is None:
-        _line("The flow's events carry their schemas.")
+        _line("No run has settled a column yet, and no event that was looked into carries its schema.")
     if found.handed_over:
         _print_handed_over(found.handed_over)
 

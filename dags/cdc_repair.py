@@ -1,4 +1,4 @@
-"""Repair tables from the archive, by hand: read a range again, replay the quarantine, or rebuild beside the live tables.
+"""Repair tables from the archive, by hand: read a range again, replay the quarantine, give the types that are known now, or rebuild.
 
 It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). Of a repair and
 a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
@@ -19,10 +19,12 @@ from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator
+from airflow_cdc.operators.retype import CdcRetypeOperator
 
 MODES = {
     "reprocess": {"from_position", "to_position", "only_plan"},
     "replay": {"reasons", "only_plan"},
+    "retype": {"only_plan"},
     "rebuild": {"as_of", "into_lake_conn_id"},
 }
 
@@ -35,7 +37,7 @@ def position(title: str, section: str, description: str) -> Param:
 
 with DAG(
     dag_id="cdc_repair",
-    description="Reprocess, replay or rebuild Delta tables from the archive",
+    description="Reprocess, replay, retype or rebuild Delta tables from the archive",
     doc_md=with_links(__doc__, "how-to/rebuild-and-reprocess.md", "how-to/replay-quarantine.md"),
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
@@ -51,6 +53,7 @@ with DAG(
             values_display={
                 "reprocess": "Reprocess: give rows back that were lost",
                 "replay": "Replay: merge what the quarantine holds",
+                "retype": "Retype: make tables anew with the types that are known now",
                 "rebuild": "Rebuild: make tables anew in another lake",
             },
         ),
@@ -77,8 +80,8 @@ with DAG(
             default=False,
             type="boolean",
             title="Only plan",
-            section="Reprocess or replay",
-            description="Tell what would become of the rows, and change nothing.",
+            section="Reprocess, replay or retype",
+            description="Tell what would be done, and change nothing.",
         ),
         "as_of": position("As of", "Rebuild", "Last transaction; empty: everything."),
         "into_lake_conn_id": Param(
@@ -116,6 +119,12 @@ with DAG(
             task_id="replay",
             tables=tables,
             reasons="{{ params.reasons | join(',') }}",
+            only_plan="{{ params.only_plan }}",
+            max_active_tis_per_dag=1,
+        ),
+        CdcRetypeOperator(
+            task_id="retype",
+            tables=tables,
             only_plan="{{ params.only_plan }}",
             max_active_tis_per_dag=1,
         ),

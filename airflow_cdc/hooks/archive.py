@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
+from airflow_cdc.hooks.connection_fields import extra
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.archive import classify_infos, modified_at
@@ -46,6 +47,12 @@ class CdcArchiveHook(CdcStorageHook):
         """
         fields = self.connection.extra_dejson
         return ArchiveShape(self._choice(ArchiveLayout, fields, "layout"), self._choice(ArchiveFormat, fields, "format"))
+
+    @property
+    def source_conn_id(self) -> str | None:
+        """Airflow connection of the database that the events come from; None where the connection does not name it."""
+        named: str | None = extra(self.connection, "source_conn_id")
+        return named
 
     def _choice(self, choices: type[_Choice], fields: dict[str, Any], name: str) -> _Choice:
         told = fields.get(name) or "auto"

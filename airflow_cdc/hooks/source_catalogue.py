@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.catalogue.columns import text
 from airflow_cdc.model.catalogue.connectors import source_column
@@ -53,6 +54,27 @@ def pull_schemas(
     settings = settings_of(source.connector, properties)
     found = tables_of(source.connector, flows, source.tables(), tables or {})
     return tuple(source.schema(flow, table, settings) for flow, table in found.items())
+
+
+def source_of(archive_conn_id: str | None = None) -> str:
+    """Return the connection of the database that an archive's connection names as the events' source.
+
+    :param archive_conn_id: connection of type ``cdc_archive``; none: the default one.
+    :raises ConfigurationError: when there is no such connection of an archive, or it names none.
+    """
+    given, archive_conn_id = "Give the source's connection as --source-conn-id", archive_conn_id or CdcArchiveHook.default_conn_name
+    try:
+        found = CdcArchiveHook(archive_conn_id).source_conn_id
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"Which database to ask is not known. {error.message}", next_step=f"{given}, or the archive's as --archive-conn-id."
+        ) from error
+    if not found:
+        raise ConfigurationError(
+            f"Which database to ask is not known: connection {archive_conn_id} names no source.",
+            next_step=f"{given}, or set source_conn_id in connection {archive_conn_id}.",
+        )
+    return found
 
 
 class SourceCatalogue:

@@ -6,20 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from airflow_cdc.model.errors import RetypeUnfinishedError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flows_report import FlowsReport
 from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.state_kind import RETYPE_NOTE
 
 
 @dataclass(frozen=True)
-class Retyped:
+class Retyped(JsonObject):
     """What was found, and whether it was done."""
 
     flow: str
@@ -43,6 +44,48 @@ class Retyped:
         columns = {name: {"before": before, "now": now} for name, (before, now) in self.columns.items()}
         counts = {name: {"before": before, "now": now} for name, (before, now) in (("rows", self.rows), ("rejects", self.rejects))}
         return {"flow": self.flow, "done": self.is_done, "columns": columns, **counts}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Retyped:
+        """Read what :meth:`to_json` wrote."""
+        columns = {name: (types["before"], types["now"]) for name, types in document["columns"].items()}
+        rows, rejects = ((counts["before"], counts["now"]) for counts in (document["rows"], document["rejects"]))
+        return cls(document["flow"], columns, rows, rejects, document["done"])
+
+
+@dataclass(frozen=True)
+class FlowRetype(JsonObject):
+    """What came of the retyping of one flow."""
+
+    flow: str
+    retyped: Retyped | None = None
+    """None where it failed."""
+    error: dict[str, Any] | None = None
+    """Why it failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the others were done all the same."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people are told of the flow."""
+        if self.retyped:
+            ending = "the table was replaced" if self.retyped.is_done else "nothing was changed"
+            yield from (f"{self.flow}: {line}" for line in (*self.retyped.lines(), ending))
+        if self.error:
+            yield f"{self.flow}: failed: {self.error['type']}: {self.error['message']}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return it as a small JSON object."""
+        return {name: part for name, part in (self.retyped or Retyped(self.flow)).to_json().items() if name != "flow"}
+
+
+@dataclass(frozen=True)
+class RetypeReport(FlowsReport):
+    """What came of the retyping of a lake's flows."""
+
+    archive: str
+    lake: str
+    dry_run: bool = False
+    flows: tuple[FlowRetype, ...] = field(default=())
+    error: dict[str, Any] | None = None
+    """Set when the run stopped before it could look at any flow."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""CdcReadAgainOperator: what the operators share that give live tables what they lack of the archive."""
+"""CdcReadAgainOperator: what the operators share that read applied files again for the live tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.reprocessing import ReprocessReport
+from airflow_cdc.model.retyping import RetypeReport
 from airflow_cdc.model.truth import truth
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
@@ -73,11 +74,11 @@ class CdcReadAgainOperator(CdcSubmitOperator):
             asked = [*self.asked(), *(["--dry-run"] if self._only_plans() else [])]
             return self.submit(context, lake, lambda place: self._arguments(archive.root, lake.root, asked, place), others=(archive,))
 
-    def parse(self, document: dict[str, Any]) -> ReprocessReport:
+    def parse(self, document: dict[str, Any]) -> ReprocessReport | RetypeReport:
         """Return the job's report, made of its JSON."""
         return ReprocessReport.from_json(document)
 
-    def outcome(self, context: Context, lake: CdcLakeHook, report: ReprocessReport) -> Outcome:
+    def outcome(self, context: Context, lake: CdcLakeHook, report: ReprocessReport | RetypeReport) -> Outcome:
         """Return what came of each flow; one that failed fails the task."""
         log_flows(self.log, report)
         result = {

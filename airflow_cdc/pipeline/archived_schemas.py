@@ -35,6 +35,8 @@ class ArchivedSchemas:
 
     state: ArchiveState
     ledger: Ledger
+    keeps: bool = True
+    """Whether what is found is written down for the next run; a command that only shows writes nothing."""
     _found: dict[str, ArchivedFields] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -52,7 +54,8 @@ class ArchivedSchemas:
             for survey in self.state.surveys(first, last):
                 known = _with_survey(known, survey)
             known = replace(known, through=last)
-            self.state.write_archived_schema(known)
+            if self.keeps:
+                self.state.write_archived_schema(known)
         return ArchivedFields(known.columns, known.connector)
 
 

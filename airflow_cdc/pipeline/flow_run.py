@@ -165,7 +165,9 @@ class FlowRun:
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
-        self.run.progress(f"{self.flow.name}: FAILED: {error['message']}")
+        # The report has the other lines: evidence by column, and what to paste.
+        first, _, _ = error["message"].partition("\n")
+        self.run.progress(f"{self.flow.name}: FAILED: {first}")
         changes = tuple(self._check.changes)
         return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
 

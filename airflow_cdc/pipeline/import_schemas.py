@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem, absolute_uri
@@ -18,6 +21,7 @@ from airflow_cdc.pipeline.decode.connect_types import column_type, is_field
 from airflow_cdc.pipeline.storage import file_system
 
 STDIN = "-"
+_YAML = (".yaml", ".yml")
 _NUMBERS = ("scale", "connect.decimal.precision")
 _SHORT = "org.apache.kafka.connect.data."
 
@@ -57,7 +61,7 @@ class SchemaImport:
 
 
 def read_inputs(names: Iterable[str]) -> list[tuple[str, bytes]]:
-    """Return the contents of files by their last names; ``-`` is what stands on stdin.
+    """Return the contents of files by their last names; ``-`` is what stands on stdin. YAML, as ``schema pull`` writes it, becomes JSON.
 
     :raises ConfigurationError: when one cannot be read.
     """
@@ -68,12 +72,23 @@ def read_inputs(names: Iterable[str]) -> list[tuple[str, bytes]]:
             continue
         fs, path = file_system(absolute_uri(name))
         try:
-            found.append((name.rstrip("/").rsplit("/", 1)[-1], fs.cat_file(path)))
+            data = fs.cat_file(path)
         except OSError as error:
             raise ConfigurationError(
                 f"File {name} cannot be read: {type(error).__name__}.", next_step="Check the path, and that it is a file."
             ) from error
+        found.append((name.rstrip("/").rsplit("/", 1)[-1], _as_json(name, data) if name.lower().endswith(_YAML) else data))
     return found
+
+
+def _as_json(name: str, data: bytes) -> bytes:
+    try:
+        return json.dumps(yaml.safe_load(data)).encode()
+    except (yaml.YAMLError, TypeError) as error:
+        raise ConfigurationError(
+            f"File {name} cannot be read as YAML: {' '.join(str(error).split())}",
+            next_step="Correct it; airflow-cdc schema pull --overwrite writes it anew.",
+        ) from error
 
 
 def import_schemas(lake: str, files: Iterable[tuple[str, bytes]], flow: str | None = None, *, dry_run: bool = False) -> SchemaImport:

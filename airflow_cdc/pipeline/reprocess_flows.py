@@ -80,7 +80,7 @@ def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None], *
         except CdcError as problem:
             outcome = FlowReprocess(name, error=problem.to_json())
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
-            outcome = FlowReprocess(name, error=_unexpected(name, problem).to_json())
+            outcome = FlowReprocess(name, error=unexpected_error(name, problem).to_json())
         for line in outcome.lines():
             run.progress(line)
         return outcome
@@ -98,7 +98,8 @@ def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
     return FlowReprocess(name, again.found, done, error)
 
 
-def _unexpected(name: str, problem: Exception) -> CdcError:
+def unexpected_error(name: str, problem: Exception) -> CdcError:
+    """Return what nobody foresaw while a flow was read again, as an error of ours."""
     if isinstance(problem, SPARK_ERRORS):
         kind: type[CdcError] = SparkFailedError
     else:

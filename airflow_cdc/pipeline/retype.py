@@ -112,7 +112,7 @@ class _FlowRetyping:
         found = self._compare()
         if self.order.dry_run:
             return found
-        self._replace(found)
+        self._replace()
         return Retyped(found.flow, found.columns, found.rows, found.rejects, is_done=True)
 
     def _make_anew(self) -> None:
@@ -142,7 +142,7 @@ class _FlowRetyping:
         rejects = self._count(self._own(quarantine_uri)), self._count(self._made(quarantine_uri))
         return Retyped(self.flow.name, changed, rows, rejects)
 
-    def _replace(self, found: Retyped) -> None:
+    def _replace(self) -> None:
         self.note.write(self._settings, replaces=True)
         self.archive_run.after_effect("note")
         self._overwrite(self._table, self.again.table)
@@ -150,7 +150,6 @@ class _FlowRetyping:
             self._overwrite(self._own(uri_of), self._made(uri_of))
         self.note.remove()
         self.again.clear()
-        self.order.progress(f"{found.flow}: the table was replaced")
 
     def _overwrite(self, live: str, made: str) -> None:
         """Make a table's rows and columns those of another; without rows where there is no other."""

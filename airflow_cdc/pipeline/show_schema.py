@@ -1,15 +1,19 @@
-"""What is known of the types of a flow's columns: as its runs settled them, and as a schema that was handed over tells."""
+"""What is known of the types of a flow's columns: as its runs settled them, its events' schemas tell, and a schema that was handed over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_cdc.model.column_origin import TypeReport
+from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lake import FlowState, flows_in
+from airflow_cdc.model.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.source_schema import SourceSchema, SourceSchemas
+from airflow_cdc.pipeline.archived_schemas import ArchivedFields, ArchivedSchemas
+from airflow_cdc.pipeline.decode.connect_types import column_type, is_encoded
+from airflow_cdc.pipeline.decode.source_columns import common_type_of
 from airflow_cdc.pipeline.import_schemas import becomes
+from airflow_cdc.pipeline.known_columns import spelling
 from airflow_cdc.pipeline.storage import file_system
 
 _LOOK_BACK = 100
@@ -22,7 +26,7 @@ class ShownSchema:
 
     flow: str
     settled: dict[str, TypeReport] = field(default_factory=dict)
-    """By column whose type the events do not carry themselves: as the newest microbatch that had it settled it."""
+    """By column: as the newest microbatch settled it whose events did not carry the type themselves; else as the events' schemas tell."""
     handed_over: SourceSchema | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -37,7 +41,7 @@ class ShownSchema:
 
 
 def show_schema(lake: str, flow: str) -> ShownSchema:
-    """Return what is known of a flow's columns. Reads the lake's state alone, no table.
+    """Return what is known of a flow's columns. Reads the lake's state alone, no table, and changes nothing.
 
     :param lake: URI of the lake's root.
     :raises ConfigurationError: when the lake knows no such flow, and no schema of it was handed over.
@@ -55,4 +59,16 @@ def show_schema(lake: str, flow: str) -> ShownSchema:
     for each in range(number, max(0, number - _LOOK_BACK), -1):
         report = state.report(each)
         settled = {**(report.types if report else {}), **settled}
+    for archive in archives_in(fs, root):
+        settled = {**_of_events(ArchivedSchemas(archive, archive.ledger(), keeps=False).of(flow)), **settled}
     return ShownSchema(flow, settled, schema)
+
+
+def _of_events(fields: ArchivedFields) -> dict[str, TypeReport]:
+    """Return by column what the schemas inside events tell; of several types the one that holds the others, else the newest."""
+    found = {}
+    for name, definitions in fields.by_column.items():
+        rules = [column_type({**each}, fields.connector) for each in definitions]
+        spelled = spelling(definitions[-1]) if is_encoded(definitions[-1]) else ""
+        found[name] = TypeReport(common_type_of(rules) or rules[-1].sql_type, Origin.EVENTS, spelled)
+    return found

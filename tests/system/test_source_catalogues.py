@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from airflow_cdc.model.catalogue.queries import in_style
 from airflow_cdc.model.catalogue.settings import catalogues
-from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
+from airflow_cdc.model.globs import matches_any
+from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.pipeline.import_schemas import import_schemas, read_inputs
+from tests.conftest import Apply
+from tests.golden.bare_archives import strip
+from tests.golden.connect_schemas import CAPTURES, CATALOGUES, comparable, row_fields
+from tests.golden.test_bare_captures import ALTERED
 from tests.golden.test_catalogues import OTHERWISE, TOPICS
 from tests.system.databases import PASSWORD, Database, environment, running_mariadb, running_postgresql
 
@@ -112,6 +119,11 @@ def short(field: dict[str, Any]) -> Any:
     return tuple(part for part in (field["type"], field.get("name"), field.get("parameters"), inner) if part)
 
 
+def modes_of(capture: str) -> list[str]:
+    settings = json.loads((CATALOGUES / f"{capture}.json").read_text(encoding="utf-8"))["settings"]
+    return [part for name, value in settings.items() for part in (f"--{name.replace('.', '-')}", value)]
+
+
 CASES = [("postgresql", capture) for capture in ("pg_load", "pg_types_precise")]
 CASES += [("mariadb", capture) for capture in ("maria_load", "maria_types_precise")]
 
@@ -119,10 +131,9 @@ CASES += [("mariadb", capture) for capture in ("maria_load", "maria_types_precis
 @pytest.mark.parametrize(("server", "capture"), CASES, indirect=["server"])
 def test_what_is_pulled_is_what_the_connector_wrote(server: Database, capture: str, tmp_path: Path) -> None:
     kept = json.loads((CATALOGUES / f"{capture}.json").read_text(encoding="utf-8"))
-    modes = [part for name, value in kept["settings"].items() for part in (f"--{name.replace('.', '-')}", value)]
     out = tmp_path / "schemas.yaml"
 
-    ran = pull(server, *TOPICS[capture].split(), "--out", out, *modes)
+    ran = pull(server, *TOPICS[capture].split(), "--out", out, *modes_of(capture))
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     document = yaml.safe_load(out.read_text(encoding="utf-8"))
@@ -135,6 +146,25 @@ def test_what_is_pulled_is_what_the_connector_wrote(server: Database, capture: s
         name = schema["origin"].rpartition(" table ")[2]
         assert schema["keys"] == kept["tables"][name]["keys"]
     assert len(document["schemas"]) == len(TOPICS[capture].split())
+
+
+@pytest.mark.parametrize(("server", "capture"), CASES, indirect=["server"])
+def test_bare_events_with_what_is_pulled_make_the_tables_that_events_with_schemas_make(
+    server: Database, capture: str, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    flows = tuple(flow for flow in TOPICS[capture].split() if matches_any(flow, ALTERED))
+    lakes, out = [str(tmp_path / name) for name in ("bare", "schema")], tmp_path / "schemas.yaml"
+    strip(CAPTURES / capture / "archive/schema", tmp_path / "archive")
+    ran = pull(server, *flows, "--out", out, *modes_of(capture))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    import_schemas(lakes[0], read_inputs([str(out)]))
+
+    for archive, lake in zip((tmp_path / "archive", CAPTURES / capture / "archive/schema"), lakes, strict=True):
+        apply(archive, lake, tables=flows)
+
+    found = compare_lakes(spark, *lakes)
+    assert {table.flow for table in found.tables} == set(flows)
+    assert [table for table in found.tables if not table.equal] == []
 
 
 @pytest.mark.parametrize(("server", "capture"), CASES, indirect=["server"])
@@ -187,6 +217,17 @@ def test_a_flow_without_a_table_is_named_with_the_tables_that_are_there(postgres
     assert "Flow shop.inventory.gone" in ran.stderr
     assert "inventory.orders" in ran.stderr
     assert not (tmp_path / "out.yaml").exists()
+
+
+def test_the_archives_connection_names_the_database(postgresql: Database, tmp_path: Path) -> None:
+    archive = {"conn_type": "cdc_archive", "host": "/archive", "extra": {"source_conn_id": "shop"}}
+    command = [sys.executable, "-m", "airflow_cdc", "schema", "pull", "shop.inventory.orders", "--out", tmp_path / "out.yaml"]
+    environ = environment(shop=postgresql.connection(), cdc_archive_default=archive)
+
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("shop.inventory.orders: catalogue of postgresql, connection shop")
 
 
 def test_a_connection_that_airflow_keeps_in_its_own_database_is_found(postgresql: Database, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from airflow_cdc.model.flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDi
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.retyping import FlowRetype, RetypeReport
 from airflow_cdc.model.table_mode import TableMode
 from airflow_cdc.model.transactions import Lacking, TransactionReport
 from airflow_cdc.pipeline.decode import connect_types
@@ -200,6 +201,8 @@ REPORTS = [
     ApplyReport,
     FlowReprocess,
     ReprocessReport,
+    FlowRetype,
+    RetypeReport,
 ]
 
 

@@ -17,12 +17,14 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport
 from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.retyping import FlowRetype, Retyped, RetypeReport
 from airflow_cdc.model.verification import VerifyReport
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator
+from airflow_cdc.operators.retype import CdcRetypeOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
 from airflow_cdc.operators.verify import CdcVerifyOperator
 from airflow_cdc.triggers.report import CdcReportTrigger
@@ -32,6 +34,7 @@ TOPIC = "server.db.orders"
 ERROR = {"type": "ConfigurationError", "message": "No.", "next_step": "Mend it.", "transient": False}
 APPLIED = ApplyReport("a", "l", (FlowOutcome(TOPIC, FlowStatus.UP_TO_DATE),))
 AGAIN = ReprocessReport("a", "l", flows=(FlowReprocess(TOPIC),))
+RETYPED = RetypeReport("a", "l", flows=(FlowRetype(TOPIC, Retyped(TOPIC, {"total": ("STRING", None)}, (2, 2), (1, 0), is_done=True)),))
 KEPT = MaintenanceReport("l", flows=(FlowMaintenance(TOPIC),))
 OPERATORS = [
     (CdcMergeOperator, {"skip_if_nothing_pending": False}, APPLIED, ApplyReport("a", "l", error=ERROR)),
@@ -39,6 +42,7 @@ OPERATORS = [
     (CdcRebuildOperator, {}, APPLIED, ApplyReport("a", "l", error=ERROR)),
     (CdcReprocessOperator, {}, AGAIN, ReprocessReport("a", "l", error=ERROR)),
     (CdcReplayOperator, {}, AGAIN, ReprocessReport("a", "l", error=ERROR)),
+    (CdcRetypeOperator, {}, RETYPED, RetypeReport("a", "l", error=ERROR)),
     (CdcMaintainOperator, {}, KEPT, MaintenanceReport("l", error=ERROR)),
     (CdcVerifyOperator, {"other_lake_conn_id": "cdc_lake_default", "fail_if_different": False}, VerifyReport("l", "o"), None),
 ]

@@ -18,6 +18,7 @@ from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator
+from airflow_cdc.operators.retype import CdcRetypeOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
 from airflow_cdc.operators.verify import CdcVerifyOperator
 
@@ -29,6 +30,7 @@ OPERATORS = [
     (CdcRebuildOperator, {"flows_file": FLOWS, "into_lake_conn_id": "marked"}),
     (CdcReprocessOperator, {"flows_file": FLOWS}),
     (CdcReplayOperator, {"flows_file": FLOWS}),
+    (CdcRetypeOperator, {"flows_file": FLOWS}),
     (CdcMaintainOperator, {"flows_file": FLOWS}),
     (CdcVerifyOperator, {"other_lake_conn_id": "marked"}),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections import Counter
@@ -12,20 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.pages import commands
 from tests.unit.airflow.dag_bag import dag_bag
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 REPOSITORY = Path(__file__).parents[3]
 MERGE, BACKFILL = "cdc_merge", "cdc_backfill"
 Ended = Counter[tuple[str, str]]
-
-
-def blocks(page: str) -> list[list[str]]:
-    """Return the commands of Airflow in a page, by block."""
-    text = (REPOSITORY / "docs" / "how-to" / page).read_text(encoding="utf-8")
-    fences = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    found = [re.findall(r"^ *(airflow .+)$", fence, re.MULTILINE) for fence in fences]
-    return [commands for commands in found if commands]
 
 
 def airflow(command: str) -> None:
@@ -115,7 +107,7 @@ def commits(scene: Any) -> int:
 
 @pytest.mark.slow
 def test_the_first_table_comes_by_the_pages_commands(scene: Any, scheduler: Scheduler, capfd: pytest.CaptureFixture[str]) -> None:
-    connections, start = blocks("first-table.md")
+    connections, start = commands("first-table.md", "airflow")
     for command in connections:
         airflow(command)
     # The page's user has copied files into the archive a moment ago: after the end of the interval that a run would begin with.
@@ -136,7 +128,7 @@ def test_the_first_table_comes_by_the_pages_commands(scene: Any, scheduler: Sche
 def test_a_backfill_by_the_pages_commands_leaves_each_run_its_files(scene: Any, scheduler: Scheduler) -> None:
     for number, day in enumerate(("2025-01-01", "2025-01-31", "2025-03-07", "2025-12-31")):
         scene.land(f"000000000{number}", below=day)
-    begin, end = blocks("backfill.md")
+    begin, end = commands("backfill.md", "airflow")
     for command in begin:
         airflow(command)
         if "unpause" in command:
@@ -176,7 +168,7 @@ def test_by_hand_and_without_a_date_the_backfills_dag_fails_and_says_what_it_lac
 def test_the_pool_of_the_page_has_one_slot_and_counts_deferred_tasks() -> None:
     from airflow.models.pool import Pool
 
-    ((command,),) = blocks("airflow-versions.md")
+    ((command,),) = commands("airflow-versions.md", "airflow")
     airflow(command)
     pool = Pool.get_pool("cdc_writers")
     assert pool

@@ -63,15 +63,21 @@ def test_the_form_has_no_required_field_but_the_root(entry: dict[str, Any]) -> N
     assert "host" not in entry["ui-field-behaviour"]["hidden-fields"]
 
 
-@pytest.mark.parametrize(("kind", "fields"), [("cdc_archive", {"storage_conn_id", "layout", "format"}), ("cdc_lake", {"storage_conn_id"})])
+FIELDS = {"cdc_archive": {"storage_conn_id", "source_conn_id", "layout", "format"}, "cdc_lake": {"storage_conn_id"}}
+
+
+@pytest.mark.parametrize(("kind", "fields"), FIELDS.items())
 def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any, kind: str, fields: set[str]) -> None:
     entry = next(entry for entry in INFO["connection-types"] if entry["connection-type"] == kind)
     assert set(entry["conn-fields"]) == fields
     module, name = entry["hook-class-name"].rsplit(".", 1)
     hook = getattr(importlib.import_module(module), name)
-    scene.connect("filled", conn_type=kind, host="/data", extra={"storage_conn_id": "mine"})
-    assert hook("filled").storage_conn_id == "mine"
-    for field in fields - {"storage_conn_id"}:
+    connections = {field for field in fields if field.endswith("conn_id")}
+    for field in connections:
+        scene.connect("filled", conn_type=kind, host="/data", extra={field: "mine"})
+        assert [getattr(hook("filled"), each) for each in connections if each != field] == [None] * (len(connections) - 1)
+        assert getattr(hook("filled"), field) == "mine"
+    for field in fields - connections:
         schema = entry["conn-fields"][field]["schema"]
         assert schema["default"] == "auto"
         for choice in schema["enum"]:

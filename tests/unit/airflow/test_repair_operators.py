@@ -1,4 +1,4 @@
-"""Reprocess, replay and rebuild as tasks: what they submit, what they hand on, how they fail, and what they refuse before Spark starts."""
+"""Reprocess, replay, retype and rebuild as tasks: what they submit and hand on, how they fail, what they refuse before Spark starts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.retyping import FlowRetype, Retyped, RetypeReport
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator
+from airflow_cdc.operators.retype import CdcRetypeOperator
 
 TOPIC = "server.db.orders"
 LARGE = str(2**70)
@@ -81,6 +83,37 @@ def test_flows_that_failed_fail_the_task_and_only_passing_causes_are_tried_again
     scene.submit_leaves(report(error=TERMINAL), exit_code=1)
     with pytest.raises(AirflowFailException, match="The job stopped before"):
         operator(CdcReprocessOperator, scene).execute(context)
+
+
+def test_what_was_retyped_is_handed_on_and_logged(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    done = Retyped(TOPIC, {"total": ("STRING", "DECIMAL(12,2)"), "gone": ("INT", None)}, (5, 6), (2, 1), is_done=True)
+    left = RetypeReport("a", "l", flows=(FlowRetype(TOPIC, done), FlowRetype("other", error=TERMINAL)))
+    scene.submit_leaves(left.to_json(), exit_code=1)
+    with pytest.raises(AirflowFailException, match=r"1 of 2 flows failed.\nother: ConfigurationError: It keeps history. Next"):
+        operator(CdcRetypeOperator, scene, tables=[TOPIC, "other"], flows_file="/f.yaml").execute(context)
+    result = context["ti"].pushed["return_value"]
+    assert result["flows"][TOPIC] == {
+        "done": True,
+        "columns": {"total": {"before": "STRING", "now": "DECIMAL(12,2)"}, "gone": {"before": "INT", "now": None}},
+        "rows": {"before": 5, "now": 6},
+        "rejects": {"before": 2, "now": 1},
+    }
+    assert json.loads(json.dumps(result)) == result
+    log = capsys.readouterr().out
+    assert f"{TOPIC}: column total: STRING -> DECIMAL(12,2)" in log
+    assert f"{TOPIC}: the table was replaced" in log
+    assert {("--flows", "/f.yaml"), ("--table", TOPIC), ("--table", "other")} <= scene.pairs
+    assert "--dry-run" not in scene.arguments
+
+
+def test_a_retyping_that_is_only_planned_says_that_nothing_was_changed(
+    scene: Any, context: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.submit_leaves(RetypeReport("a", "l", True, (FlowRetype(TOPIC, Retyped(TOPIC)),)).to_json(), exit_code=0)
+    result = operator(CdcRetypeOperator, scene, only_plan="True").execute(context)
+    assert (result["dry_run"], result["flows"][TOPIC]["done"]) == (True, False)
+    assert f"{TOPIC}: nothing was changed" in capsys.readouterr().out
+    assert "--dry-run" in scene.arguments
 
 
 def test_a_rebuild_goes_into_the_other_lake_or_a_folder_that_a_retry_finds_again(scene: Any, context: Any) -> None:

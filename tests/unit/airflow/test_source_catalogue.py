@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_cdc.hooks.source_catalogue import SourceCatalogue, pull_schemas
+from airflow_cdc.hooks.source_catalogue import SourceCatalogue, pull_schemas, source_of
 from airflow_cdc.model.catalogue.queries import in_style
 from airflow_cdc.model.catalogue.settings import catalogues
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
@@ -127,6 +127,25 @@ def test_a_connection_of_something_else_is_refused(
 def test_a_connection_that_is_none_is_refused(hook: FakeHook) -> None:
     with pytest.raises(ConfigurationError, match="There is no connection nowhere"):
         pull_schemas("nowhere", ["p.s.t"])
+
+
+def test_the_archives_connection_names_the_source(scene: Any) -> None:
+    scene.connect("cdc_archive_default", conn_type="cdc_archive", host="/data", extra={"source_conn_id": "shop"})
+    # As Airflow 2's form wrote it.
+    scene.connect("other_archive", conn_type="cdc_archive", host="/data", extra={"extra__cdc_archive__source_conn_id": "billing"})
+    assert (source_of(), source_of("other_archive")) == ("shop", "billing")
+
+
+def test_an_archive_without_a_source_is_refused_with_both_ways_out(scene: Any) -> None:
+    scene.connect("cdc_archive_default", conn_type="cdc_archive", host="/data")
+    with pytest.raises(ConfigurationError, match="connection cdc_archive_default names no source") as refused:
+        source_of()
+    assert refused.value.next_step == (
+        "Give the source's connection as --source-conn-id, or set source_conn_id in connection cdc_archive_default."
+    )
+    with pytest.raises(ConfigurationError, match=r"not known\. There is no connection gone") as refused:
+        source_of("gone")
+    assert refused.value.next_step == "Give the source's connection as --source-conn-id, or the archive's as --archive-conn-id."
 
 
 def test_a_wrong_setting_is_refused_before_the_database_is_asked(hook: FakeHook) -> None:

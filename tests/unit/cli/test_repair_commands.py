@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.jobs import rebuild, replay, reprocess, run_job
+from airflow_cdc.jobs import rebuild, replay, reprocess, retype, run_job
 from airflow_cdc.pipeline.inspect_lake import read_rows
 from tests.events import TOPIC, lsn
 from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
@@ -61,6 +61,10 @@ def test_the_jobs_write_their_report_in_every_case(scene: Scene, ended: Any, spa
     assert (code, [flow["found"]["rejects"] for flow in told["flows"]]) == (0, [{"missing_key": 1}])
     code, told = ended(replay, scene, "--reason", "bad_luck")
     assert (code, told["flows"], told["error"]["type"]) == (1, [], "ConfigurationError")
+
+    # Without a flow of its name nothing is made in the lake that the tests share.
+    code, told = ended(retype, scene, "--table", "*.unknown", "--dry-run")
+    assert (code, told["flows"], told["dry_run"], told["error"]["type"]) == (1, [], True, "ConfigurationError")
 
     new = tmp_path / "new"
     code, told = ended(rebuild, scene, "--table", "*.customers", "--as-of", lsn(1), "--into", new)

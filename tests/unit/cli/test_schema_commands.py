@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from airflow_cdc.model.column_origin import Origin, TypeReport
 from airflow_cdc.model.lake import FlowState
 from airflow_cdc.model.microbatch import Microbatch, PlanPosition
 from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.source_schema import SourceSchemas
+from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.schema_file import write_schema_file
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
 from tests.unit.model.scene import Scene
+from tests.unit.model.surveys import shape
 
 FS = fsspec.filesystem("file")
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -158,3 +161,54 @@ def test_what_the_flow_s_runs_settled_is_shown_by_column(tmp_path: Path) -> None
     }
     shown = run("schema", "show", ORDERS, "--lake", tmp_path)
     assert "total  │ DECIMAL(12,2) │ base64  │ flow" in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["schemas.yaml", "schemas.YML", "schemas.json"])
+def test_the_file_that_was_pulled_can_be_handed_over_in_each_of_its_formats(tmp_path: Path, name: str) -> None:
+    """Regression: YAML was refused as "no JSON"."""
+    total = SourceColumn("total", {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "12"}})
+    pulled = SourceSchema(ORDERS, "postgresql", (total, SourceColumn("größe", {"type": "int32"})), ("total",), "a catalogue", {"a": "b"})
+    write_schema_file(tmp_path / name, [pulled])
+    done = run("schema", "import", tmp_path / name, "--lake", tmp_path / "lake")
+    assert done.exit_code == 0, done.stderr
+    assert SourceSchemas(FS, str(tmp_path / "lake")).of(FlowState(FS, str(tmp_path / "lake"), ORDERS).folder) == pulled
+
+
+def test_yaml_that_was_broken_by_a_review_is_named(tmp_path: Path) -> None:
+    (tmp_path / "schemas.yaml").write_text("schemas: [")
+    ended = run("schema", "import", tmp_path / "schemas.yaml", "--lake", tmp_path / "lake")
+    assert ended.exit_code == 2
+    assert "schemas.yaml cannot be read as YAML" in told(ended)
+
+
+def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_goes_over_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    for number, columns in enumerate((2, 3), start=1):
+        scene.arrive(f"a.b.orders/{number}.jsonl")
+        row = {**ROW, "fields": ROW["fields"][:columns]}
+        envelope = {**ENVELOPE, "fields": [{**row, "field": "after"}]}
+        seen = {"value_shape": json.dumps(envelope), "connector": "postgresql"}
+        scene.survey(lambda file, seen=seen: [replace(shape(file.path, ORDERS), **seen)])  # type: ignore[misc]
+    scene.commit(ORDERS, types={"id": TypeReport("STRING", Origin.FLOW)})
+    FlowState(FS, str(scene.lake), ORDERS).checkpoint()
+    before = sorted(scene.lake.rglob("*"))
+
+    document = json.loads(run("schema", "show", ORDERS, "--lake", scene.lake, "--json").stdout)
+
+    assert document["types"] == {
+        "id": {"type": "STRING", "from": "flow"},
+        "total": {"type": "DECIMAL(38,2)", "from": "events", "spelled": DECIMAL},
+        "placed": {"type": "TIMESTAMP_NTZ", "from": "events", "spelled": "io.debezium.time.MicroTimestamp"},
+    }
+    assert "placed │ TIMESTAMP_NTZ │ io.debezium.time.MicroTimestamp" in run("schema", "show", ORDERS, "--lake", scene.lake).stdout
+    # Who only looks may not be allowed to write.
+    assert sorted(scene.lake.rglob("*")) == before
+
+
+def test_a_flow_of_which_nothing_is_known_yet_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.arrive("a.b.orders/1.jsonl")
+    scene.survey()
+    (topic,) = scene.state.ledger().topics
+    scene.commit(topic)
+    assert "No run has settled a column yet" in run("schema", "show", topic, "--lake", scene.lake).stdout

@@ -52,12 +52,15 @@ class Source:
             raise self.problem
         return (ORDERS,)
 
+    def of(self, archive_conn_id: str | None) -> str:
+        return f"source of {archive_conn_id}"
+
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     found = Source()
     # Airflow is not needed for it.
-    monkeypatch.setitem(sys.modules, "airflow_cdc.hooks.source_catalogue", SimpleNamespace(pull_schemas=found.pull))
+    monkeypatch.setitem(sys.modules, "airflow_cdc.hooks.source_catalogue", SimpleNamespace(pull_schemas=found.pull, source_of=found.of))
     monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "ERROR")
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
     return found
@@ -98,6 +101,20 @@ def test_people_see_each_column_what_is_not_known_and_the_next_step(source: Sour
 def test_programs_get_one_document(source: Source, tmp_path: Path) -> None:
     ran = run("shop.inventory.orders", "--out", tmp_path / "schemas.json", "--json")
     assert from_document(json.loads(ran.stdout)) == (ORDERS,)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ([], "source of None"),
+        (["--archive-conn-id", "mine"], "source of mine"),
+        (["--archive-conn-id", "mine", "--source-conn-id", "shop"], "shop"),
+    ],
+)
+def test_the_archives_connection_names_the_source_unless_it_is_given(source: Source, tmp_path: Path, given: list[str], asked: str) -> None:
+    ran = CliRunner().invoke(app, ["schema", "pull", "shop.inventory.orders", "--out", str(tmp_path / "schemas.yaml"), *given])
+    assert ran.exit_code == 0, ran.output
+    assert [each[0] for each in source.asked] == [asked]
 
 
 @pytest.mark.parametrize(

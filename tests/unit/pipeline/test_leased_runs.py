@@ -12,7 +12,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from airflow_cdc.pipeline.merge import latest_version
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model import lease as lease_module
@@ -29,6 +28,7 @@ from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
 from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
 from airflow_cdc.pipeline.retype import Retyping, retype
+from airflow_cdc.pipeline.target.target_table import latest_version
 from tests.conftest import Apply
 from tests.events import Record, postgresql, write_records
 

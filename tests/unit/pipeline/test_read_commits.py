@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_cdc.pipeline.read_commits import read_commit
 
 from airflow_cdc.model.commit_metadata import metadata_text
 from airflow_cdc.model.errors import StateTooNewError
 from airflow_cdc.model.foreign_change import APPLICATION, UPKEEP
+from airflow_cdc.pipeline.target.read_commits import read_commit
 
 OURS = {APPLICATION: "shop.orders:0123456789ab", "microbatch": 7}
 

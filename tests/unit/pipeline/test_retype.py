@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.errors import ConfigurationError, TableChangedError
 from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.retyping import Retyped
+from airflow_cdc.model.retyping import Retyped, RetypeReport
 from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
 from airflow_cdc.pipeline.retype import Retyping, retype
+from airflow_cdc.pipeline.retype_flows import FlowsRetyping, retype_flows
 from airflow_cdc.pipeline.target.target_table import columns_of, read_target
 from tests.conftest import Apply
 from tests.crashes import CrashError
@@ -29,6 +31,7 @@ COLUMNS: dict[str, Any] = {
 }
 RIGHT = CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, "max_microbatch_bytes": 1})
 AFTER = {**TYPES, "id": "BIGINT"}
+CHANGED = {"total": ("STRING", "DECIMAL(12,2)"), "placed": ("BIGINT", "TIMESTAMP_NTZ"), "due": ("BIGINT", "DATE")}
 
 
 @pytest.fixture
@@ -53,8 +56,7 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     assert f"airflow-cdc retype {TOPIC}" in stopped["next_step"]
 
     looked = again(spark, archive, guessed, dry_run=True)
-    changed = {"total": ("STRING", "DECIMAL(12,2)"), "placed": ("BIGINT", "TIMESTAMP_NTZ"), "due": ("BIGINT", "DATE")}
-    assert looked == Retyped(TOPIC, changed, (2, 2), (0, 0))
+    assert looked == Retyped(TOPIC, CHANGED, (2, 2), (0, 0))
     assert types(spark, guessed)["total"] == "STRING"
     assert looked.lines() == [
         "column total: STRING -> DECIMAL(12,2)",
@@ -65,7 +67,7 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     ]
 
     done = again(spark, archive, guessed)
-    assert (done.is_done, done.columns) == (True, changed)
+    assert (done.is_done, done.columns) == (True, CHANGED)
     assert (types(spark, guessed), rows(spark, guessed)) == (AFTER, {1: row(1), 2: row(2)})
     apply(archive, guessed, flows={TOPIC: RIGHT})
     # A late event of the row that was deleted.
@@ -156,3 +158,25 @@ def test_a_flow_without_a_table_and_one_whose_files_are_gone_are_refused(
         again(spark, archive, lake)
     assert types(spark, lake)["total"] == "STRING"
     assert rows(spark, lake) == {number: bare(number)["value"]["after"] for number in (1, 2)}
+
+
+def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+    orders = "server1.testDB.dbo.orders"
+    write_records(archive / "1.jsonl", [bare(1)])
+    write_records(archive / "2.jsonl", [sqlserver("c", commit=2, after={"id": 2}, topic=orders, offset=0)])
+    apply(archive, lake, flows={TOPIC: GUESSED})
+    (archive / "2.jsonl").unlink()
+    told: list[str] = []
+    run = FlowsRetyping(spark, str(archive), str(lake), ("*",), flows={TOPIC: RIGHT}, progress=told.append)
+    # A name that matches nothing stops everything: silence would look like success.
+    with pytest.raises(ConfigurationError, match=r"knows no flow \*\.odrers"):
+        retype_flows(replace(run, tables=("*", "*.odrers")))
+
+    report = retype_flows(run)
+
+    assert RetypeReport.from_json(report.to_json()) == report
+    found = {flow.flow: flow for flow in report.flows}
+    assert (found[orders].error or {})["type"] == "TableChangedError"
+    assert found[TOPIC].retyped == Retyped(TOPIC, CHANGED, (1, 1), (0, 0), is_done=True)
+    assert rows(spark, lake) == {1: row(1)}
+    assert f"{TOPIC}: the table was replaced" in told

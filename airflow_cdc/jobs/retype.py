@@ -1,0 +1,45 @@
+"""spark-submit entry point: make flows' tables anew with the types that are known now and write the report.
+
+    retype.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--dry-run] [--storage SETTINGS] --report URI
+
+Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
+:class:`airflow_cdc.model.retyping.RetypeReport`) is written in every case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.flows_file import read_flows
+from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.model.retyping import RetypeReport
+from airflow_cdc.pipeline.retype_flows import FlowsRetyping, retype_flows
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = job_parser("retype")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--flows")
+    parser.add_argument("--dry-run", action="store_true")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job and return its exit code."""
+    given = _arguments(argv)
+
+    def work(spark: SparkSession) -> RetypeReport:
+        flows = read_flows(given.flows)
+        order = FlowsRetyping(
+            spark, given.archive, given.lake, tuple(given.table), given.dry_run, flows, progress=say, wait_seconds=given.wait
+        )
+        return retype_flows(order)
+
+    return run_job("retype", given, work, lambda error: RetypeReport(given.archive, given.lake, given.dry_run, error=error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
