@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.outcome import FlowOutcome
+from airflow_cdc.model.report.apply_report import FlowOutcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

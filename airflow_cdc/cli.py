@@ -42,12 +42,12 @@ from airflow_cdc.console import (
     table,
 )
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.as_of import check_range, parse_as_of
+from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.interval import parse_interval
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.reject_limit import RejectLimit
-from airflow_cdc.model.reprocessing import found_line
+from airflow_cdc.model.position.as_of import check_range, parse_as_of
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.reject_limit import RejectLimit
+from airflow_cdc.model.report.reprocessing import found_line
 
 app = typer.Typer(
     help="Archived change events become exact Delta tables.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -88,8 +88,8 @@ def apply(
     with usage():
         settings, interval, limit = read_flows(flows), parse_interval(since, until), RejectLimit.parse(fail_on_rejects)
     with spark_command("apply", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.apply_archive import apply_archive
-        from airflow_cdc.pipeline.archive_run import ArchiveRun
+        from airflow_cdc.pipeline.run.apply_archive import apply_archive
+        from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
         options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent, "interval": interval}
         run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
@@ -124,8 +124,8 @@ def rebuild(
     with usage():
         settings, moment = read_flows(flows), parse_as_of(as_of) if as_of else None
     with spark_command("rebuild", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.rebuild import Rebuild
-        from airflow_cdc.pipeline.rebuild import rebuild as rebuild_flow
+        from airflow_cdc.pipeline.repair.rebuild import Rebuild
+        from airflow_cdc.pipeline.repair.rebuild import rebuild as rebuild_flow
 
         report = rebuild_flow(Rebuild(spark, archive, lake, (flow,), moment, into, settings, progress_on(console)))
         _print_report(report, console, as_json=as_json)
@@ -166,8 +166,8 @@ def reprocess(
         first, last = (parse_as_of(text) if text else None for text in (from_position, to_position))
         check_range(first, last)
     with spark_command("reprocess", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.reprocess import Reprocessing
-        from airflow_cdc.pipeline.reprocess import reprocess as reprocess_range
+        from airflow_cdc.pipeline.repair.reprocess import Reprocessing
+        from airflow_cdc.pipeline.repair.reprocess import reprocess as reprocess_range
 
         order = Reprocessing(spark, archive, lake, flow, first, last, dry_run, settings, progress_on(console))
         done = reprocess_range(order)
@@ -197,7 +197,7 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
 def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", connect: Connect = None, conf: SparkConf = None) -> None:
     """List each flow: its table, rows, applied position, pending files, rejected records."""
     with spark_command("tables", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import summarize_flows
+        from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 
         flows = summarize_flows(spark, lake)
         if as_json:
@@ -225,7 +225,7 @@ def show(
 ) -> None:
     """Show the rows of flows' tables that the source has: its columns only, ordered by key."""
     with spark_command("show", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import read_rows
+        from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 
         found = [read_rows(spark, lake, flow, limit, history=history) for flow in flows]
         if as_json:
@@ -252,7 +252,7 @@ def diff(
     Exit code 0 only when at least one table is in both and all that are in both are equal.
     """
     with spark_command("diff", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.compare_tables import compare_lakes
+        from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 
         found = compare_lakes(spark, lake_a, lake_b, tables or ())
         if as_json:

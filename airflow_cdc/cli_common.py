@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from airflow_cdc.console import divert_stderr, error_text
+from airflow_cdc.model.archive.topics import printable
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.topics import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +61,8 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
     failed = True
     try:
         from airflow_cdc import runtime
-        from airflow_cdc.pipeline.connect import release_sessions
-        from airflow_cdc.pipeline.session import start_session
+        from airflow_cdc.pipeline.spark.connect import release_sessions
+        from airflow_cdc.pipeline.spark.session import start_session
 
         if not connect:
             os.environ.update(runtime.spark_environment(master))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_cdc.cli_common import AsJson, Lake, usage
 from airflow_cdc.console import print_json, stdout_console, table
-from airflow_cdc.model.lake import archives_in
-from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.model.state.lake import archives_in
+from airflow_cdc.pipeline.spark.storage import file_system
 
 
 def files(lake: Lake, as_json: AsJson = False) -> None:

@@ -25,7 +25,7 @@ from airflow_cdc.console import print_causes, print_json, stdout_console
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.maintenance import MaintenanceSettings
+from airflow_cdc.model.report.maintenance import MaintenanceSettings
 
 
 def maintain(
@@ -60,8 +60,8 @@ def maintain(
             }
         )
     with spark_command("maintain", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.maintain import MaintenanceRun
-        from airflow_cdc.pipeline.maintain import maintain as maintain_lake
+        from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun
+        from airflow_cdc.pipeline.upkeep.maintain import maintain as maintain_lake
 
         report = maintain_lake(MaintenanceRun(spark, lake, clustering, tuple(tables or ()), settings, progress_on(console)))
         if as_json:
@@ -106,7 +106,7 @@ def verify(
                 next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow; or --history.",
             )
     with spark_command("verify", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.verify import verify_history, verify_lakes, verify_source
+        from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
 
         if history:
             report = verify_history(spark, lake, tables or ())

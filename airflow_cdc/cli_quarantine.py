@@ -23,7 +23,7 @@ from airflow_cdc.cli_common import (
 )
 from airflow_cdc.console import print_errors, print_json, stdout_console
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.reprocessing import FlowReprocess, check_reasons
+from airflow_cdc.model.report.reprocessing import FlowReprocess, check_reasons
 from airflow_cdc.print_quarantine import print_groups, print_raw, print_records
 
 quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
@@ -46,8 +46,8 @@ def quarantine_list(
 ) -> None:
     """List quarantined records by flow, reason and column: how many there are, and the first of them."""
     with spark_command("quarantine", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.inspect_lake import read_quarantine
-        from airflow_cdc.pipeline.quarantine_groups import quarantine_groups
+        from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
+        from airflow_cdc.pipeline.upkeep.quarantine_groups import quarantine_groups
 
         if every and not as_json:
             print_records(read_quarantine(spark, lake, tables or ()), lake)
@@ -75,7 +75,7 @@ def quarantine_show(
     Exit code 0 whether there are any or not, 2 on usage and for a flow that the lake does not know.
     """
     with spark_command("quarantine", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.quarantine_groups import records_of
+        from airflow_cdc.pipeline.upkeep.quarantine_groups import records_of
 
         records, total = records_of(spark, lake, flow, None if every or as_json else limit)
         if as_json:
@@ -107,8 +107,8 @@ def quarantine_replay(
         settings, reasons = read_flows(flows), reason or []
         check_reasons(reasons)
     with spark_command("replay", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
-        from airflow_cdc.pipeline.reprocess import Reprocessing
+        from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
+        from airflow_cdc.pipeline.repair.reprocess import Reprocessing
 
         order = Reprocessing(spark, archive, lake, flow, dry_run=dry_run, flows=settings, progress=progress_on(console))
         done = replay_quarantine(order, reasons)

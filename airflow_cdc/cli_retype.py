@@ -32,8 +32,8 @@ def retype(
     with usage():
         settings = read_flows(flows)
     with spark_command("retype", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.retype import Retyping
-        from airflow_cdc.pipeline.retype import retype as retype_flow
+        from airflow_cdc.pipeline.repair.retype import Retyping
+        from airflow_cdc.pipeline.repair.retype import retype as retype_flow
 
         done = retype_flow(Retyping(spark, archive, lake, flow, dry_run, settings, progress_on(console)))
         if as_json:

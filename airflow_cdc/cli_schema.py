@@ -30,7 +30,7 @@ def schema_import(
     Exit code 0 when at least one was kept, 2 on usage and when a file cannot be taken; nothing is kept then.
     """
     with usage():
-        from airflow_cdc.pipeline.import_schemas import import_schemas, read_inputs
+        from airflow_cdc.pipeline.upkeep.import_schemas import import_schemas, read_inputs
 
         done = import_schemas(lake, read_inputs(files), flow, dry_run=dry_run)
     if as_json:
@@ -47,7 +47,7 @@ def schema_show(flow: Flow, lake: Lake, as_json: AsJson = False) -> None:
     Beside them the schema that was handed over. Exit code 0, 2 on usage and when nothing is known of the flow.
     """
     with usage():
-        from airflow_cdc.pipeline.show_schema import show_schema
+        from airflow_cdc.pipeline.upkeep.show_schema import show_schema
 
         found = show_schema(lake, flow)
     if as_json:

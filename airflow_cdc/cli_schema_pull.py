@@ -15,10 +15,10 @@ from rich.console import Console
 
 from airflow_cdc.cli_common import EXIT_FAILED, AsJson, settings_of, usage
 from airflow_cdc.console import error_text, print_json, stdout_console, table
-from airflow_cdc.model.catalogue.settings import catalogues, checked_properties, values_of
+from airflow_cdc.model.archive.topics import printable
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
-from airflow_cdc.model.source_schema import SourceSchema, to_document
-from airflow_cdc.model.topics import printable
+from airflow_cdc.model.flow.source_schema import SourceSchema, to_document
+from airflow_cdc.model.pull.settings import catalogues, checked_properties, values_of
 from airflow_cdc.schema_file import COLUMNS, check_schema_file, column_rows, unknown_columns, write_schema_file
 
 

@@ -9,12 +9,12 @@ import typer
 from airflow_cdc.cli_common import EXIT_FAILED, AsJson, Connect, Flow, FlowsFile, Lake, Master, SparkConf, progress_on, spark_command, usage
 from airflow_cdc.console import print_errors, print_json, stdout_console, table
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lives import lane_text
-from airflow_cdc.model.reach import UNKNOWN_PARTITION
-from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice
-from airflow_cdc.pipeline.select_flows import known_flow
+from airflow_cdc.model.position.lives import lane_text
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.pipeline.run.select_flows import known_flow
 
 
 def confirm_snapshot(
@@ -42,8 +42,8 @@ def confirm_snapshot(
         _list(lake, flow, as_json=as_json)
         return
     with spark_command("confirm-snapshot", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.confirm_snapshot import SnapshotConfirmation
-        from airflow_cdc.pipeline.confirm_snapshot import confirm_snapshot as confirm
+        from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation
+        from airflow_cdc.pipeline.repair.confirm_snapshot import confirm_snapshot as confirm
 
         report = confirm(SnapshotConfirmation(spark, lake, flow, choice, position, settings, progress_on(console)))
         if as_json:

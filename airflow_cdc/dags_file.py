@@ -14,9 +14,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.overlap import may_share
+from airflow_cdc.model.flow.routes import flows_from_document
 from airflow_cdc.model.globs import is_glob
-from airflow_cdc.model.overlap import may_share
-from airflow_cdc.model.routes import flows_from_document
 
 _MOST_NAMED = 5
 _TOLD = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}

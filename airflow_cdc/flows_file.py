@@ -10,8 +10,8 @@ import fsspec
 import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.routes import flows_from_document
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.routes import flows_from_document
 
 
 def read_flows(path: Path | str | None) -> Mapping[str, CdcFlow]:

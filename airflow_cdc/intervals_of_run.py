@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_cdc.model.interval import Interval, parse_interval
+from airflow_cdc.model.archive.interval import Interval, parse_interval
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.assets import table_of
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
+from airflow_cdc.model.state.lake import FlowState
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

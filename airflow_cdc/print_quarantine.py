@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from airflow_cdc.console import shown_of, stdout_console, table
-from airflow_cdc.model.topics import printable
+from airflow_cdc.model.archive.topics import printable
 
 if TYPE_CHECKING:
-    from airflow_cdc.pipeline.quarantine_groups import QuarantineGroup
+    from airflow_cdc.pipeline.upkeep.quarantine_groups import QuarantineGroup
 
 
 def print_groups(groups: Sequence[QuarantineGroup], lake: str, limit: int) -> None:

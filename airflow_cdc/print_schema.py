@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from airflow_cdc.console import stdout_console, table
-from airflow_cdc.model.source_schema import SourceSchema
-from airflow_cdc.model.topics import printable
+from airflow_cdc.model.archive.topics import printable
+from airflow_cdc.model.flow.source_schema import SourceSchema
 
 if TYPE_CHECKING:
-    from airflow_cdc.pipeline.import_schemas import ImportedSchema, SchemaImport
-    from airflow_cdc.pipeline.show_schema import ShownSchema
+    from airflow_cdc.pipeline.upkeep.import_schemas import ImportedSchema, SchemaImport
+    from airflow_cdc.pipeline.upkeep.show_schema import ShownSchema
 
 _UNKNOWN = "unknown"
 _SHOWN = 20
@@ -76,7 +76,7 @@ def print_schema(found: ShownSchema) -> None:
 
 
 def _print_handed_over(schema: SourceSchema) -> None:
-    from airflow_cdc.pipeline.import_schemas import becomes, connect_word
+    from airflow_cdc.pipeline.upkeep.import_schemas import becomes, connect_word
 
     rows = [
         [

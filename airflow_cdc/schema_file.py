@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.source_schema import SourceSchema, to_document
-from airflow_cdc.pipeline.decode.connect_types import column_type, is_field
+from airflow_cdc.model.flow.source_schema import SourceSchema, to_document
+from airflow_cdc.pipeline.decode.types.connect_types import column_type, is_field
 
 COLUMNS = ("column", "database type", "what the events will hold", "becomes")
 NOT_KNOWN = "not known"

@@ -14,7 +14,7 @@ import typer
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
-from airflow_cdc.pipeline.session import start_session
+from airflow_cdc.pipeline.spark.session import start_session
 from benchmarks import backfill, flat, formats, growth, merges, planning, reconcile, size, small_batches
 from benchmarks.measure import Result
 from benchmarks.report import report, report_aims

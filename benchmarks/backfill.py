@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from benchmarks import size
 from benchmarks.measure import Budget, Result, Taken, measure
 from benchmarks.small_events import Source, differs

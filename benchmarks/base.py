@@ -11,11 +11,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import TARGET_COLUMNS
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.foreign_change import INTENDED
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.report.foreign_change import INTENDED
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.target.alter_table import DELETION_VECTORS_FROM_BYTES
 from benchmarks.archives import write_snapshot
 from benchmarks.delta_files import link_tree, live_files

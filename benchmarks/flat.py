@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.maintenance import MaintenanceSettings
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
+from airflow_cdc.model.report.maintenance import MaintenanceSettings
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from benchmarks import size
 from benchmarks.measure import Bound, Budget, Result, Taken, measure
 from benchmarks.small_events import Source, differs

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.foreign_change import INTENDED
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.report.foreign_change import INTENDED
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from benchmarks import size, small_textbook
 from benchmarks.measure import Budget, Result, Taken, measure
 from benchmarks.small_events import Source, fingerprint

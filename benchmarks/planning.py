@@ -12,15 +12,15 @@ from typing import NoReturn
 import fsspec
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition, next_microbatch
-from airflow_cdc.model.new_files import find_new_files
-from airflow_cdc.model.pending import pending_files
-from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.survey import Survey
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.survey import Survey
+from airflow_cdc.model.look.new_files import find_new_files
+from airflow_cdc.model.look.pending import pending_files
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition, next_microbatch
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from benchmarks import size
 from benchmarks.measure import Budget, Result, Taken, measure
 from benchmarks.small_events import Source, differs

@@ -10,19 +10,19 @@ import fsspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.checkpoint import FlowCheckpoint
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.apply.fold_changes import latest_changes, resolve_hazards
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.plan_decoding import plan_decoding
-from airflow_cdc.pipeline.session import session_for_batch
-from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.settle.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.survey.source_facts import NOTHING_KNOWN
 from benchmarks import size
 from benchmarks.events import TOPIC, spread, with_takeovers, write_events
 from benchmarks.measure import Result, in_turn

@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.runtime import connect_server
 from benchmarks import processes, small_textbook
 from benchmarks.cold_command import merge_command

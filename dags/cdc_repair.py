@@ -14,8 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Param, task
 
 from airflow_cdc.doc_links import with_links
-from airflow_cdc.model.as_of import AS_OF_PATTERN
 from airflow_cdc.model.errors import RejectReason
+from airflow_cdc.model.position.as_of import AS_OF_PATTERN
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator

@@ -12,14 +12,14 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive import spark_uri
-from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.session import start_session
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.session import start_session
+from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.target.target_table import read_target
 

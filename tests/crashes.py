@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import ApplyReport
 from tests.conftest import Apply
 
 MOST_CRASHES = 200

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from airflow_cdc.hooks.connection_fields import extra
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
-from airflow_cdc.model.archive import classify_infos, modified_at
-from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.archive.archived_files import classify_infos, modified_at
+from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConfigurationError
-from airflow_cdc.model.interval import Interval
-from airflow_cdc.model.pending import ALWAYS, PendingFiles, pending_files
+from airflow_cdc.model.look.pending import ALWAYS, PendingFiles, pending_files
 
 _Choice = TypeVar("_Choice", bound=Enum)
 _LITTLE = 64 * 1024**2

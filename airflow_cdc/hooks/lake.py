@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_cdc.hooks.storage import CdcStorageHook
-from airflow_cdc.model.lake import flows_in
+from airflow_cdc.model.state.lake import flows_in
 
 _NAMED = 5
 

@@ -11,14 +11,14 @@ from urllib.parse import quote
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.catalogue.columns import text
-from airflow_cdc.model.catalogue.connectors import source_column
 from airflow_cdc.model.catalogue.modes import ConnectorSettings
 from airflow_cdc.model.catalogue.queries import in_style
-from airflow_cdc.model.catalogue.settings import catalogues, checked_properties, properties_of, settings_of
-from airflow_cdc.model.catalogue.tables import Table, tables_of
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, first_line
-from airflow_cdc.model.source_schema import SourceSchema
+from airflow_cdc.model.flow.source_schema import SourceSchema
+from airflow_cdc.model.pull.settings import catalogues, checked_properties, properties_of, settings_of
+from airflow_cdc.model.pull.source_column import source_column
+from airflow_cdc.model.pull.tables import Table, tables_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection

@@ -8,7 +8,7 @@
 file that holds it; the file is removed when it is read.
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
-:class:`airflow_cdc.model.outcome.ApplyReport`) is written in every case.
+:class:`airflow_cdc.model.report.apply_report.ApplyReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
-from airflow_cdc.model.interval import parse_interval
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.archive.interval import parse_interval
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -3,7 +3,7 @@
     maintain.py --lake URI [--flows FILE] [--table GLOB]... [--settings JSON] --report URI
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
-:class:`airflow_cdc.model.maintenance.MaintenanceReport`) is written in every case.
+:class:`airflow_cdc.model.report.maintenance.MaintenanceReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.maintenance import MaintenanceReport, MaintenanceSettings
-from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
+from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
+from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -3,8 +3,8 @@
     rebuild.py --archive URI --lake URI --into URI [--flows FILE] [--table GLOB]... [--as-of P] [--layout L] [--format F]
                [--storage SETTINGS] --report URI
 
-``P`` is a position or a time (:mod:`airflow_cdc.model.as_of`). Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The
-report (JSON of :class:`airflow_cdc.model.outcome.ApplyReport`, of the new lake) is written in every case.
+``P`` is a position or a time (:mod:`airflow_cdc.model.position.as_of`). Exit code 0 when all flows succeeded, 1 when any failed, 2 on
+usage. The report (JSON of :class:`airflow_cdc.model.report.apply_report.ApplyReport`, of the new lake) is written in every case.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
-from airflow_cdc.model.as_of import parse_as_of
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.pipeline.rebuild import Rebuild, rebuild_matching
+from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild_matching
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -3,7 +3,7 @@
     replay.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--reason REASON]... [--dry-run] [--storage SETTINGS] --report URI
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
-:class:`airflow_cdc.model.reprocessing.ReprocessReport`) is written in every case.
+:class:`airflow_cdc.model.report.reprocessing.ReprocessReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.reprocessing import ReprocessReport
-from airflow_cdc.pipeline.reprocess_flows import FlowsAgain, replay_flows
+from airflow_cdc.model.report.reprocessing import ReprocessReport
+from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -3,8 +3,8 @@
     reprocess.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--from-position P] [--to-position P] [--dry-run]
                  [--storage SETTINGS] --report URI
 
-``P`` is a position or a time (:mod:`airflow_cdc.model.as_of`). Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The
-report (JSON of :class:`airflow_cdc.model.reprocessing.ReprocessReport`) is written in every case.
+``P`` is a position or a time (:mod:`airflow_cdc.model.position.as_of`). Exit code 0 when all flows succeeded, 1 when any failed, 2 on
+usage. The report (JSON of :class:`airflow_cdc.model.report.reprocessing.ReprocessReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.as_of import parse_as_of
-from airflow_cdc.model.reprocessing import ReprocessReport
-from airflow_cdc.pipeline.reprocess_flows import FlowsAgain, reprocess_flows
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.report.reprocessing import ReprocessReport
+from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, reprocess_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

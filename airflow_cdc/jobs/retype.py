@@ -3,7 +3,7 @@
     retype.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--dry-run] [--storage SETTINGS] --report URI
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
-:class:`airflow_cdc.model.retyping.RetypeReport`) is written in every case.
+:class:`airflow_cdc.model.report.retyping.RetypeReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.retyping import RetypeReport
-from airflow_cdc.pipeline.retype_flows import FlowsRetyping, retype_flows
+from airflow_cdc.model.report.retyping import RetypeReport
+from airflow_cdc.pipeline.repair.retype_flows import FlowsRetyping, retype_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -14,16 +14,16 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.die_with_parent import die_with_parent, end_on_sigterm
 from airflow_cdc.jobs.write_report import write_report
+from airflow_cdc.model.archive.topics import printable
 from airflow_cdc.model.errors import CdcError, ConfigurationError, storage_refusal
 from airflow_cdc.model.job_argument import read_argument
-from airflow_cdc.model.lease import WAIT_SECONDS, name_this_run
+from airflow_cdc.model.state.lease import WAIT_SECONDS, name_this_run
 from airflow_cdc.model.state_kind import JOB_REPORT
 from airflow_cdc.model.storage import JobStorage
-from airflow_cdc.model.topics import printable
-from airflow_cdc.pipeline.connect import release_sessions
-from airflow_cdc.pipeline.explain_failure import missing_connector
-from airflow_cdc.pipeline.session import start_session
-from airflow_cdc.pipeline.storage import use_options
+from airflow_cdc.pipeline.run.explain_failure import missing_connector
+from airflow_cdc.pipeline.spark.connect import release_sessions
+from airflow_cdc.pipeline.spark.session import start_session
+from airflow_cdc.pipeline.spark.storage import use_options
 
 
 class _Report(Protocol):

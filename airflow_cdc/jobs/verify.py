@@ -7,7 +7,7 @@
 FILE is a JSON object of the options of Spark's JDBC reader, the password among them: readable by its owner alone.
 
 Exit code 0 when the comparison came to its end, whatever it found, 1 when it did not, 2 on usage. The report (JSON of
-:class:`airflow_cdc.model.verification.VerifyReport`) is written in every case.
+:class:`airflow_cdc.model.report.verification.VerifyReport`) is written in every case.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.run_job import job_parser, run_job
-from airflow_cdc.model.verification import VerifyReport
-from airflow_cdc.pipeline.verify import verify_history, verify_lakes, verify_source
+from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from airflow_cdc.model.files import is_local, is_object_store, replace_json
-from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.pipeline.spark.storage import file_system
 
 
 def write_report(uri: str, document: dict[str, Any]) -> None:

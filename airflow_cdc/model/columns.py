@@ -16,7 +16,7 @@ MICROBATCH = "__cdc_microbatch"
 
 PARTITION = "__cdc_partition"
 """Target, change log: int, Kafka partition of that event; NULL where the archive does not say. From the second life of a topic on the lane
-(:mod:`airflow_cdc.model.lives`): 65,536 more for each life before it."""
+(:mod:`airflow_cdc.model.position.lives`): 65,536 more for each life before it."""
 OFFSET = "__cdc_offset"
 """Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not tell it."""
 TOLD_AT = "__cdc_told_at"
@@ -55,6 +55,11 @@ VERSION_COLUMNS = (POSITION, END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP,
 
 CONTENT = "__cdc_content"
 """Without a key: text, hash of the row's values; rows that equal each other have the same."""
+IDENTITY = "__cdc_identity"
+"""text: with the position it tells an event from any other. A read's offset is part of it: equal rows are read at one position."""
+SENT_AT = "__cdc_sent_at"
+"""bigint: when the connector sent the event (milliseconds), where its position may be that of several rows: COPY writes many rows as one
+record of PostgreSQL's log. Then what the connector wrote is part of the identity; NULL elsewhere."""
 COPY = "__cdc_copy"
 """Without a key: bigint, number of the row among those that equal it, from 1."""
 MULTISET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, CONTENT, COPY)

@@ -1,6 +1,6 @@
 """Places: where a lake keeps what it knows of a flow, as URIs.
 
-``folder`` is the name of the flow's: :attr:`airflow_cdc.model.lake.FlowState.folder`.
+``folder`` is the name of the flow's: :attr:`airflow_cdc.model.state.lake.FlowState.folder`.
 """
 
 from __future__ import annotations

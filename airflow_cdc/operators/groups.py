@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.groups import DEFAULT_GROUP_BYTES, DEFAULT_MAX_GROUPS, FlowGroup, plan_groups
+from airflow_cdc.model.look.groups import DEFAULT_GROUP_BYTES, DEFAULT_MAX_GROUPS, FlowGroup, plan_groups
 from airflow_cdc.operators.submit import told_by_airflow
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
 from airflow_cdc.model.files import read_json
-from airflow_cdc.model.flows_report import FlowsReport
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.places import REPORTS_FOLDER
-from airflow_cdc.model.report import total_events, total_rows
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import total_events, total_rows
+from airflow_cdc.model.report.flows_report import FlowsReport
 from airflow_cdc.model.state_kind import JOB_REPORT
 
 _NAMED_FAILURES = 10

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.maintenance import MaintenanceReport, MaintenanceSettings
+from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 

@@ -11,10 +11,10 @@ from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.intervals_of_run import interval_of_run
-from airflow_cdc.model.archive_shape import ArchiveShape
-from airflow_cdc.model.interval import Interval
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.reject_limit import RejectLimit
+from airflow_cdc.model.archive.archive_shape import ArchiveShape
+from airflow_cdc.model.archive.interval import Interval
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.reject_limit import RejectLimit
 from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 from airflow_cdc.operators.told_versions import told_versions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.reprocessing import ReprocessReport
-from airflow_cdc.model.retyping import RetypeReport
+from airflow_cdc.model.report.reprocessing import ReprocessReport
+from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.model.truth import truth
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow

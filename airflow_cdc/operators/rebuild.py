@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.archive_shape import ArchiveShape
-from airflow_cdc.model.as_of import AsOf, parse_as_of
+from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import short_hash
-from airflow_cdc.model.outcome import ApplyReport
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.position.as_of import AsOf, parse_as_of
+from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.operators.job_report import Outcome, failure, log_report, summary
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_cdc.hooks.archive import table_globs
-from airflow_cdc.model.reprocessing import check_reasons
+from airflow_cdc.model.report.reprocessing import check_reasons
 from airflow_cdc.operators.read_again import CdcReadAgainOperator
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from airflow_cdc.model.as_of import check_range, parse_as_of
+from airflow_cdc.model.position.as_of import check_range, parse_as_of
 from airflow_cdc.operators.read_again import CdcReadAgainOperator
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_cdc.model.retyping import RetypeReport
+from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.operators.read_again import CdcReadAgainOperator
 
 

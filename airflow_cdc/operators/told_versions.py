@@ -14,10 +14,10 @@ from typing import Any
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.announced_versions import AnnouncedVersions
 from airflow_cdc.model.files import FileSystem, short_hash
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome
 from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
+from airflow_cdc.model.state.announced_versions import AnnouncedVersions
 from airflow_cdc.model.state_kind import ANNOUNCED_VERSIONS
 
 

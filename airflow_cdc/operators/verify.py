@@ -15,7 +15,7 @@ from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.verification import VerifyReport
+from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.operators.job_report import Outcome, failure_of
 from airflow_cdc.operators.spark_target import spark_target
 from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
@@ -30,7 +30,8 @@ class CdcVerifyOperator(CdcSubmitOperator):
 
     Or check, with ``history``, the versions that tables keep.
 
-    It returns the job's report (:class:`airflow_cdc.model.verification.VerifyReport`) as JSON: of each table both counts, what differs, and
+    It returns the job's report (:class:`airflow_cdc.model.report.verification.VerifyReport`) as JSON: of each table both counts, what
+    differs, and
     at which microbatch and position it stood. A source that goes on while the table waits for its next run differs: let the query
     end where the table does.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, pending_summary
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.interval import parse_interval
+from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 

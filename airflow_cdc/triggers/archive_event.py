@@ -13,8 +13,8 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, pending_summary
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.announced import Announced
-from airflow_cdc.model.pending import PendingFiles, unsurveyed_files
+from airflow_cdc.model.archive.announced import Announced
+from airflow_cdc.model.look.pending import PendingFiles, unsurveyed_files
 from airflow_cdc.triggers.look import failure_of
 
 KEY = "cdc_announced_files"

@@ -7,7 +7,7 @@ import time
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lag import find_lag, lag_summary
+from airflow_cdc.model.look.lag import find_lag, lag_summary
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.snapshot_state import snapshot_state
+from airflow_cdc.model.look.snapshot_state import snapshot_state
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 

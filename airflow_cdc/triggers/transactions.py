@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.as_of import parse_as_of
-from airflow_cdc.model.whole_cut import find_whole_cuts
+from airflow_cdc.model.look.whole_cut import find_whole_cuts
+from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
 from airflow_cdc.model.catalogue.queries import in_style
-from airflow_cdc.model.catalogue.settings import catalogues
-from airflow_cdc.pipeline.import_schemas import import_schemas
+from airflow_cdc.model.pull.settings import catalogues
+from airflow_cdc.pipeline.upkeep.import_schemas import import_schemas
 from tests.golden.connect_schemas import CATALOGUES
 
 CONNECTION_TYPES = {"postgresql": "postgres", "mariadb": "mysql", "sqlserver": "mssql"}

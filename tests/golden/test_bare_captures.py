@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.column_origin import Origin
+from airflow_cdc.model.flow.column_origin import Origin
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.golden.bare_archives import hand_over_events, pull_and_import, strip
 from tests.golden.connect_schemas import CAPTURES

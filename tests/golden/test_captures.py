@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
-from airflow_cdc.model.routes import RoutedFlows
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.routes import RoutedFlows
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 
 CAPTURES = Path(__file__).parent / "captures"

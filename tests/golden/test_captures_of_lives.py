@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import write_records
 from tests.golden.test_captures import CAPTURES

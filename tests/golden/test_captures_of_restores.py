@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnLogWentBack, OnSnapshot
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnSnapshot
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import settings_of
-from airflow_cdc.model.catalogue.tables import Table, tables_of
-from airflow_cdc.pipeline.decode.connect_types import is_field
+from airflow_cdc.model.pull.settings import settings_of
+from airflow_cdc.model.pull.source_column import source_column
+from airflow_cdc.model.pull.tables import Table, tables_of
+from airflow_cdc.pipeline.decode.types.connect_types import is_field
 from tests.golden.connect_schemas import CATALOGUES, comparable, row_fields
 
 TOPICS = {

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.transactions import transaction_key
-from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.model.archive.transactions import transaction_key
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.events import write_records
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.report import EventCounts
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.report.batch_report import EventCounts
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import write_records
 from tests.golden.test_reference_events import by_flow, message, record, stored

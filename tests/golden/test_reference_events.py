@@ -15,10 +15,10 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.report import EventCounts
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.batch_report import EventCounts
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, write_records
 

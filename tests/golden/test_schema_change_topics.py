@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.schema_changes import SchemaChanges
+from airflow_cdc.pipeline.survey.schema_changes import SchemaChanges
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 
 CAPTURE = Path(__file__).parent / "captures/maria_types_precise"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.printed_values import AS_PRINTED, NUMERALS, as_printed
 

@@ -11,8 +11,8 @@ import json
 from collections import Counter
 from typing import Any
 
-from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import settings_of
+from airflow_cdc.model.pull.settings import settings_of
+from airflow_cdc.model.pull.source_column import source_column
 from tests.golden.connect_schemas import CATALOGUES, comparable
 
 OTHERWISE = {

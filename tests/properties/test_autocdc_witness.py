@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.connectors import DIALECTS, Row
 from tests.events import Record

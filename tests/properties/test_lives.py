@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.crashes import apply_through_crashes
 from tests.lives import Life, LivesHistory, lives_histories

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.crashes import apply_through_crashes
 from tests.events import Record, write_records

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_cdc.model.lease import Lease, Leases
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.session import start_session
-from airflow_cdc.pipeline.storage import use_options
+from airflow_cdc.model.state.lease import Lease, Leases
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark.session import start_session
+from airflow_cdc.pipeline.spark.storage import use_options
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 
 QUEUE = "pg.public.queue"
 

@@ -14,10 +14,10 @@ import yaml
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.catalogue.queries import in_style
-from airflow_cdc.model.catalogue.settings import catalogues
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.import_schemas import import_schemas, read_inputs
+from airflow_cdc.model.pull.settings import catalogues
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.import_schemas import import_schemas, read_inputs
 from tests.conftest import Apply
 from tests.golden.bare_archives import strip
 from tests.golden.connect_schemas import CAPTURES, CATALOGUES, comparable, row_fields

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
-from airflow_cdc.pipeline.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 
@@ -25,9 +25,9 @@ CLIENT = """
 import json, os, sys
 from pyspark.sql import SparkSession
 from airflow_cdc import runtime
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.session import SESSION_OPTIONS
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark.session import SESSION_OPTIONS
 
 builder = SparkSession.builder.remote("local[2]")
 for key, value in {**runtime.spark_options(), **SESSION_OPTIONS}.items():

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc.model.files import create_json, read_json
-from airflow_cdc.model.lease import Leases
+from airflow_cdc.model.state.lease import Leases
 from airflow_cdc.runtime.layout import pyspark_folder
 from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 from tests.events import numbered, sqlserver, write_records

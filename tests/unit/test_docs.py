@@ -13,19 +13,19 @@ import typer.main
 
 from airflow_cdc import dags_file, runtime
 from airflow_cdc.cli import app
+from airflow_cdc.model.archive.completeness import OffsetGap, OffsetOverlap, OffsetReport
+from airflow_cdc.model.archive.cut import AwaitedTransaction, Cut
+from airflow_cdc.model.archive.transactions import Lacking, TransactionReport
 from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, MULTISET_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
-from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
 from airflow_cdc.model.connectors.registry import CONNECTORS
-from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import CdcError, RejectReason
-from airflow_cdc.model.flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
-from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.model.retyping import FlowRetype, RetypeReport
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.model.transactions import Lacking, TransactionReport
-from airflow_cdc.pipeline.decode import connect_types
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.report.retyping import FlowRetype, RetypeReport
+from airflow_cdc.pipeline.decode.types import connect_types
 from tests.unit.test_citations import anchors
 
 ROOT = Path(__file__).parents[2]

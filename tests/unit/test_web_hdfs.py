@@ -163,7 +163,7 @@ def test_a_job_that_reads_no_hdfs_needs_no_requests() -> None:
     import subprocess
     import sys
 
-    program = "import sys; sys.modules['requests'] = None; from airflow_cdc.pipeline.storage import file_system; file_system('/tmp')"
+    program = "import sys; sys.modules['requests'] = None; from airflow_cdc.pipeline.spark.storage import file_system; file_system('/tmp')"
     root = Path(__file__).parents[2]
     ran = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

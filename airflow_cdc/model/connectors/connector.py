@@ -2,7 +2,7 @@
 
 An entry is data. SQL is plain text over ``source``, the source block of an event whose members are all text, or over ``payload``, the
 event's value; so the Airflow layer and the pipeline read the same entry. Positions are numbers and are compared as numbers
-(:class:`airflow_cdc.model.position.Position`).
+(:class:`airflow_cdc.model.position.position.Position`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Types:
-    """The Connect types that the connector spells its own way, by the name of a rule of ``pipeline/decode/connect_types.py``."""
+    """The Connect types that the connector spells its own way, by the name of a rule of ``pipeline/decode/types/connect_types.py``."""
 
     own: Mapping[str, str] = field(default_factory=dict)
     """By semantic type, in this connector's events only."""
@@ -182,7 +182,8 @@ class Values:
     recognised: Mapping[str, str] = field(default_factory=dict)
     """By name: SQL over ``payload``, true for the connector's values; empty where ``source.connector`` names it."""
     kind: str = ""
-    """SQL over ``payload``: what such a value is, an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`; NULL for others."""
+    """SQL over ``payload``: what such a value is, an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`; NULL for
+    others."""
     operation: str = ""
     """Member, in place of ``op``, that holds the operation."""
     image: str = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.source_schema import SourceSchema, from_document, is_document
 from airflow_cdc.model.handed_over.apicurio_export import in_export, is_zip
 from airflow_cdc.model.handed_over.avro import from_avro, is_avro
 from airflow_cdc.model.handed_over.connect import is_connect, literal, normalized
@@ -21,7 +22,6 @@ from airflow_cdc.model.handed_over.registry import (
     is_registered,
     registered,
 )
-from airflow_cdc.model.source_schema import SourceSchema, from_document, is_document
 
 _EXPECTED = (
     "Hand over a Connect schema or an event with one, an Avro schema, a JSON Schema of Connect's converter, an answer of a schema registry"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_cdc.model.connectors.flattened_names import without_metadata
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flattened_names import without_metadata
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema
 from airflow_cdc.model.handed_over.connect import ConnectSchema, connector_of, fields_of, is_envelope, native_type, row_fields
 from airflow_cdc.model.handed_over.found import FoundSchema, LeftAside, is_control
 from airflow_cdc.model.handed_over.read_files import Parts
 from airflow_cdc.model.handed_over.registry import PROTOBUF_NEXT_STEP, PROTOBUF_REFUSED
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema
 
 _SHOWN = 10
 

@@ -17,7 +17,7 @@ A mode (``modes/``) decides what a step does; this module decides which steps th
 
 from __future__ import annotations
 
-from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
 from airflow_cdc.pipeline.apply.choose_mode import Settle, choose_mode
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun

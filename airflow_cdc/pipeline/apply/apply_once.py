@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_cdc.model.commit_metadata import report_in
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError, TableModeError
-from airflow_cdc.model.foreign_change import INTENT
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.document_columns import count_misfits
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.foreign_change import INTENT
+from airflow_cdc.model.state.commit_metadata import report_in
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.count_row_changes import count_unresolved
+from airflow_cdc.pipeline.target.document_columns import count_misfits
 from airflow_cdc.pipeline.target.find_commit import find_commit
 from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.target.merge_plan import with_files

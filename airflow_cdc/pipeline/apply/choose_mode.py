@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.apply.modes import by_key, change_log, rows_without_key, snapshot_decision, versions
 from airflow_cdc.pipeline.apply.settled import Settled
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.plan_decoding import is_without_key
+from airflow_cdc.pipeline.settle.plan_decoding import is_without_key
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]

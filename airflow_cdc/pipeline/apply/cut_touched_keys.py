@@ -26,13 +26,11 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
 )
 from airflow_cdc.model.operation import VOID, Operation
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
-from airflow_cdc.pipeline.document_columns import with_document_columns
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.order import ORDER, order_events
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, order_events
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
 from airflow_cdc.pipeline.reconcile.trace_versions import (
     find_moves,
@@ -42,6 +40,8 @@ from airflow_cdc.pipeline.reconcile.trace_versions import (
     without_previous_keys,
 )
 from airflow_cdc.pipeline.record.event_log import NO_PARTITION
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.target.document_columns import with_document_columns
 from airflow_cdc.pipeline.target.merge_versions import ACTION, ASKS, differing_versions
 from airflow_cdc.pipeline.target.target_table import TargetTable
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_cdc.model.column_origin import TypeReport
-from airflow_cdc.model.document_columns import definition_of, names_defined
 from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
+from airflow_cdc.model.flow.column_origin import TypeReport
+from airflow_cdc.model.flow.document_columns import definition_of, names_defined
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline.column_types import holds, widened
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.document_columns import count_misfits, fill_document_columns
+from airflow_cdc.pipeline.decode.types.column_types import holds, widened
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
 from airflow_cdc.pipeline.target.create_table import NewTable, create_target
+from airflow_cdc.pipeline.target.document_columns import count_misfits, fill_document_columns
 from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
 
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)

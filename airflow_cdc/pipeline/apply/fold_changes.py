@@ -9,16 +9,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, RAW, UNAVAILABLE
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.apply.resolve_documents import resolve_documents
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
-from airflow_cdc.pipeline.find_voids import Voids
+from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Staged, Surveyed, count_staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.order_events import order_events
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows, unpaired_moves
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.target_table import TargetTable
 

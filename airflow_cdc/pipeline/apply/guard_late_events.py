@@ -10,23 +10,22 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
 from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
-from airflow_cdc.model.completeness import ArchivedOffsets
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
-from airflow_cdc.model.flow import OnMissingFile
-from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
-from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
+from airflow_cdc.pipeline.reconcile.order_events import order_events
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
     find_awaited_moves,
@@ -38,6 +37,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
 )
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.table_history import read_history
 from airflow_cdc.pipeline.target.target_table import TargetTable

@@ -9,22 +9,22 @@ from functools import cache
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
 from airflow_cdc.model.columns import OP, RAW
-from airflow_cdc.model.completeness import ArchivedOffsets
-from airflow_cdc.model.flow import OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.snapshot import Snapshot
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.doubt_snapshot import Doubts
-from airflow_cdc.pipeline.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
-from airflow_cdc.pipeline.find_voids import not_found
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables, tables_of
+from airflow_cdc.pipeline.decode.stands_before import stands_before
+from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
+from airflow_cdc.pipeline.evidence.find_voids import not_found
 from airflow_cdc.pipeline.microbatch.count_events import Surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables, tables_of
-from airflow_cdc.pipeline.spark_errors import SPARK_ERRORS
-from airflow_cdc.pipeline.stands_before import stands_before
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _LOOK_BACK = 8
@@ -44,11 +44,11 @@ class SnapshotReads:
     latest: DataFrame | None
     """Row changes; None where the microbatch has none."""
     known: DataFrame | None
-    """What reads may lose against (:class:`~airflow_cdc.pipeline.doubt_snapshot.Doubts`)."""
+    """What reads may lose against (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
 
 
 def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> Snapshots:
-    """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.find_snapshot.find_snapshots`).
+    """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`).
 
     :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
     """

@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 
 from airflow_cdc.model.columns import COMMITTED_AT, OP, POSITION
 from airflow_cdc.model.places import events_uri
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.position.snapshot import Snapshot
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.cut_touched_keys import cut_touched_keys
 from airflow_cdc.pipeline.apply.known_snapshots import with_unconfirmed_versions
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, mark_of
 from airflow_cdc.pipeline.target.merge_versions import current_versions, merge_versions
 from airflow_cdc.pipeline.target.target_table import TargetTable

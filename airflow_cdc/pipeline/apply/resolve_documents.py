@@ -9,16 +9,16 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, TOLD_AT
 from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
-from airflow_cdc.model.microbatch import Microbatch, read_together
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.decode.mongodb import PATCH
-from airflow_cdc.pipeline.file_parts import read_microbatch
+from airflow_cdc.pipeline.locate.file_parts import read_microbatch
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
-from airflow_cdc.pipeline.order import is_known_newer, order_events
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.order_events import is_known_newer, order_events
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 

@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined, quarantine_rejects
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.find_snapshot import Snapshots
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
 from airflow_cdc.pipeline.microbatch.count_events import Counted, Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
-from airflow_cdc.pipeline.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.settle.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 

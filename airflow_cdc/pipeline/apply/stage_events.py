@@ -10,20 +10,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
-from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.flow import OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.places import events_uri
-from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotReads, find_known_snapshots
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import SettledEvents, may_be_late
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
-from airflow_cdc.pipeline.find_snapshot import Snapshots
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
 from airflow_cdc.pipeline.microbatch.count_events import (
     TABLE_OF_EVENT,
     Counted,
@@ -32,10 +32,10 @@ from airflow_cdc.pipeline.microbatch.count_events import (
     find_truncates,
 )
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns, read_place
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 S = TypeVar("S", bound=SettledEvents)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.columns import KIND
-from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.renamed_columns import names_today, under_new_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names
+from airflow_cdc.pipeline.spark import sql
 
 
 def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> list[str]:

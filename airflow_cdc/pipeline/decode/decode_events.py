@@ -12,7 +12,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.columns import (
     ABSENT,
     COMMITTED_AT,
@@ -33,23 +34,20 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.model.connectors.connector import Connector
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.lives import Lives
-from airflow_cdc.model.survey import RecordLayout, TopicShape
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import file_literal
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
-from airflow_cdc.pipeline.decode.connect_types import instant
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, no_utf8, parse_line, whole_record
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.lanes import lane
-from airflow_cdc.pipeline.decode.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.record_key import key_text
 from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema, is_single
 from airflow_cdc.pipeline.decode.topic_records import of_topic
+from airflow_cdc.pipeline.decode.types.connect_types import instant
+from airflow_cdc.pipeline.decode.types.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.unavailable_values import (
     fill_from_before,
     hashes_of,
@@ -60,6 +58,8 @@ from airflow_cdc.pipeline.decode.unavailable_values import (
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
 from airflow_cdc.pipeline.decode.value_shapes import shape_of
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
+from airflow_cdc.pipeline.read.read_lines import file_literal
+from airflow_cdc.pipeline.spark import sql
 
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
@@ -126,7 +126,7 @@ class Decoder:
         commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text, its hash and reject
         (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`, NULL for a good record).
 
-        :param lines: as :func:`airflow_cdc.pipeline.archive.read_lines` returns them.
+        :param lines: as :func:`airflow_cdc.pipeline.read.read_lines.read_lines` returns them.
         :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file,
             raw text and hash; costs the parsing of the before image.
         """

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from airflow_cdc.model.columns import FILE, RAW
 from airflow_cdc.model.connectors.registry import entries
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 LINE_STRUCT = "__cdc_parsed"
 """The parsed line."""
@@ -83,7 +83,7 @@ def no_utf8(key: str) -> str:
 
 
 def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
-    """Return the SQL for what a raw line's record is: an operation code or a :class:`~airflow_cdc.model.survey.RecordKind`.
+    """Return the SQL for what a raw line's record is: an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`.
 
     Any document may have a member that is called like one of a control event's: a control event has all of them, and no others.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_cdc.model.columns import KIND, ORDINAL, PARTITION
 from airflow_cdc.model.connectors.connector import Connector
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.lives import LANES
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.lanes import in_epoch
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.columns import KIND, RAW_KEY, is_reserved
 from airflow_cdc.model.operation import ROW_OPERATIONS
-from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.connect_types import is_field
 from airflow_cdc.pipeline.decode.envelope import SCHEMA, in_line, key_shape_of
 from airflow_cdc.pipeline.decode.source_columns import IMAGES, image_names, is_schema, is_single
+from airflow_cdc.pipeline.decode.types.connect_types import is_field
+from airflow_cdc.pipeline.spark import sql
 
 _FEW = 20
 """Of so many records one may be foreign: more of a kind are the source's own."""

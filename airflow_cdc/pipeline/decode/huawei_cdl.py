@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND, RAW_KEY
 from airflow_cdc.model.connectors.huawei_cdl import HUAWEI_CDL
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.record_key import parse_key
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
+from airflow_cdc.pipeline.spark import sql
 
 _IMAGE, _KEY = HUAWEI_CDL.values.image, HUAWEI_CDL.values.key
 _LOBS = "LOB_COLUMNS"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, PARTITION
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.lives import LANES, Lives
-from airflow_cdc.model.position import EPOCH
-from airflow_cdc.model.reach import UNKNOWN_PARTITION
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import LANES, Lives
+from airflow_cdc.model.position.position import EPOCH
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
+from airflow_cdc.pipeline.spark import sql
 
 
 def lane(partition: str, lives: Lives) -> str:
-    """Return the SQL of a record's lane (:mod:`airflow_cdc.model.lives`).
+    """Return the SQL of a record's lane (:mod:`airflow_cdc.model.position.lives`).
 
     :param partition: SQL of its Kafka partition.
     """
@@ -36,7 +36,7 @@ def lane(partition: str, lives: Lives) -> str:
 
 
 def in_epoch(commit: str, epochs: Epochs, *, at: str = f"{ORDINAL}.offset") -> str:
-    """Return the SQL of a commit as it is written down in its epoch (:mod:`airflow_cdc.model.epochs`).
+    """Return the SQL of a commit as it is written down in its epoch (:mod:`airflow_cdc.model.position.epochs`).
 
     :param commit: SQL of the commit as the source has it.
     :param at: SQL of the record's offset.

@@ -14,15 +14,15 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import RAW_KEY
 from airflow_cdc.model.connectors.mongodb import MONGODB
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
-from airflow_cdc.pipeline.document_functions import id_of
+from airflow_cdc.pipeline.documents.document_functions import id_of
+from airflow_cdc.pipeline.spark import sql
 
 KEY, DOCUMENT = MONGODB.values.columns
 KEY_MEMBER = "id"
 """Member of a record's key that holds :data:`KEY`."""
 PATCH = "__cdc_patch"
-"""JSON text of what an update that tells no document changed in it (:mod:`airflow_cdc.pipeline.documents`)."""
+"""JSON text of what an update that tells no document changed in it (:mod:`airflow_cdc.pipeline.documents.documents`)."""
 PRE_IMAGE = "__cdc_pre_image"
 """JSON text of the document before the event, NULL where the event does not tell it."""
 ID_IN_VALUE = "__cdc_id_in_value"

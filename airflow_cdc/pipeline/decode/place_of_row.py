@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Row
 
 from airflow_cdc.model.columns import PARTITION
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 
 
 def position_of(row: Row) -> Position:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc.model.columns import POSITION
-from airflow_cdc.model.position import Position
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_cdc.model.columns import KIND, RAW_KEY
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 
 def parse_key(members: str, *, wrapped: bool, bare: bool) -> str:

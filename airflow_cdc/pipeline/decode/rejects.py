@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from airflow_cdc.model.columns import KIND, POSITION, RAW_KEY
 from airflow_cdc.model.errors import RejectReason
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
+from airflow_cdc.pipeline.spark import sql
 
 HAS_IMAGE = "__cdc_has_image"
 """Staged: whether the event tells what the row is after it."""

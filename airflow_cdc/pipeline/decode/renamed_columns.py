@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.connect_types import FORMERLY
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.pipeline.decode.source_columns import IMAGES, is_schema
+from airflow_cdc.pipeline.decode.types.connect_types import FORMERLY
+from airflow_cdc.pipeline.spark import sql
 
 
 def formerly(renames: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 What is known goes first: a type that the flow declares, then the schema inside the events, then what is known beside the events (other
 events' schemas, one that was handed over, the schema-change topic), then the type that the target table already has, and only then what
 the JSON values look like. The table comes late because a type alone does not say how a value is spelled; where the table has a column that
-was not made by the schema-change topic, :func:`airflow_cdc.pipeline.told_columns.find_told` leaves it to the table.
+was not made by the schema-change topic, :func:`airflow_cdc.pipeline.settle.schema_topic_columns.find_told` leaves it to the table.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc.model.column_origin import TypeReport
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.connectors.registry import own_images
-from airflow_cdc.model.declared_column import DeclaredColumn
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.survey import TopicShape
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.column_types import canonical, common_type, holds, reads_alike
-from airflow_cdc.pipeline.decode.connect_types import FORMERLY, STRING, ColumnType, cast_to, column_type
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.column_origin import TypeReport
+from airflow_cdc.model.flow.declared_column import DeclaredColumn
 from airflow_cdc.pipeline.decode.envelope import SCHEMA, SINGLE
+from airflow_cdc.pipeline.decode.types.column_types import canonical, common_type, holds, reads_alike
+from airflow_cdc.pipeline.decode.types.connect_types import FORMERLY, STRING, ColumnType, cast_to, column_type
+from airflow_cdc.pipeline.spark import sql
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SourceColumns:
     untyped: tuple[str, ...] = ()
     """Columns of which no value was seen yet."""
     comments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """By column: what the table remembers of where its type is from (:mod:`airflow_cdc.model.column_origin`)."""
+    """By column: what the table remembers of where its type is from (:mod:`airflow_cdc.model.flow.column_origin`)."""
     reports: Mapping[str, TypeReport] = dataclasses.field(default_factory=dict)
     """By column whose type the events do not carry themselves: what it is, and who says so."""
     altered: frozenset[str] = frozenset()

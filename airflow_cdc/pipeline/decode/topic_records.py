@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame
 
+from airflow_cdc.model.archive.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.model.survey import RecordKind, RecordLayout, TopicShape
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.envelope import TOPIC, named_topic
+from airflow_cdc.pipeline.spark import sql
 
 
 def of_topic(records: DataFrame, topic: str, shapes: Sequence[TopicShape]) -> DataFrame:

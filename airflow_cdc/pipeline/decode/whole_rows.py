@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_cdc.model.columns import KIND, OFFSET, RAW, SNAPSHOT, UNAVAILABLE
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 BEFORE_ROW = "__cdc_before_row"
 """struct of the source's columns: the row before the event, in its columns' types; NULL where the event has no image before."""

@@ -9,26 +9,26 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.archive.survey import CONTROL_KINDS, RecordKind, TopicShape
 from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.connectors.registry import without_database
 from airflow_cdc.model.errors import TruncateRefusedError
-from airflow_cdc.model.flow import OnTruncate
+from airflow_cdc.model.flow.cdc_flow import OnTruncate
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.survey import CONTROL_KINDS, RecordKind, TopicShape
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.key_range import KeyRange, ends, key_ranges
 
 TABLE_OF_EVENT = f"""concat_ws('.', {in_line("source.name")},
     if({in_line("source.connector")} IN ({", ".join(map(sql.text, without_database()))}), NULL, {in_line("source.db")}),
     {in_line("source.schema")}, {in_line("source.table")})"""
-"""SQL of the table that an event names, as :attr:`airflow_cdc.model.survey.TopicShape.table` has it."""
+"""SQL of the table that an event names, as :attr:`airflow_cdc.model.archive.survey.TopicShape.table` has it."""
 
 
 @dataclass(frozen=True, kw_only=True)

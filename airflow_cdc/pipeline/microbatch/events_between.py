@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from airflow_cdc.model.microbatch import Microbatch, read_together
+from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.epoch_begins import OF_LOG
+from airflow_cdc.pipeline.locate.epoch_begins import OF_LOG
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 
 

@@ -10,23 +10,23 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.commit_metadata import metadata_text
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.foreign_change import APPLICATION, INTENT, SEEN_THROUGH, UPKEEP
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import Microbatch
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.places import staging_uri
-from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.foreign_change import APPLICATION, INTENT, SEEN_THROUGH, UPKEEP
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.commit_metadata import metadata_text
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.model.storage import store_of
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import spark_uri
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.file_parts import read_microbatch
-from airflow_cdc.pipeline.physical_tables import tables_of
-from airflow_cdc.pipeline.session import compile_for_table, noted, transaction
-from airflow_cdc.pipeline.source_facts import NOTHING_KNOWN, SourceFacts
+from airflow_cdc.pipeline.decode.physical_tables import tables_of
+from airflow_cdc.pipeline.locate.file_parts import read_microbatch
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.session import compile_for_table, noted, transaction
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.source_facts import NOTHING_KNOWN, SourceFacts
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.key_range import KeyRange
 from airflow_cdc.pipeline.target.merge_plan import told_plan
@@ -93,7 +93,7 @@ class MicrobatchRun:
 
     @property
     def lanes(self) -> frozenset[str]:
-        """All lanes that the flow has seen (:mod:`airflow_cdc.model.lives`), those of the microbatch among them."""
+        """All lanes that the flow has seen (:mod:`airflow_cdc.model.position.lives`), those of the microbatch among them."""
         return self.checkpoint.reach.partitions | {str(item.partition) for item in self.microbatch.offsets}
 
     @property
@@ -107,7 +107,7 @@ class MicrobatchRun:
         return uri_of(spark_uri(self.lake), self.past.folder)
 
     def lines(self, *, numbered: bool = False) -> DataFrame:
-        """Return the archived lines that the microbatch owns (:func:`airflow_cdc.pipeline.archive.read_lines`)."""
+        """Return the archived lines that the microbatch owns (:func:`airflow_cdc.pipeline.read.read_lines.read_lines`)."""
         return read_microbatch(self.spark, self.microbatch, numbered=numbered)
 
     def rows_of(self, target: TargetTable) -> DataFrame:

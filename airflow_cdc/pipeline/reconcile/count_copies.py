@@ -10,10 +10,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ADDED, CONTENT, OFFSET, OP, PARTITION, POSITION, TAKEN
+from airflow_cdc.model.columns import ADDED, CONTENT, IDENTITY, OFFSET, OP, PARTITION, POSITION, SENT_AT, TAKEN
 from airflow_cdc.pipeline.decode.position_literal import position_literal
-from airflow_cdc.pipeline.find_base import Base
-from airflow_cdc.pipeline.record.row_log import IDENTITY, SENT_AT
+from airflow_cdc.pipeline.reconcile.find_base import Base
 
 COPIES = "__cdc_copies"
 """bigint: how many rows equal each other."""

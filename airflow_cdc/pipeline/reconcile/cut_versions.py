@@ -24,11 +24,11 @@ from airflow_cdc.model.columns import (
     VALID_TO,
 )
 from airflow_cdc.model.operation import VOID
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.order import ORDER, gathered_in_order
 from airflow_cdc.pipeline.reconcile.fold_row_versions import OTHERS, SUBJECT, rewritten
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
+from airflow_cdc.pipeline.spark import sql
 
 PLACE_TYPE = "struct<commit: decimal(38,0), change: decimal(38,0)>"
 """Where the halves of a key change meet."""
@@ -129,7 +129,8 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
     """Return one row a key: its ``events`` in order, their ``places`` and ``times``, ``history`` and ``deaths``.
 
     :param events: all known events of the keys, each once: good row events, and marks (``t``, ``v``: no row lives behind them), with
-        :data:`~airflow_cdc.pipeline.order.ORDER`, images as arrays in the order of ``others``, :data:`TOLD` and :data:`LEFT_OUT`.
+        :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`, images as arrays in the order of ``others``, :data:`TOLD` and
+            :data:`LEFT_OUT`.
     :param keys: names of ours that stand for the key columns: those of a source could be ``events``.
     :param others: the columns that are no key.
     """

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import FILL, KEEP
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.order import is_known_newer
+from airflow_cdc.pipeline.reconcile.order_events import is_known_newer
 from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_position
+from airflow_cdc.pipeline.spark import sql
 
 _STALE = "__cdc_stale"
 _FILLS = "__cdc_fills"

@@ -1,7 +1,7 @@
 """Reconcile: what updates changed in documents is folded onto the last document that is known, in the batch or in the target.
 
 Only keys whose last event tells no document are folded, at the cost of a second look at the archive. The fold itself is Python
-(:mod:`airflow_cdc.pipeline.documents`); SQL has no function that changes a text of JSON and keeps its digits.
+(:mod:`airflow_cdc.pipeline.documents.documents`); SQL has no function that changes a text of JSON and keeps its digits.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import OP, POSITION, TOLD_AT, UNAVAILABLE
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH, PRE_IMAGE
-from airflow_cdc.pipeline.document_functions import fold
-from airflow_cdc.pipeline.order import ORDER, is_known_newer
+from airflow_cdc.pipeline.documents.document_functions import fold
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, is_known_newer
+from airflow_cdc.pipeline.spark import sql
 
 _TELLS_NONE = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"
 _FOLDED = "__cdc_folded"
@@ -41,7 +41,8 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
 
     A document that nothing tells is NULL, and ``__cdc_told_at`` says that it is not known; of one that was folded it says where.
 
-    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.order.ORDER` and what the dialect adds.
+    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER` and what the
+        dialect adds.
     :param rows: the target's rows, None where there are none.
     """
     step = F.struct(ORDER, OP, DOCUMENT, PATCH, PRE_IMAGE)

@@ -27,11 +27,9 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
-from airflow_cdc.model.lives import LANES
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
-from airflow_cdc.pipeline.order import ORDER, gathered_in_order
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     CONFLICTS,
     EVENTS,
@@ -40,6 +38,8 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     RECONCILED_COLUMNS,
     REDELIVERED,
 )
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
+from airflow_cdc.pipeline.spark import sql
 
 # trail: numbers of the events that wrote the row, oldest first, from the last one on that told all of it.
 _VERSION = "struct<image: array<bigint>, trail: array<int>>"
@@ -68,7 +68,8 @@ def fold_row_versions(
     >>> #   2      10      c    -       v1    ->     2   c       d          v1      the delete is for the target's row
     >>> #   2      12      d    v2      -
 
-    :param events: good row events of the keys to fold, with ``columns``, our own columns, :data:`~airflow_cdc.pipeline.order.ORDER`,
+    :param events: good row events of the keys to fold, with ``columns``, our own columns,
+        :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`,
         :data:`BEFORE`, :data:`AFTER` and the old key.
     :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
         say in :data:`HELD` whether the target holds the key.

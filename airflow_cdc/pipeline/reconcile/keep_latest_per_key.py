@@ -23,11 +23,11 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
-from airflow_cdc.model.lives import LANES
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import INITIAL, POSITION_TYPE
-from airflow_cdc.pipeline.order import ORDER
+from airflow_cdc.pipeline.reconcile.order_events import ORDER
+from airflow_cdc.pipeline.spark import sql
 
 EVENTS = "__cdc_events"
 REDELIVERED = "__cdc_redelivered"
@@ -64,7 +64,8 @@ def keep_latest_per_key(
 
     One sort and two looks along it; an aggregation would sort once more (docs/performance.md).
 
-    :param events: good row events (``r c u d``) with ``columns``, our own columns and :data:`~airflow_cdc.pipeline.order.ORDER`.
+    :param events: good row events (``r c u d``) with ``columns``, our own columns and
+        :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`.
     :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have a
         :data:`LINE_HASH`, the returned rows that and :data:`IS_LAST`.
     :param names_transactions: whether :data:`REACH` tells the texts of transactions.

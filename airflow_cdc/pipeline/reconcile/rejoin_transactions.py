@@ -28,11 +28,11 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, told_at
+from airflow_cdc.pipeline.spark import sql
 
 CUT_AT = "__cdc_cut_at"
 """Commit part of the position of what is known of a cut key."""

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MOVED, OP, POSITION, RAW, RAW_KEY, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.decode.connect_types import ColumnType
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.types.connect_types import ColumnType
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
 from airflow_cdc.pipeline.reconcile.told_at import UNKNOWN_NAMES
+from airflow_cdc.pipeline.spark import sql
 
 MAX_MOVES = 16
 """Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import END_POSITION, LEFT_OUT, OLD_KEY, OP, POSITION, PREVIOUS_KEY, TRANSACTION
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, DIED_AT, LIVED, OPEN, PLACE_TYPE, SEQ
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, MAX_MOVES, TO, numbered
+from airflow_cdc.pipeline.spark import sql
 
 WriteDown = Callable[[DataFrame, str], DataFrame]
 

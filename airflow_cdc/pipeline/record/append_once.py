@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.session import transaction
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.session import transaction
 from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, map_columns
 
 _SELDOM = "100"

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, POSITION, REJECT, TOLD_AT
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
-from airflow_cdc.pipeline.order import ORDER, order_events
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED, flag_copies
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, order_events
+from airflow_cdc.pipeline.spark import sql
 
 _TRUNCATE = Operation.TRUNCATE.value
 
@@ -30,8 +30,8 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: 
     """Return good events with what :func:`~airflow_cdc.pipeline.microbatch.count_events.count_staged` counts, an event as it counts a row
     change.
 
-    :return: with :data:`~airflow_cdc.pipeline.order.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the microbatch;
-        ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.
+    :return: with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the
+        microbatch; ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.
     """
     # A microbatch of nothing but truncates has no key columns.
     key_columns = [F.col(sql.name(key)) for key in keys if key in events.columns]

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import BEGAN, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.spark import sql
 
 _LAST = f"coalesce({REACH}.last, {POSITION})"
 _STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.commit)"

@@ -31,14 +31,14 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.model.operation import VOID
-from airflow_cdc.model.reach import UNKNOWN_PARTITION
-from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, Decoder
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, numbered
 from airflow_cdc.pipeline.record.append_once import append_once
+from airflow_cdc.pipeline.spark import sql
 
 CUT_TYPE = f"STRUCT<snapshot: {POSITION_TYPE}, last_offsets: MAP<INT, BIGINT>>"
 """Of a mark (operation ``v``) that a complete snapshot left: which it was, and the offset of its last read by Kafka partition."""

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import FILE, LINE, OFFSET, PARTITION, RAW, RAW_KEY, REJECT
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import Microbatch
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.spark import sql
 
 QUARANTINE_SCHEMA = (
     "microbatch bigint, reason string, detail string, topic string, partition int, offset bigint, file string, line bigint,"

@@ -10,16 +10,25 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import ADDED, COMMITTED_AT, KIND, MICROBATCH, OFFSET, OP, PARTITION, POSITION, RAW, RAW_KEY, SNAPSHOT, TAKEN
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.columns import (
+    ADDED,
+    COMMITTED_AT,
+    IDENTITY,
+    KIND,
+    MICROBATCH,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    RAW,
+    RAW_KEY,
+    SENT_AT,
+    SNAPSHOT,
+    TAKEN,
+)
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW
-
-IDENTITY = "__cdc_identity"
-"""text: with the position it tells an event from any other. A read's offset is part of it: equal rows are read at one position."""
-SENT_AT = "__cdc_sent_at"
-"""bigint: when the connector sent the event (milliseconds), where its position may be that of several rows: COPY writes many rows as one
-record of PostgreSQL's log. Then what the connector wrote is part of the identity; NULL elsewhere."""
+from airflow_cdc.pipeline.spark import sql
 
 
 def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str]) -> DataFrame:

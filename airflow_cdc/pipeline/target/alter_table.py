@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.columns import TOLD_AT
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.create_table import declare
 from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, TargetTable
 

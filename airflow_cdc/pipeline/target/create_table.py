@@ -32,11 +32,11 @@ from airflow_cdc.model.columns import (
     VALID_TO,
     VERSION_COLUMNS,
 )
-from airflow_cdc.model.document_columns import DocumentColumn, definition_of
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.flow.document_columns import DocumentColumn, definition_of
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
@@ -83,7 +83,7 @@ class NewTable:
     keys: Sequence[str]
     mode: TableMode
     comments: Mapping[str, str] = field(default_factory=dict)
-    """Of columns (:mod:`airflow_cdc.model.column_origin`)."""
+    """Of columns (:mod:`airflow_cdc.model.flow.column_origin`)."""
     document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
     """Definitions of the columns that are taken out of documents."""
 

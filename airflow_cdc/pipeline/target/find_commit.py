@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.commit_metadata import metadata_of, report_in
-from airflow_cdc.model.foreign_change import APPLICATION, TableCommit
-from airflow_cdc.model.report import BatchReport, RowCounts
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.report.batch_report import BatchReport, RowCounts
+from airflow_cdc.model.report.foreign_change import APPLICATION, TableCommit
+from airflow_cdc.model.state.commit_metadata import metadata_of, report_in
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind
 
 _LAST_VERSIONS = 20

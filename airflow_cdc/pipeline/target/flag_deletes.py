@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION
 from airflow_cdc.model.operation import FILL, KEEP, VOID
-from airflow_cdc.model.position import Position
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.position_literal import position_literal
+from airflow_cdc.pipeline.spark import sql
 
 IS_LIVE = f"NOT {DELETED}"
 """Of a table that flags deletes: whether the source has the row."""

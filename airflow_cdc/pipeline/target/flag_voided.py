@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, UNAVAILABLE
 from airflow_cdc.model.operation import KEEP, VOID
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.position_literal import position_literal
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import Vanishing, committed_at
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 ASKED_FROM_BYTES = 16 * 1024**2
 """Of table: in a smaller one there are few files to pass over, and the range stands in code that is compiled for each microbatch."""

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, COMMITTED_AT, CONTENT, COPY, MICROBATCH, OP, POSITION
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.count_copies import COPIES, MISSING
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _ACTION = "__cdc_action"

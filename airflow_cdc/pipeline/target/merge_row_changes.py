@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, TOLD_AT, UNAVAILABLE
 from airflow_cdc.model.operation import FILL, KEEP
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_at, told_position
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import MADE_ROOM, Assigned, Vanishing, flagging_clauses, is_taken
 from airflow_cdc.pipeline.target.key_range import KeyRange
 from airflow_cdc.pipeline.target.target_table import TargetTable

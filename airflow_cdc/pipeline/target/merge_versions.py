@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import END_POSITION, IS_CURRENT, MICROBATCH, OFFSET, OP, POSITION, PREVIOUS_KEY, VALID_FROM, VALID_TO
-from airflow_cdc.pipeline import sql
 from airflow_cdc.pipeline.reconcile.cut_versions import OPEN
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 ACTION = "__cdc_action"

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import END_POSITION, IS_CURRENT, POSITION, VALID_FROM, VALID_TO
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 _BEFORE = "__cdc_before"
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_cdc.model.commit_metadata import metadata_of
-from airflow_cdc.model.foreign_change import INTENDED, TableCommit
-from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.model.report.foreign_change import INTENDED, TableCommit
+from airflow_cdc.model.state.commit_metadata import metadata_of
+from airflow_cdc.pipeline.spark.storage import file_system
 
 _MOST_READ = 20
 

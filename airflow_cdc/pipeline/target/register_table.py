@@ -6,9 +6,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import CatalogTableError, SparkFailedError, first_line
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline import sql
-from airflow_cdc.pipeline.archive import spark_uri
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.target_table import read_target
 
 _NO_SUCH_NAME = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")

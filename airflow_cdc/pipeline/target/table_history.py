@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline import sql
+from airflow_cdc.pipeline.spark import sql
 
 _REWRITES = ("OPTIMIZE", "REORG")
 _VACUUM = "VACUUM START"

@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from airflow_cdc.model.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
 from airflow_cdc.model.columns import is_reserved
-from airflow_cdc.model.document_columns import definition_of
-from airflow_cdc.model.table_mode import TableMode
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
+from airflow_cdc.model.flow.document_columns import definition_of
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.pipeline.spark import sql
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; they are frozen when the table is made."""
 MODE_PROPERTY = "airflow_cdc.mode"
-"""Table property: the table's :class:`~airflow_cdc.model.table_mode.TableMode`; frozen like the keys."""
+"""Table property: the table's :class:`~airflow_cdc.model.flow.table_mode.TableMode`; frozen like the keys."""
 DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 """Table property: the definition of the document columns by which all rows were filled."""
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"

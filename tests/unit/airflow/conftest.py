@@ -52,16 +52,16 @@ from pathlib import Path
 sys.path.insert(0, {repository!r})
 import fsspec
 from airflow_cdc.jobs.write_report import write_report
-from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.interval import parse_interval
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.job_argument import read_argument
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.microbatch import next_microbatch, pending_in
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.microbatch import next_microbatch, pending_in
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
-from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.archive.survey import RecordLayout, Survey, TopicShape
 
 Path({seen!r}).write_text(json.dumps({{"arguments": sys.argv, "environment": dict(os.environ)}}))
 parser = argparse.ArgumentParser()

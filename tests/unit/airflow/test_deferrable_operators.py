@@ -14,11 +14,11 @@ import pytest
 import requests
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_cdc.model.maintenance import FlowMaintenance, MaintenanceReport
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.model.retyping import FlowRetype, Retyped, RetypeReport
-from airflow_cdc.model.verification import VerifyReport
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.maintenance import FlowMaintenance, MaintenanceReport
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.report.retyping import FlowRetype, Retyped, RetypeReport
+from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.operators.rebuild import CdcRebuildOperator

@@ -13,8 +13,8 @@ import pytest
 from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger
 
-from airflow_cdc.model.announced import MOST_TOLD_APART, Announced
-from airflow_cdc.model.archive import ArchivedFile
+from airflow_cdc.model.archive.announced import MOST_TOLD_APART, Announced
+from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.triggers import archive_event
 from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
 

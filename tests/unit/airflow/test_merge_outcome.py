@@ -9,8 +9,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_cdc.assets import table_asset
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.operators.survey import CdcSurveyOperator
 
 TOPIC = "server.db.orders"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
-from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.model.retyping import FlowRetype, Retyped, RetypeReport
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.report.retyping import FlowRetype, Retyped, RetypeReport
 from airflow_cdc.operators.rebuild import CdcRebuildOperator
 from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.operators.reprocess import CdcReprocessOperator

@@ -14,8 +14,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from airflow.triggers.base import TriggerEvent
 
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 from airflow_cdc.sensors.lag import CdcLagSensor
 from airflow_cdc.sensors.look import ArchiveNotReadableError, CdcLookSensor

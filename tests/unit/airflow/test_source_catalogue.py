@@ -11,9 +11,9 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_cdc.hooks.source_catalogue import SourceCatalogue, pull_schemas, source_of
 from airflow_cdc.model.catalogue.queries import in_style
-from airflow_cdc.model.catalogue.settings import catalogues
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema
+from airflow_cdc.model.pull.settings import catalogues
 
 SECRET = "p@ss/word"
 SHOP = {"conn_type": "postgres", "host": "db", "login": "cdc", "password": SECRET, "schema": "shop"}

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from tests.events import numbered, sqlserver, write_records
 
 # The console of a command that ran in this process is closed when it is collected; in its own it ends with it.
@@ -123,7 +123,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("Spark was started before the command line was looked at")
 
-    monkeypatch.setattr("airflow_cdc.pipeline.session.start_session", refuse)
+    monkeypatch.setattr("airflow_cdc.pipeline.spark.session.start_session", refuse)
 
 
 def process(*arguments: object, cwd: Path) -> Ended:

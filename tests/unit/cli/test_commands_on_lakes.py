@@ -335,7 +335,7 @@ def test_files_lists_what_cannot_be_read_without_spark_and_apply_ends_with_1(
     assert applied.code == 1
     assert "carts: UnreadableFileError: Flow carts: 1 archived files cannot be read" in applied.stderr
 
-    monkeypatch.setattr("airflow_cdc.pipeline.session.start_session", None)
+    monkeypatch.setattr("airflow_cdc.pipeline.spark.session.start_session", None)
     ended = run("files", "--lake", lake, "--json")
     (file,) = ended.document["files"]
     assert ended.code == 0

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete, OnSnapshot
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.snapshot import SnapshotChoice
-from airflow_cdc.pipeline.confirm_snapshot import SnapshotConfirmation, confirm_snapshot
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnSnapshot
+from airflow_cdc.model.position.snapshot import SnapshotChoice
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation, confirm_snapshot
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, postgresql, write_records
 from tests.unit.cli.conftest import CLOSED_LATE, Run

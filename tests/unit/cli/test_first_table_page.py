@@ -15,7 +15,7 @@ import yaml
 from airflow.providers.common.compat.sdk import BaseHook
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.events import TOPIC, Record, sqlserver, write_records
 from tests.golden.bare_archives import RecordedServer
 from tests.pages import HOW_TO, blocks, commands

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.jobs import maintain as maintain_job
 from airflow_cdc.jobs import run_job
 from airflow_cdc.jobs import verify as verify_job
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from tests.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 

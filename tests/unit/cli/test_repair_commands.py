@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs import rebuild, replay, reprocess, retype, run_job
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.events import TOPIC, lsn
 from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 

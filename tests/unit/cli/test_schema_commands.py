@@ -13,11 +13,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
-from airflow_cdc.model.column_origin import Origin, TypeReport
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import Microbatch, PlanPosition
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.model.flow.column_origin import Origin, TypeReport
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.schema_file import write_schema_file
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW

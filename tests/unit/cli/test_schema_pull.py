@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from airflow_cdc.cli import app
 from airflow_cdc.model.errors import SourceFailedError
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, from_document
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, from_document
 
 DECIMAL = {
     "type": "bytes",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc.pipeline import connect
+from airflow_cdc.pipeline.spark import connect
 from airflow_cdc.runtime import connect_server
 from tests.unit.cli.conftest import CLOSED_LATE, Run
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_cdc.demo.events import UNAVAILABLE, decimal
 from airflow_cdc.demo.story import AFTERNOON, REASONS, Shop, archive, rows_kept_by_last_event
-from airflow_cdc.model.archive import classify
+from airflow_cdc.model.archive.archived_files import classify
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_cdc.jobs import apply, run_job
-from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
-from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.storage import JobStorage
-from airflow_cdc.pipeline import storage
-from airflow_cdc.pipeline.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark import storage
 
 
 @dataclass

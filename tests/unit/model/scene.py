@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
-from airflow_cdc.model.new_files import find_new_files
-from airflow_cdc.model.pending import PendingFiles, pending_files
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import Survey, TopicShape
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import Survey, TopicShape
+from airflow_cdc.model.look.new_files import find_new_files
+from airflow_cdc.model.look.pending import PendingFiles, pending_files
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.microbatch import PlanPosition, next_microbatch
 from tests.unit.model.surveys import FS, shape
 
 

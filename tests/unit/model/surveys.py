@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import fsspec
 from hypothesis import strategies as st
 
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.survey import RecordLayout, Survey, TopicShape
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import RecordLayout, Survey, TopicShape
 
 ARCHIVE = "s3://bucket/archive"
 FS = fsspec.filesystem("file")

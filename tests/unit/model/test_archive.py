@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile, FileFormat, classify, list_archive
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat, classify, list_archive
 from airflow_cdc.model.errors import ArchiveNotFoundError
 
 

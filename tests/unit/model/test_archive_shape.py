@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.archive import classify
-from airflow_cdc.model.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.archive.archived_files import classify
 from airflow_cdc.model.errors import ConfigurationError
 
 SINK, GZIP, RECORDS, AVRO, PARQUET = "t/t+0+0.json", "t/t+0+9.json.gz", "other/part.jsonl", "t/t+0+5.avro", "t+0+7.parquet"

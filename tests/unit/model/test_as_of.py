@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from airflow_cdc.model.as_of import AS_OF_PATTERN, EpochSpan, check_range, parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.position import EPOCH, Position
+from airflow_cdc.model.position.as_of import AS_OF_PATTERN, EpochSpan, check_range, parse_as_of
+from airflow_cdc.model.position.position import EPOCH, Position
 
 
 @pytest.mark.parametrize(

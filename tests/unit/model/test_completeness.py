@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model import completeness
-from airflow_cdc.model.archive import ArchivedFile, classify
-from airflow_cdc.model.completeness import (
+from airflow_cdc.model.archive import completeness
+from airflow_cdc.model.archive.archived_files import ArchivedFile, classify
+from airflow_cdc.model.archive.completeness import (
     MOST_LISTED,
     ArchivedOffsets,
     FileOffsets,
@@ -25,7 +25,7 @@ from airflow_cdc.model.completeness import (
     files_behind,
     report_offsets,
 )
-from airflow_cdc.model.survey import OffsetHoles, RecordLayout, Survey, TopicShape, may_skip_offsets
+from airflow_cdc.model.archive.survey import OffsetHoles, RecordLayout, Survey, TopicShape, may_skip_offsets
 from tests.unit.model.surveys import ARCHIVE, archived
 
 CAPTURES = Path(__file__).parents[2] / "golden" / "captures"

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.cut import AwaitedTransaction, CommittedTransaction, Cut, WaitingFiles, consistent_before, cut_of
-from airflow_cdc.model.transactions import OpenTransactions, Place, Transaction
+from airflow_cdc.model.archive.cut import AwaitedTransaction, CommittedTransaction, Cut, WaitingFiles, consistent_before, cut_of
+from airflow_cdc.model.archive.transactions import OpenTransactions, Place, Transaction
 
 
 def committed(number: int, *, whole: bool = True, ended: bool = True, archived: bool = True) -> CommittedTransaction:

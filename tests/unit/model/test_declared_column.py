@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.declared_column import DeclaredColumn, Encoding, Unit, declared_columns
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.declared_column import DeclaredColumn, Encoding, Unit, declared_columns
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 

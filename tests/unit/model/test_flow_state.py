@@ -13,15 +13,15 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import create_json, read_json
-from airflow_cdc.model.lake import FlowState, flows_in
-from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
 from airflow_cdc.model.places import delete_markers_uri, flow_folder, quarantine_uri, staging_uri
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import BatchReport, EventCounts
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import FlowState, flows_in
+from airflow_cdc.model.state.microbatch import HeldFile, Microbatch, PlanPosition
 from tests.unit.model.surveys import ARCHIVE, FS, archived, shape
 
 TABLE = "file:///lake/t"

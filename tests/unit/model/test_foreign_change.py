@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.foreign_change import ForeignChange, TableCommit, foreign_changes
+from airflow_cdc.model.report.foreign_change import ForeignChange, TableCommit, foreign_changes
 
 OURS = {"application": "a:b:0123", "microbatch": 7}
 

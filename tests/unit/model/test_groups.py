@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.hooks.archive import table_globs
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.cut import WaitingFiles
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.cut import WaitingFiles
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.groups import FlowGroup, plan_groups
-from airflow_cdc.model.pending import PendingFiles
+from airflow_cdc.model.look.groups import FlowGroup, plan_groups
+from airflow_cdc.model.look.pending import PendingFiles
 from tests.unit.model.scene import Scene
 from tests.unit.model.surveys import shape
 

@@ -6,10 +6,10 @@ from datetime import datetime, timezone
 
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile, classify
+from airflow_cdc.model.archive.archived_files import ArchivedFile, classify
+from airflow_cdc.model.archive.interval import Interval, parse_interval
+from airflow_cdc.model.archive.time_in_path import time_in_path
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.interval import Interval, parse_interval
-from airflow_cdc.model.time_in_path import time_in_path
 
 
 def at(*parts: int) -> int:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc.model.lag import Lag, find_lag, lag_summary
-from airflow_cdc.model.new_files import find_new_files
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.set_aside import UNREADABLE, set_aside
-from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.model.snapshot_state import snapshot_state
+from airflow_cdc.model.archive.set_aside import UNREADABLE, set_aside
+from airflow_cdc.model.look.lag import Lag, find_lag, lag_summary
+from airflow_cdc.model.look.new_files import find_new_files
+from airflow_cdc.model.look.snapshot_state import snapshot_state
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.snapshot import Snapshot
 from tests.unit.model.scene import Scene
 from tests.unit.model.surveys import FS
 

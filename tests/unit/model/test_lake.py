@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.checkpoint import FlowCheckpoint
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.lake import ArchiveState, archives_in
-from airflow_cdc.model.ledger import FolderSeen, Ledger
-from airflow_cdc.model.microbatch import HeldFile, Microbatch, PlanPosition
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import ArchiveState, archives_in
+from airflow_cdc.model.state.ledger import FolderSeen, Ledger
+from airflow_cdc.model.state.microbatch import HeldFile, Microbatch, PlanPosition
 from tests.unit.model.surveys import ARCHIVE, FS, archived, files, names, numbers, shape, shapes, survey
 
 

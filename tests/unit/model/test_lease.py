@@ -16,10 +16,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from airflow_cdc.model import lease as module
 from airflow_cdc.model import state_kind
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.model.lease import Lease, Leases, leases_folder, newest_token
+from airflow_cdc.model.state import lease as module
+from airflow_cdc.model.state.lease import Lease, Leases, leases_folder, newest_token
 
 FLOW = "server.db.orders"
 QUICK = 0.6
@@ -129,7 +129,7 @@ def test_a_renewed_lease_of_another_machine_is_not_taken_over(tmp_path: Path) ->
 
 def test_a_lease_of_a_process_of_this_machine_that_was_killed_is_taken_over_at_once(tmp_path: Path) -> None:
     program = (
-        "import sys, fsspec; from airflow_cdc.model.lease import Leases;"
+        "import sys, fsspec; from airflow_cdc.model.state.lease import Leases;"
         f"Leases(fsspec.filesystem('file'), {str(tmp_path)!r}).take({FLOW!r});"
         "sys.stdout.write('held'); sys.stdout.flush(); sys.stdin.read()"
     )

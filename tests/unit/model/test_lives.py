@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from airflow_cdc.model.completeness import ArchivedOffsets, FileOffsets, in_lanes
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.lives import (
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, in_lanes
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import (
     LANES,
     LifeSpan,
     Meeting,
@@ -18,8 +18,8 @@ from airflow_cdc.model.lives import (
     needs_lines,
     partition_of_lane,
 )
-from airflow_cdc.model.position import EPOCH, Position
-from airflow_cdc.model.snapshot import Snapshot
+from airflow_cdc.model.position.position import EPOCH, Position
+from airflow_cdc.model.position.snapshot import Snapshot
 
 
 def stretch(file: str, first: int, last: int, *, line: int = 1, since: int | None = None, through: int | None = None) -> Stretch:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model.epochs import ArchivedEpochs, Epochs, FileEpochs
-from airflow_cdc.model.lives import LifeSpan
-from airflow_cdc.model.microbatch import (
+from airflow_cdc.model.archive.survey import Survey
+from airflow_cdc.model.position.epochs import ArchivedEpochs, Epochs, FileEpochs
+from airflow_cdc.model.position.lives import LifeSpan
+from airflow_cdc.model.state.microbatch import (
     FilePart,
     HeldFile,
     Microbatch,
@@ -22,7 +23,6 @@ from airflow_cdc.model.microbatch import (
     pending_in,
     read_together,
 )
-from airflow_cdc.model.survey import Survey
 from tests.unit.model.surveys import ARCHIVE, shape, survey
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.lives import LANES
-from airflow_cdc.model.moved_files import KnownLog, LogSpan
-from airflow_cdc.model.position import EPOCH
+from airflow_cdc.model.look.moved_files import KnownLog, LogSpan
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import LANES
+from airflow_cdc.model.position.position import EPOCH
 
 ONE_EPOCH = KnownLog({0: 100, LANES: 200}, 200, Epochs())
 # Lane 0 entered epoch 1 at offset 50, when the connector's clock stood at 1,000; the log is at commit 30 since.

@@ -14,12 +14,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_cdc.model import new_files
-from airflow_cdc.model.archive import list_archive
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.errors import ArchiveNotFoundError
-from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.new_files import SETTLED_SECONDS, WHOLE_LOOK_SECONDS, find_new_files, poke
-from airflow_cdc.model.survey import Survey
+from airflow_cdc.model.look import new_files
+from airflow_cdc.model.look.new_files import SETTLED_SECONDS, WHOLE_LOOK_SECONDS, find_new_files, poke
+from airflow_cdc.model.state.ledger import Ledger
 from tests.unit.model.scene import Scene
 from tests.unit.model.surveys import FS, shape
 

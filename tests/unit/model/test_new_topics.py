@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.flows_file import read_flows
+from airflow_cdc.model.archive.topics import is_legal_topic, printable
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.new_topics import HeldTopic, OnNewTopic, SortedTopics, TopicGate
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.reject_limit import RejectLimit
-from airflow_cdc.model.routes import Route, RoutedFlows, flows_from_document, on_new_topic, refuse_shared_tables
-from airflow_cdc.model.topics import is_legal_topic, printable
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.new_topics import HeldTopic, OnNewTopic, SortedTopics, TopicGate
+from airflow_cdc.model.flow.routes import Route, RoutedFlows, flows_from_document, on_new_topic, refuse_shared_tables
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.reject_limit import RejectLimit
 
 LAKE = "/data/lake"
 NASTY = (

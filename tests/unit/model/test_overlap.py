@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_cdc.model.flow.overlap import may_share
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.overlap import may_share
 
 NAMES = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product("ab.", repeat=length)]
 globs = st.lists(st.text("ab.*?", min_size=1, max_size=4), min_size=1, max_size=2)

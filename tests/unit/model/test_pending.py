@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc.model.archive import ArchivedFile
-from airflow_cdc.model.cut import WaitingFiles
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.cut import WaitingFiles
+from airflow_cdc.model.archive.interval import parse_interval
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.errors import ArchiveNotFoundError
-from airflow_cdc.model.interval import parse_interval
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import PlanPosition, next_microbatch
-from airflow_cdc.model.pending import surveyed_files_pending
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import TopicShape
+from airflow_cdc.model.look.pending import surveyed_files_pending
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.microbatch import PlanPosition, next_microbatch
 from tests.unit.model.scene import Scene
 from tests.unit.model.surveys import FS, shape
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_cdc.model.connectors.postgresql import postgres_sequence
 from airflow_cdc.model.connectors.sqlserver import format_sqlserver_lsn, sqlserver_lsn
-from airflow_cdc.model.position import NOT_STREAMED, Position
+from airflow_cdc.model.position.position import NOT_STREAMED, Position
 
 lsn_bytes = st.binary(min_size=10, max_size=10)
 parts = st.integers(-1, 10**38)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
 
 APPLIED = Reach({"0": Position(10, 1, 1)}, {"0": Position(20, 5, 1)}, {"0": 0}, {"0": 99}, frozenset({"0"}))
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from airflow_cdc.model.column_origin import Origin, TypeReport
-from airflow_cdc.model.completeness import OffsetGap, OffsetOverlap, OffsetReport
-from airflow_cdc.model.cut import AwaitedTransaction, Cut
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts, total_events, total_rows
-from airflow_cdc.model.snapshot import Snapshot
-from airflow_cdc.model.transactions import TransactionReport
+from airflow_cdc.model.archive.completeness import OffsetGap, OffsetOverlap, OffsetReport
+from airflow_cdc.model.archive.cut import AwaitedTransaction, Cut
+from airflow_cdc.model.archive.transactions import TransactionReport
+from airflow_cdc.model.flow.column_origin import Origin, TypeReport
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.model.position.snapshot import Snapshot
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts, total_events, total_rows
 
 COUNTS = EventCounts(read=36, merged=1, superseded=2, redelivered=4, stale=8, tombstones=16, control=2, rejected=3)
 GAP = OffsetGap("t", 0, 7, 8, "a", "b")

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.routes import Route, RoutedFlows, flows_from_document, refuse_shared_tables
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.routes import Route, RoutedFlows, flows_from_document, refuse_shared_tables
 
 SHOP = Route(r"pg\.(?P<schema>\w+)\.(\w+)", r"gold/\g<schema>/\2", ("shop", r"\g<schema>_\2"))
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.lease import Leases
 from airflow_cdc.model.plain_json import JsonArray, JsonObject
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.lease import Leases
 from airflow_cdc.model.state_kind import KINDS, SURVEY
 from tests.unit.model.state import samples
 from tests.unit.model.state.golden import DOCUMENTS, LAKES, NEWEST, Golden, write_lake

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_cdc.model.survey import OffsetHoles, RecordLayout, Survey, TopicShape, is_control_topic, shapes_from_json, shapes_to_json
+from airflow_cdc.model.archive.survey import (
+    OffsetHoles,
+    RecordLayout,
+    Survey,
+    TopicShape,
+    is_control_topic,
+    shapes_from_json,
+    shapes_to_json,
+)
 from tests.unit.model.surveys import archived, shape, survey
 
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc.model import transactions
-from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
-from airflow_cdc.model.transactions import (
+from airflow_cdc.model.archive import transactions
+from airflow_cdc.model.archive.transactions import (
     Lacking,
     OpenTransactions,
     Place,
@@ -26,6 +25,7 @@ from airflow_cdc.model.transactions import (
     transaction_key,
     united,
 )
+from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 
 CAPTURE = Path(__file__).parents[2] / "golden" / "captures" / "sqlserver_synth" / "archive" / "plain"
 TOPICS = ("s.dbo.a", "s.dbo.b")

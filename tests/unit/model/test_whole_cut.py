@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.set_aside import UNREADABLE, set_aside
+from airflow_cdc.model.archive.transactions import LogStart, OpenTransactions, Place, Transaction, TransactionLedger
 from airflow_cdc.model.errors import ConfigurationError, UnreadableFileError
-from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.set_aside import UNREADABLE, set_aside
-from airflow_cdc.model.transactions import LogStart, OpenTransactions, Place, Transaction, TransactionLedger
-from airflow_cdc.model.whole_cut import WholeCut, find_whole_cuts
+from airflow_cdc.model.look.whole_cut import WholeCut, find_whole_cuts
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.state.ledger import Ledger
 from tests.unit.model.scene import Scene
 
 CAPTURES = Path(__file__).parents[2] / "golden" / "captures"
@@ -115,7 +115,7 @@ def test_what_a_sensor_cannot_read_or_compare_is_an_error(scene: Scene, monkeypa
     write(scene, "shop.a.jsonl", {**event(1, 10, 1), "transaction": {"id": "0-1-77", "data_collection_order": 1}})
     with pytest.raises(ConfigurationError, match=r"'10' cannot be compared.*Next step: Give a time"):
         asked(scene, "10")
-    monkeypatch.setattr("airflow_cdc.model.whole_cut.MOST_BYTES", 10)
+    monkeypatch.setattr("airflow_cdc.model.look.whole_cut.MOST_BYTES", 10)
     cut = asked(scene)["shop"]
     assert (cut.is_past, cut.unread_bytes > 10) == (False, True)
     monkeypatch.undo()

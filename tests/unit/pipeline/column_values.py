@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.columns import RAW, RAW_KEY
-from airflow_cdc.pipeline.decode.connect_types import ColumnType, column_type
+from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, column_type
 
 GARBAGE = ("", " ", "x", "null", "1.5.2", "--1", "{}", "[1]", "0x10", "１２", "1 2", "1,5")
 

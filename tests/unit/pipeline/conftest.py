@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.session import session_for_batch
+from airflow_cdc.pipeline.spark.session import session_for_batch
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnTruncate
-from airflow_cdc.model.report import EventCounts
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate
+from airflow_cdc.model.report.batch_report import EventCounts
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, postgresql, sqlserver, tombstone, write_records, write_sink_file
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate, WriteDisposition
 from tests.conftest import Apply
 from tests.stories import TOPIC, UNTOLD, Table, event, truncate
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
-from airflow_cdc.pipeline.expire_markers import expire_markers
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.report.apply_report import FlowStatus
+from airflow_cdc.pipeline.upkeep.expire_markers import expire_markers
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, sqlserver, write_records
 

@@ -11,14 +11,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.outcome import FlowStatus
-from airflow_cdc.model.survey import Survey
-from airflow_cdc.model.transactions import Lacking, TransactionReport
-from airflow_cdc.pipeline import apply_archive
-from airflow_cdc.pipeline.check_transactions import check_transactions
-from airflow_cdc.pipeline.survey import survey_files
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.survey import Survey
+from airflow_cdc.model.archive.transactions import Lacking, TransactionReport
+from airflow_cdc.model.report.apply_report import FlowStatus
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.pipeline.run import apply_archive
+from airflow_cdc.pipeline.survey.check_transactions import check_transactions
+from airflow_cdc.pipeline.survey.survey_files import survey_files
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, record, sqlserver, write_records
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.completeness import OffsetGap
+from airflow_cdc.model.archive.completeness import OffsetGap
 from airflow_cdc.model.errors import OffsetGapError
-from airflow_cdc.model.flow import CdcFlow, OnGap
-from airflow_cdc.model.outcome import FlowStatus
-from airflow_cdc.pipeline import find_holes
-from airflow_cdc.pipeline.inspect_lake import read_rows, summarize_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.report.apply_report import FlowStatus
+from airflow_cdc.pipeline.survey import find_holes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError, SparkUnreachableError
-from airflow_cdc.pipeline import connect
+from airflow_cdc.pipeline.spark import connect
 from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 
 

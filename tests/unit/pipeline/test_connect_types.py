@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.connect_types import STRING, ColumnType, cast_to, column_type
+from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType, cast_to, column_type
 from tests.unit.pipeline.column_values import GARBAGE, read, semantic
 
 

@@ -10,13 +10,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.archive.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
-from airflow_cdc.model.cut import AwaitedTransaction, Cut
 from airflow_cdc.model.errors import SparkFailedError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.pipeline import end_together
-from airflow_cdc.pipeline.inspect_lake import read_quarantine
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.pipeline.run import end_together
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.events import Record, lsn, postgresql, record, sqlserver, tombstone, write_records
 

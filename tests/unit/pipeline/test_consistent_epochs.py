@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.cut import AwaitedTransaction
-from airflow_cdc.model.outcome import FlowStatus
+from airflow_cdc.model.archive.cut import AwaitedTransaction
+from airflow_cdc.model.report.apply_report import FlowStatus
 from tests.conftest import Apply
 from tests.events import Record, postgresql, record, write_records
 from tests.unit.pipeline.test_consistent import outcome

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.document_columns import DocumentColumn, document_columns
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow, OnDelete, WriteDisposition
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.report import EventCounts
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.flow.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.report.batch_report import EventCounts
 from tests.conftest import Apply
 from tests.events import mongodb, sqlserver, write_records
 from tests.unit.pipeline.test_extended_json import same

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from airflow_cdc.pipeline import documents
-from airflow_cdc.pipeline.documents import document_id, fold_documents, patched, read_document, write_document
+from airflow_cdc.pipeline.documents import documents
+from airflow_cdc.pipeline.documents.documents import document_id, fold_documents, patched, read_document, write_document
 
 DOCUMENT = '{"_id": 1,"a": {"b": 1,"c": [10,20,30]},"n": null,"s": "x"}'
 

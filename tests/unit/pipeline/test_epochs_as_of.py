@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow, OnLogWentBack
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.position import EPOCH
-from airflow_cdc.model.report import RowCounts
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
-from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.position.position import EPOCH
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.report.batch_report import RowCounts
+from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
+from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, lsn, sqlserver, write_records
 from tests.life_story import change, snapshot

@@ -10,13 +10,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.maintenance import MaintenanceSettings
-from airflow_cdc.model.microbatch import HeldFile
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.survey import Survey
-from airflow_cdc.pipeline.expire_markers import expired_through
+from airflow_cdc.model.archive.survey import Survey
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.maintenance import MaintenanceSettings
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.microbatch import HeldFile
+from airflow_cdc.pipeline.upkeep.expire_markers import expired_through
 
 FEW = MaintenanceSettings(keep_microbatches=1)
 NOW = datetime.now(timezone.utc)

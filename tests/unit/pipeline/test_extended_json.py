@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from airflow_cdc.model.document_columns import document_columns
-from airflow_cdc.pipeline.document_columns import with_document_columns
+from airflow_cdc.model.flow.document_columns import document_columns
+from airflow_cdc.pipeline.target.document_columns import with_document_columns
 
 
 def flatten(spark: SparkSession, document: str, setting: dict[str, Any]) -> Row:

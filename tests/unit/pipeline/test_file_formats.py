@@ -10,8 +10,8 @@ import pyarrow
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, tombstone, write_records, write_sink_file
 

@@ -6,14 +6,14 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.archive import list_archive
-from airflow_cdc.model.as_of import AsOf, parse_as_of
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.survey import Survey
-from airflow_cdc.pipeline.find_range import find_range
-from airflow_cdc.pipeline.survey import survey_files
+from airflow_cdc.model.position.as_of import AsOf, parse_as_of
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.pipeline.locate.find_range import find_range
+from airflow_cdc.pipeline.survey.survey_files import survey_files
 from tests.events import TOPIC, Record, lsn, numbered, sqlserver, write_records
 
 OTHER = "server1.testDB.dbo.orders"

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import TableModeError
-from airflow_cdc.model.flow import CdcFlow, OnDelete
-from airflow_cdc.pipeline.inspect_lake import read_rows, summarize_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.connectors import DIALECTS
 from tests.events import Record, write_records

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.check_state import StateCheck
-from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import FlowOutcome
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
+from airflow_cdc.pipeline.run.check_state import StateCheck
 from tests.conftest import Apply
 from tests.events import TOPIC
 from tests.unit.pipeline.table_and_state import (

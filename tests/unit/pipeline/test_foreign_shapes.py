@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.survey import RecordLayout, TopicShape
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline.decode.foreign_shapes import Foreign, find_foreign
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import Record, sqlserver, write_records
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.groups import FlowGroup, plan_groups
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.pending import pending_files
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.storage import file_system
+from airflow_cdc.model.look.groups import FlowGroup, plan_groups
+from airflow_cdc.model.look.pending import pending_files
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import numbered, sqlserver, write_records
 

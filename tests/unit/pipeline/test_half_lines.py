@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessing
+from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import numbered, postgresql, record, write_records
 

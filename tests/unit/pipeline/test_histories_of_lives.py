@@ -9,9 +9,9 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import OnLogWentBack, OnSnapshot, WriteDisposition
-from airflow_cdc.model.snapshot_state import snapshot_state
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot, WriteDisposition
+from airflow_cdc.model.look.snapshot_state import snapshot_state
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record
 from tests.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnRepeatedOffsets
-from airflow_cdc.model.outcome import ApplyReport
-from airflow_cdc.model.report import EventCounts
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnRepeatedOffsets
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.batch_report import EventCounts
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import Record, Row, record, write_records
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.connect_types import cast_to
-from airflow_cdc.pipeline.decode.infer_types import infer_types
+from airflow_cdc.pipeline.decode.types.connect_types import cast_to
+from airflow_cdc.pipeline.decode.types.infer_types import infer_types
 
 CASES: dict[str, tuple[list[str], str | None]] = {
     # integers

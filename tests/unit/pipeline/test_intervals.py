@@ -11,10 +11,10 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.interval import Interval, parse_interval
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.outcome import FlowOutcome, FlowStatus
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.archive.interval import Interval, parse_interval
+from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.columns import ABSENT, COMMITTED_AT, OFFSET, OP, ORDINAL, PARTITION, POSITION, SNAPSHOT, TRANSACTION, UNAVAILABLE
 from airflow_cdc.pipeline.decode.decode_events import ORDINAL_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.order import order_events
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.order_events import order_events
 
 Chain = tuple[tuple[str, str | None], ...]
 """A key's events: operation and transaction, which a read does not have."""

@@ -14,21 +14,21 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model import lease as lease_module
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.model.flow import CdcFlow, OnForeignChange
-from airflow_cdc.model.lease import Leases, leases_folder, newest_token
-from airflow_cdc.model.maintenance import MaintenanceSettings
-from airflow_cdc.model.snapshot import SnapshotChoice
-from airflow_cdc.pipeline.apply_archive import apply_archive
-from airflow_cdc.pipeline.archive_run import ArchiveRun
-from airflow_cdc.pipeline.confirm_snapshot import SnapshotConfirmation, confirm_snapshot
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
-from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
-from airflow_cdc.pipeline.retype import Retyping, retype
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange
+from airflow_cdc.model.position.snapshot import SnapshotChoice
+from airflow_cdc.model.report.maintenance import MaintenanceSettings
+from airflow_cdc.model.state import lease as lease_module
+from airflow_cdc.model.state.lease import Leases, leases_folder, newest_token
+from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation, confirm_snapshot
+from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
+from airflow_cdc.pipeline.repair.retype import Retyping, retype
+from airflow_cdc.pipeline.run.apply_archive import apply_archive
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.target.target_table import latest_version
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from tests.conftest import Apply
 from tests.events import Record, postgresql, write_records
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
-from airflow_cdc.model.report import RowCounts
-from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
+from airflow_cdc.model.report.batch_report import RowCounts
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
 from tests.conftest import Apply
 from tests.life_story import FIRST, SECOND, TOPIC, Story, change, read, snapshot, updates
 

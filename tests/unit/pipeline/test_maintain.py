@@ -19,14 +19,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.maintenance import Action, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
-from airflow_cdc.pipeline.clear_reports import clear_reports
-from airflow_cdc.pipeline.clear_staging import clear_staging
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.maintain import MaintenanceRun, maintain
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.maintenance import Action, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
+from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.target.target_table import describe_table, latest_version
+from airflow_cdc.pipeline.upkeep.clear_reports import clear_reports
+from airflow_cdc.pipeline.upkeep.clear_staging import clear_staging
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.position import Position
-from airflow_cdc.pipeline.column_types import holds
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.position_literal import position_literal
+from airflow_cdc.pipeline.decode.types.column_types import holds
 
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 TYPES = (

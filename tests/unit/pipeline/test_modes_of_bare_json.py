@@ -19,12 +19,12 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import ConnectorSettings
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
-from airflow_cdc.pipeline.inspect_lake import FlowRows, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.model.pull.settings import ConnectorSettings
+from airflow_cdc.model.pull.source_column import source_column
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.upkeep.inspect_lake import FlowRows, read_rows
 from tests.conftest import Apply
 from tests.events import Record, mariadb, oracle, postgresql, sqlserver, write_records
 from tests.unit.model.catalogue.test_modes import BINARIES, DECIMALS, MODES_OF_TIMES, ROWS, TIMES

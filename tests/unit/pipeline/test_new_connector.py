@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.archive.transactions import end_place, transaction_key
 from airflow_cdc.model.connectors.connector import (
     AS_TEXT,
     NUMBER,
@@ -22,9 +22,9 @@ from airflow_cdc.model.connectors.connector import (
     Types,
 )
 from airflow_cdc.model.connectors.registry import CONNECTORS
-from airflow_cdc.model.transactions import end_place, transaction_key
-from airflow_cdc.pipeline.decode.connect_types import column_type
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.pipeline.decode.types.connect_types import column_type
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, Row, record, write_records
 

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.new_topics import OnNewTopic
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.pending import PendingFiles, pending_files
-from airflow_cdc.model.routes import Route, RoutedFlows
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.replay_quarantine import replay_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessing
-from airflow_cdc.pipeline.reprocess_flows import FlowsAgain, replay_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.new_topics import OnNewTopic
+from airflow_cdc.model.flow.routes import Route, RoutedFlows
+from airflow_cdc.model.look.pending import PendingFiles, pending_files
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing
+from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import sqlserver, write_records
 from tests.unit.model.surveys import FS

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete, WriteDisposition
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.report.apply_report import FlowOutcome
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.events import Record, postgresql, sqlserver, write_records
 

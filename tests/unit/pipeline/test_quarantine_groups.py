@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.pipeline.quarantine_groups import quarantine_groups, records_of
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.upkeep.quarantine_groups import quarantine_groups, records_of
 from airflow_cdc.print_quarantine import print_groups
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.commit_metadata import metadata_text
 from airflow_cdc.model.errors import StateTooNewError
-from airflow_cdc.model.foreign_change import APPLICATION, UPKEEP
+from airflow_cdc.model.report.foreign_change import APPLICATION, UPKEEP
+from airflow_cdc.model.state.commit_metadata import metadata_text
 from airflow_cdc.pipeline.target.read_commits import read_commit
 
 OURS = {APPLICATION: "shop.orders:0123456789ab", "microbatch": 7}

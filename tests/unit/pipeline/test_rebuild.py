@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
+from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.survey import Survey
-from airflow_cdc.pipeline.compare_tables import compare_lakes
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
+from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, lsn, numbered, postgresql, sqlserver, write_records
 

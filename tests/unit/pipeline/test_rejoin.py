@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.position import Position
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.report import BatchReport
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import LOOK_BACK, first_part
 
 REACHES = {1: (60, 69), 2: (40, 49), 3: (1, 9)}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.find_renames import renames_in, renames_told
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.schema_changes import ChangedColumn, TableChange
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.report.apply_report import FlowOutcome
+from airflow_cdc.pipeline.settle.find_renames import renames_in, renames_told
+from airflow_cdc.pipeline.survey.schema_changes import ChangedColumn, TableChange
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, mariadb, postgresql, schema_change, sqlserver, write_records
 from tests.unit.pipeline.test_widening import decimal, plain, typed

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
-from airflow_cdc.model.outcome import FlowOutcome
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
+from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, numbered, sqlserver, write_records

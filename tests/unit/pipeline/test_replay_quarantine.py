@@ -9,15 +9,15 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError, RejectReason
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.lake import FlowState
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
-from airflow_cdc.pipeline.expire_markers import expire_markers
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.replay_quarantine import Replayed, replay_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.repair.replay_quarantine import Replayed, replay_quarantine
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
+from airflow_cdc.pipeline.upkeep.expire_markers import expire_markers
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, lsn, numbered, sqlserver, write_records
 

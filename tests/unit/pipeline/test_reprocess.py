@@ -10,14 +10,14 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import AsOf, parse_as_of
 from airflow_cdc.model.errors import ArchivedFileMissingError, ConcurrentRunError, ConfigurationError
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.microbatch import Microbatch
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.report import RowCounts
-from airflow_cdc.pipeline.inspect_lake import read_quarantine
-from airflow_cdc.pipeline.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.model.position.as_of import AsOf, parse_as_of
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.report.batch_report import RowCounts
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.microbatch import Microbatch
+from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.events import TOPIC, lsn, numbered, postgresql, sqlserver, write_records
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.as_of import parse_as_of
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.report import RowCounts
-from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.pipeline.reprocess_flows import FlowsAgain, replay_flows, reprocess_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.position.as_of import parse_as_of
+from airflow_cdc.model.report.batch_report import RowCounts
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows, reprocess_flows
 from airflow_cdc.pipeline.target.target_table import latest_version
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.respell import MARKS, respelled
-from airflow_cdc.pipeline.sql import mentions
+from airflow_cdc.pipeline.read.respell import MARKS, respelled
+from airflow_cdc.pipeline.spark.sql import mentions
 
 POSTGRESQL = {"__source_lsn": 7, "__source_sequence": '["6","7"]', "__source_ts_ms": 5}
 SOURCE = {"ts_ms": "5", "sequence": '["6","7"]', "lsn": "7", "connector": "postgresql"}

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, TableChangedError
-from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.retyping import Retyped, RetypeReport
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
-from airflow_cdc.pipeline.retype import Retyping, retype
-from airflow_cdc.pipeline.retype_flows import FlowsRetyping, retype_flows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.report.retyping import Retyped, RetypeReport
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.repair.retype import Retyping, retype
+from airflow_cdc.pipeline.repair.retype_flows import FlowsRetyping, retype_flows
 from airflow_cdc.pipeline.target.target_table import columns_of, read_target
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.crashes import CrashError
 from tests.events import TOPIC, sqlserver, write_records

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.outcome import ApplyReport, FlowStatus
-from airflow_cdc.model.routes import Route, RoutedFlows
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.rebuild import Rebuild, rebuild
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.routes import Route, RoutedFlows
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import sqlserver, write_records
 
@@ -164,7 +164,7 @@ def test_a_rebuild_takes_neither_the_place_nor_the_name(apply: Apply, spark: Spa
 @pytest.mark.deep
 def test_flows_of_other_places_are_not_asked_about_names(apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("airflow_cdc.pipeline.flow_run.register_table", lambda spark, flow, uri: asked.append(flow.topic))
+    monkeypatch.setattr("airflow_cdc.pipeline.run.flow_run.register_table", lambda spark, flow, uri: asked.append(flow.topic))
     archive_one(archive, 1, ORDERS, CARTS)
     archive_one(archive, 2, ORDERS)
     flow = replace(CdcFlow(ORDERS, max_microbatch_bytes=1), catalog_table=("routing_shop", "orders"))

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow import CdcFlow, OnDelete
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.record.row_log import content_of
-from airflow_cdc.pipeline.reprocess import Reprocessing, reprocess
+from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import Record, postgresql, record, write_records
 

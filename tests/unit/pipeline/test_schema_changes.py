@@ -12,14 +12,14 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.ledger import Ledger
-from airflow_cdc.model.outcome import FlowStatus
-from airflow_cdc.pipeline import schema_changes
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.schema_changes import SchemaChanges, TableChange, topics_of
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.report.apply_report import FlowStatus
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.model.state.ledger import Ledger
+from airflow_cdc.pipeline.survey import schema_changes
+from airflow_cdc.pipeline.survey.schema_changes import SchemaChanges, TableChange, topics_of
 from airflow_cdc.pipeline.target.target_table import columns_of
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, mariadb, numbered, schema_change, sqlserver, write_records, write_sink_file
 

@@ -8,12 +8,12 @@ from typing import Any
 import fsspec
 import pytest
 
-from airflow_cdc.model.flow import CdcFlow, OnGap
-from airflow_cdc.model.lag import Lag, find_lag
-from airflow_cdc.model.lake import ArchiveState
-from airflow_cdc.model.pending import pending_files
-from airflow_cdc.model.snapshot_state import snapshot_state
-from airflow_cdc.model.whole_cut import find_whole_cuts
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.look.lag import Lag, find_lag
+from airflow_cdc.model.look.pending import pending_files
+from airflow_cdc.model.look.snapshot_state import snapshot_state
+from airflow_cdc.model.look.whole_cut import find_whole_cuts
+from airflow_cdc.model.state.lake import ArchiveState
 from tests.conftest import Apply
 from tests.events import lsn, record, sqlserver, write_records
 

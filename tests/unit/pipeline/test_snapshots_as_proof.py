@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import OnLogWentBack, OnSnapshot
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate, updates
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.survey import RecordLayout, TopicShape
-from airflow_cdc.pipeline.decode.connect_types import cast_to
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.pipeline.decode.source_columns import (
     SourceColumns,
     column_names,
@@ -26,6 +25,7 @@ from airflow_cdc.pipeline.decode.source_columns import (
     resolve_columns,
     schema_types,
 )
+from airflow_cdc.pipeline.decode.types.connect_types import cast_to
 
 FLOW = CdcFlow("t")
 DAYS = {"type": "int32", "name": "io.debezium.time.Date"}

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.storage import CONNECTORS, store_of
-from airflow_cdc.pipeline.explain_failure import missing_connector
+from airflow_cdc.pipeline.run.explain_failure import missing_connector
 from airflow_cdc.runtime.layout import pyspark_folder
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.native_types import NativeType, native_type
-from airflow_cdc.pipeline.decode.seen_values import SeenValues, look_at_values
-from airflow_cdc.pipeline.decode.told_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
+from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
 
 WHOLE, TEXT = frozenset({"whole"}), frozenset({"text"})
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.inspect_lake import read_rows, source_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, source_rows
 from tests.conftest import Apply
 
 TOPIC = "pg.public.wide"

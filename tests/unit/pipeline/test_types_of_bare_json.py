@@ -13,15 +13,15 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.column_origin import Origin
-from airflow_cdc.model.declared_column import declared_columns
-from airflow_cdc.model.flow import CdcFlow, OnUnknownTypes
-from airflow_cdc.model.lake import FlowState
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.model.routes import flows_from_document
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, SourceSchemas
-from airflow_cdc.pipeline.inspect_lake import read_quarantine, read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.column_origin import Origin
+from airflow_cdc.model.flow.declared_column import declared_columns
+from airflow_cdc.model.flow.routes import flows_from_document
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
+from airflow_cdc.model.report.apply_report import FlowOutcome
+from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.target.target_table import columns_of
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.events import TOPIC, Record, numbered, sqlserver, write_records
 

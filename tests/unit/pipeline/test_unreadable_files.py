@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.groups import plan_groups
-from airflow_cdc.model.lake import archives_in
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.pending import PendingFiles, pending_files
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.storage import file_system
-from airflow_cdc.pipeline.survey import survey_files
+from airflow_cdc.model.look.groups import plan_groups
+from airflow_cdc.model.look.pending import PendingFiles, pending_files
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.state.lake import archives_in
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.survey.survey_files import survey_files
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import numbered, sqlserver, write_records, write_sink_file
 
@@ -138,7 +138,7 @@ def test_an_unreadable_file_is_looked_into_once_and_calls_for_no_run(
     # A plan of groups has one for it all the same: else a Dag of groups would be green.
     assert [group.tables for group in plan_groups(pending(archive, lake))] == [(CARTS,)]
     with monkeypatch.context() as no_survey:
-        no_survey.setattr("airflow_cdc.pipeline.survey_readable.survey_files", None)
+        no_survey.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", None)
         assert not apply(archive, lake, may_fail=True).ok
     os.utime(bad, (1, 1))
     assert [file.path for file in pending(archive, lake).unsurveyed] == [str(bad.relative_to(archive))]
@@ -181,7 +181,7 @@ def test_many_misnamed_files_are_found_by_one_failed_survey(
         surveys.append(args)
         return survey_files(*args)
 
-    monkeypatch.setattr("airflow_cdc.pipeline.survey_readable.survey_files", counted)
+    monkeypatch.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", counted)
     write_records(archive / "orders.jsonl", [created(1, ORDERS)])
     for number in range(30):
         (archive / f"{CARTS}+0+{number}.json.gz").write_bytes(b"no gzip")
@@ -197,7 +197,7 @@ def test_a_failed_store_is_no_unreadable_file(apply: Apply, archive: Path, lake:
     def fail(*_: object) -> None:
         raise RuntimeError(f"{failed}\tat org.apache\nCaused by: java.net.SocketTimeoutException: Read timed out")
 
-    monkeypatch.setattr("airflow_cdc.pipeline.survey_readable.survey_files", fail)
+    monkeypatch.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", fail)
     write_records(archive / "a.jsonl", numbered([created(1, CARTS)]))
     with pytest.raises(Exception, match="SocketTimeoutException: Read timed out") as caught:
         apply(archive, lake)

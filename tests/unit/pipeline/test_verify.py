@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
-from airflow_cdc.model.flow import CdcFlow
-from airflow_cdc.model.verification import VerifyReport
-from airflow_cdc.pipeline.inspect_lake import read_rows
-from airflow_cdc.pipeline.verify import verify_history, verify_lakes, verify_source
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
+from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
 from tests.conftest import Apply
 from tests.events import TOPIC, numbered, sqlserver, write_records
 from tests.stories import overlaps

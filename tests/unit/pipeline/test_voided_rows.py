@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from tests.conftest import Apply
 from tests.events import Record
 from tests.stories import TOPIC, Table, event, truncate

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow import CdcFlow, OnDelete
-from airflow_cdc.model.outcome import FlowOutcome
-from airflow_cdc.pipeline.column_types import common_type, widened
-from airflow_cdc.pipeline.inspect_lake import read_rows
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.report.apply_report import FlowOutcome
+from airflow_cdc.pipeline.decode.types.column_types import common_type, widened
 from airflow_cdc.pipeline.target.target_table import columns_of
+from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.events import Record, sqlserver, write_records
 

@@ -8,10 +8,9 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.places import delete_markers_uri
-from airflow_cdc.model.report import BatchReport, EventCounts
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import Folded, fold_changes, latest_changes, no_row_changes
 from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, guard_late_events
@@ -20,15 +19,16 @@ from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.rename_columns import rename_columns
 from airflow_cdc.pipeline.apply.settled import Ready, SettledEvents, decoder_of, may_be_late
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.document_columns import with_document_columns
-from airflow_cdc.pipeline.find_epochs import find_epochs, may_have_fallen
-from airflow_cdc.pipeline.find_voids import Voids, find_voids
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
+from airflow_cdc.pipeline.evidence.find_voids import Voids, find_voids
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed, find_truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.append_once import append
 from airflow_cdc.pipeline.record.delete_markers import markers_of
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.count_row_changes import count_row_changes
+from airflow_cdc.pipeline.target.document_columns import with_document_columns
 from airflow_cdc.pipeline.target.flag_voided import flag_voided
 from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
 from airflow_cdc.pipeline.target.target_table import TargetTable

@@ -9,17 +9,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MICROBATCH
-from airflow_cdc.model.epochs import Epochs
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
 from airflow_cdc.pipeline.apply.stage_events import KeptEvents, Sieve, leave_out_known, settle_epochs, stage_events, watch_snapshots
-from airflow_cdc.pipeline.document_columns import with_document_columns
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.change_log import without_known
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.target.document_columns import with_document_columns
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 

@@ -9,12 +9,11 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import CONTENT, MICROBATCH
-from airflow_cdc.model.epochs import Epochs
+from airflow_cdc.model.columns import CONTENT, IDENTITY, MICROBATCH
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import events_uri
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import wider_columns
 from airflow_cdc.pipeline.apply.known_snapshots import may_be_base, with_unconfirmed_rows
 from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
@@ -28,12 +27,13 @@ from airflow_cdc.pipeline.apply.stage_events import (
     watch_snapshots,
 )
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.find_base import find_bases
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.reconcile.count_copies import contents_of, count_copies, unconfirmed_copies
+from airflow_cdc.pipeline.reconcile.find_base import find_bases
 from airflow_cdc.pipeline.record.event_log import append_to_log
-from airflow_cdc.pipeline.record.row_log import IDENTITY, logged_rows, with_contents, without_known_rows
+from airflow_cdc.pipeline.record.row_log import logged_rows, with_contents, without_known_rows
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.merge_copies import copy_changes, count_missing, merge_copies
 from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 

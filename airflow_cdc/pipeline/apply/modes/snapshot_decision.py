@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.places import events_uri
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.model.snapshot import SnapshotDecision
-from airflow_cdc.model.table_mode import TableMode
+from airflow_cdc.model.position.snapshot import SnapshotDecision
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import no_row_changes
 from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled
-from airflow_cdc.pipeline.find_snapshot import Snapshots, decide_snapshot
-from airflow_cdc.pipeline.find_voids import find_voids
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, decide_snapshot
+from airflow_cdc.pipeline.evidence.find_voids import find_voids
 from airflow_cdc.pipeline.microbatch.count_events import Truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
 from airflow_cdc.pipeline.target.target_table import TargetTable

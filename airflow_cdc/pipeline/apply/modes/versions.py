@@ -10,10 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import IS_CURRENT, MICROBATCH, OP, TABLE
-from airflow_cdc.model.epochs import Epochs
 from airflow_cdc.model.operation import ROW_OPERATIONS
-from airflow_cdc.model.report import BatchReport
-from airflow_cdc.pipeline import sql
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
@@ -28,10 +27,11 @@ from airflow_cdc.pipeline.apply.stage_events import (
     settle_snapshots,
     stage_events,
 )
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.record.change_log import without_known
 from airflow_cdc.pipeline.record.event_log import logged_rows
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 
 

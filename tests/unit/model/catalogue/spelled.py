@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_cdc.model.catalogue.connectors import source_column
-from airflow_cdc.model.catalogue.settings import settings_of
+from airflow_cdc.model.pull.settings import settings_of
+from airflow_cdc.model.pull.source_column import source_column
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 TIME = "io.debezium.time"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_cdc.model.catalogue.queries import in_style
-from airflow_cdc.model.catalogue.settings import catalogues
+from airflow_cdc.model.pull.settings import catalogues
 
 
 @pytest.mark.parametrize("connector", list(catalogues()))

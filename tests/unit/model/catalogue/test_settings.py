@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.catalogue.settings import catalogues, properties_of, settings_of
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.pull.settings import catalogues, properties_of, settings_of
 
 
 def test_the_defaults_are_those_of_each_connector() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.model.catalogue.tables import Table, tables_of
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.pull.tables import Table, tables_of
 
 
 def found(connector: str, flow: str, *there: Table, given: str | None = None) -> str:

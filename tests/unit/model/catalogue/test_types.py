@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.catalogue.settings import catalogues
+from airflow_cdc.model.pull.settings import catalogues
 from tests.unit.model.catalogue.spelled import TIME, decimal, spelled
 
 SQL_SERVER: list[tuple[tuple[Any, ...], str, Any]] = [

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, to_document
 from airflow_cdc.model.handed_over.read_files import read_files
 from airflow_cdc.model.handed_over.source_schemas import HandedOver, bring_together
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema, to_document
 from tests.unit.model.handed_over.spellings import DECIMAL, Json, as_avro, as_json_schema, captured, image_fields, said, topic_of_table
 
 # One record for each row's schema: many captures have tables of the same columns.

@@ -18,22 +18,22 @@ from unittest import mock
 from uuid import UUID
 
 import airflow_cdc
-from airflow_cdc.model import lake as lake_module
-from airflow_cdc.model import lease as lease_module
 from airflow_cdc.model import state_kind as kinds
-from airflow_cdc.model.announced_versions import AnnouncedVersions
-from airflow_cdc.model.commit_metadata import metadata_of, metadata_text, report_in
-from airflow_cdc.model.lake import ArchiveState, FlowState
-from airflow_cdc.model.lease import LeaseFile, Leases
-from airflow_cdc.model.maintenance import MaintenanceReport
-from airflow_cdc.model.outcome import ApplyReport
+from airflow_cdc.model.flow.source_schema import SourceSchemas
 from airflow_cdc.model.places import archive_folder
-from airflow_cdc.model.rebuild_note import RebuildNote
-from airflow_cdc.model.reprocessing import ReprocessReport
-from airflow_cdc.model.retyping import RetypeNote
-from airflow_cdc.model.source_schema import SourceSchemas
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.maintenance import MaintenanceReport
+from airflow_cdc.model.report.reprocessing import ReprocessReport
+from airflow_cdc.model.report.retyping import RetypeNote
+from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.model.state import lake as lake_module
+from airflow_cdc.model.state import lease as lease_module
+from airflow_cdc.model.state.announced_versions import AnnouncedVersions
+from airflow_cdc.model.state.commit_metadata import metadata_of, metadata_text, report_in
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.lease import LeaseFile, Leases
+from airflow_cdc.model.state.rebuild_note import RebuildNote
 from airflow_cdc.model.state_kind import StateKind
-from airflow_cdc.model.verification import VerifyReport
 from tests.unit.model.state import samples
 from tests.unit.model.surveys import FS
 

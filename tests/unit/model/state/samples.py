@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_cdc.model.announced_versions import AnnouncedVersions
-from airflow_cdc.model.archive import ArchivedFile, FileFormat
-from airflow_cdc.model.archived_schema import ArchivedSchema
-from airflow_cdc.model.checkpoint import FlowCheckpoint
-from airflow_cdc.model.column_origin import Origin, TypeReport
-from airflow_cdc.model.completeness import (
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.completeness import (
     ArchivedOffsets,
     FileOffsets,
     OffsetGap,
@@ -22,29 +18,41 @@ from airflow_cdc.model.completeness import (
     PartitionOffsets,
     Run,
 )
-from airflow_cdc.model.cut import AwaitedTransaction, Cut, WaitingFiles
-from airflow_cdc.model.epochs import Epochs, FileEpochs
+from airflow_cdc.model.archive.cut import AwaitedTransaction, Cut, WaitingFiles
+from airflow_cdc.model.archive.looked import FolderLook, Looked
+from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile
+from airflow_cdc.model.archive.survey import OffsetHoles, RecordLayout, Replaced, Survey, TopicShape
+from airflow_cdc.model.archive.transactions import (
+    Lacking,
+    LogStart,
+    OpenTransactions,
+    Place,
+    Transaction,
+    TransactionLedger,
+    TransactionReport,
+)
 from airflow_cdc.model.errors import RejectReason
-from airflow_cdc.model.foreign_change import ForeignChange
-from airflow_cdc.model.lease import Holder, LeaseFile
-from airflow_cdc.model.ledger import FolderSeen, Ledger
-from airflow_cdc.model.lives import LANES, LifeSpan
-from airflow_cdc.model.looked import FolderLook, Looked
-from airflow_cdc.model.maintenance import Action, FlowMaintenance, MaintenanceReport, TableKind, TableMaintenance
-from airflow_cdc.model.microbatch import FilePart, HeldFile, Microbatch, PlanPosition
-from airflow_cdc.model.new_topics import HeldTopic
-from airflow_cdc.model.outcome import ApplyReport, FlowOutcome, FlowStatus
-from airflow_cdc.model.position import EPOCH, Position
-from airflow_cdc.model.reach import Reach
-from airflow_cdc.model.rebuild_note import RebuildNote
-from airflow_cdc.model.report import BatchReport, EventCounts, RowCounts
-from airflow_cdc.model.reprocessing import FlowReprocess, ReprocessReport
-from airflow_cdc.model.set_aside import UNREADABLE, SetAsideFile
-from airflow_cdc.model.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
-from airflow_cdc.model.source_schema import SourceColumn, SourceSchema
-from airflow_cdc.model.survey import OffsetHoles, RecordLayout, Replaced, Survey, TopicShape
-from airflow_cdc.model.transactions import Lacking, LogStart, OpenTransactions, Place, Transaction, TransactionLedger, TransactionReport
-from airflow_cdc.model.verification import Standing, TableVerification, VerifyReport
+from airflow_cdc.model.flow.column_origin import Origin, TypeReport
+from airflow_cdc.model.flow.new_topics import HeldTopic
+from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema
+from airflow_cdc.model.position.epochs import Epochs, FileEpochs
+from airflow_cdc.model.position.lives import LANES, LifeSpan
+from airflow_cdc.model.position.position import EPOCH, Position
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.foreign_change import ForeignChange
+from airflow_cdc.model.report.maintenance import Action, FlowMaintenance, MaintenanceReport, TableKind, TableMaintenance
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.report.verification import Standing, TableVerification, VerifyReport
+from airflow_cdc.model.state.announced_versions import AnnouncedVersions
+from airflow_cdc.model.state.archived_schema import ArchivedSchema
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lease import Holder, LeaseFile
+from airflow_cdc.model.state.ledger import FolderSeen, Ledger
+from airflow_cdc.model.state.microbatch import FilePart, HeldFile, Microbatch, PlanPosition
+from airflow_cdc.model.state.rebuild_note import RebuildNote
 
 ARCHIVE = "s3://bucket/archive"
 LAKE = "s3://bucket/lake"

@@ -1,0 +1,215 @@
+"""Archived files: which names are data, and what a name says about its records.
+
+Layouts: JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
+``…/<topic>/partition=<n>/<topic>+<n>+<offset>.json[.gz]`` with or without folders by time, and companions
+``.keys.json`` / ``.headers.json`` whose lines run beside the values'. Formats: docs/reference/archive-layouts.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from airflow_cdc.model.archive.time_in_path import time_in_path
+from airflow_cdc.model.errors import ArchiveNotFoundError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.plain_json import JsonObject
+
+_SINK_NAME = re.compile(r"^(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<companion>\.keys|\.headers)?\.[A-Za-z][A-Za-z0-9.]*$")
+_COMPANION_NAME = re.compile(
+    r"^(?P<stem>.+)\.(?P<companion>keys|headers)(?P<ending>\.json(?:\.[a-z0-9]+)?|\.avro|(?:\.[a-z0-9]+)?\.parquet)$"
+)
+_ENDING = re.compile(
+    r"((\.(json|jsonl|ndjson|txt|log))?(\.(gz|zst|zstd|bz2))?|\.avro|(\.(snappy|gz|gzip|zstd|lz4|lz4raw|brotli))?\.parquet)$",
+    re.IGNORECASE,
+)
+_TYPED = re.compile(r"\.(avro|parquet)$", re.IGNORECASE)
+_OTHER_ENDINGS = re.compile(
+    r"\.((crc|tmp|part|inprogress|pending|md|sql|csv|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?|(avro|parquet)\.(gz|zst|zstd|bz2))$",
+    re.IGNORECASE,
+)
+_FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
+_COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
+"""Under which name a file system tells a file's time: local, S3, Azure, Google."""
+_GAIN = 12
+"""How many times change events shrink when they are compressed, about."""
+
+
+class FileFormat(str, Enum):
+    """How a file holds its records; text may be compressed, as the name says."""
+
+    LINES = "lines"
+    """One JSON document a line."""
+    ARRAY = "array"
+    """One JSON array of documents."""
+    AVRO = "avro"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, order=True)
+class ArchivedFile(JsonObject, omits_defaults=True):
+    """One archived data file."""
+
+    path: str
+    """Path below the archive's root."""
+    size: int
+    """Bytes as they lie in the archive."""
+    topic: str
+    """Topic by the file's name or folder; the records' own topic, where they carry one, goes first."""
+    partition: int | None = None
+    """Kafka partition by the name, where it tells."""
+    start_offset: int | None = None
+    """Kafka offset of the first record by the name, where it tells."""
+    keys_path: str | None = None
+    """Companion whose lines are the keys of this file's lines."""
+    format: FileFormat = FileFormat.LINES
+    """As the name tells it; where a survey found another, that one."""
+    respelled: bool = False
+    """Whether a survey saw records in other shapes than Debezium's envelope; they are respelled when they are read."""
+    modified: int | None = None
+    """When it was written, in seconds since 1970, where its folders name no earlier time."""
+
+    @property
+    def archived_at(self) -> int | None:
+        """When it was archived, in seconds since 1970: as its folders name it, which a copy keeps, or it was written before that; None
+        where nothing tells.
+
+        Folders of a zone that is ahead of UTC name times that are still to come.
+        """
+        return time_in_path(self.path) if self.modified is None else self.modified
+
+    @property
+    def is_topic_named(self) -> bool:
+        """Whether its name is a sink's, or it lies in a folder that has folders by partition or time: others may be called anything."""
+        return self.start_offset is not None or _topic_folder(self.path) is not None
+
+    @property
+    def text_size(self) -> int:
+        """Bytes of its lines, as far as they can be told without reading."""
+        return self.size * (_GAIN if _COMPRESSED.search(self.path) else 1)
+
+
+@dataclass(frozen=True)
+class ArchiveListing:
+    """What lies under an archive's root."""
+
+    files: tuple[ArchivedFile, ...]
+    """Data files, ordered by path."""
+    ignored: tuple[str, ...]
+    """Paths that are neither data nor a companion: reported, so that no archived event is missed in silence."""
+
+
+def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
+    """List the data files of an archive.
+
+    :param root: the archive's root as the file system names it (no protocol).
+    :raises ArchiveNotFoundError: when there is no such folder.
+    """
+    if not fs.exists(root):
+        raise missing_archive(root)
+    prefix = root.rstrip("/") + "/"
+    found: dict[str, Any] = fs.find(root, detail=True)
+    if root in found:
+        raise ArchiveNotFoundError(f"The archive's root {root} is a file.", next_step="Give the folder that holds the archived files.")
+    return classify_infos((path.removeprefix(prefix), info) for path, info in found.items())
+
+
+def classify_infos(found: Iterable[tuple[str, Mapping[str, Any]]]) -> ArchiveListing:
+    """Sort files by their paths below the root and what the file system tells of them, as :func:`classify` does."""
+    infos = dict(found)
+    return classify(
+        ((path, int(info["size"] or 0)) for path, info in infos.items()), {path: modified_at(info) for path, info in infos.items()}
+    )
+
+
+def modified_at(info: Mapping[str, Any]) -> float | None:
+    """Return when a file was written, in seconds since 1970; None where its file system does not tell."""
+    value = next((info[name] for name in _MODIFIED if info.get(name)), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return value.timestamp() if isinstance(value, datetime) else None if value is None else float(value)
+
+
+def missing_archive(root: str) -> ArchiveNotFoundError:
+    """Return the error that says that there is no such folder."""
+    return ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
+
+
+def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | None] | None = None) -> ArchiveListing:
+    """Sort (path below the root, size) pairs into data files with their companions, and the rest.
+
+    :param modified: by path: when a file was written, in seconds since 1970.
+    """
+    sizes = dict(paths)
+    keys_of: dict[str, str] = {}
+    for path in sizes:
+        companion = _COMPANION_NAME.match(path)
+        if companion and companion["companion"] == "keys":
+            keys_of[companion["stem"] + companion["ending"]] = path
+    files, ignored = [], []
+    for path in sorted(sizes):
+        if _is_hidden(path) or _is_companion(path, sizes):
+            continue
+        if _OTHER_ENDINGS.search(path) or _is_skipped_by_spark(path):
+            ignored.append(path)
+        else:
+            files.append(_describe(path, sizes[path], keys_of.get(path), _written(path, (modified or {}).get(path))))
+    return ArchiveListing(tuple(files), tuple(ignored))
+
+
+def _is_hidden(path: str) -> bool:
+    """Tell whether a path is a writer's own: marks, unfinished files that will come under another name; or a heartbeat."""
+    *folders, name = path.split("/")
+    unfinished = any(folder.startswith(".") or folder in ("_temporary", "+tmp") for folder in folders)
+    return unfinished or name.startswith((".", "_SUCCESS", "_committed_", "_started_", "__debezium-heartbeat"))
+
+
+def _is_companion(path: str, paths: Container[str]) -> bool:
+    companion = _COMPANION_NAME.match(path)
+    if companion is None:
+        return False
+    # A table may be called "keys": without the values' file beside it only a sink's name makes it a companion.
+    return companion["stem"] + companion["ending"] in paths or _SINK_NAME.match(path.rsplit("/", 1)[-1]) is not None
+
+
+def companions(name: str) -> Iterator[str]:
+    """Yield the names that a file's keys may have beside it, or, if it is a companion, its values."""
+    if companion := _COMPANION_NAME.match(name):
+        yield companion["stem"] + companion["ending"]
+    for dot in (place for place, letter in enumerate(name) if letter == "."):
+        yield f"{name[:dot]}.keys{name[dot:]}"
+
+
+def _is_skipped_by_spark(path: str) -> bool:
+    # Spark's readers take such a file for one of their own and return no line of it, without a word.
+    name = path.rsplit("/", 1)[-1]
+    return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def _written(path: str, modified: float | None) -> int | None:
+    """Return when a file was written, None where its folders name an earlier time: a copy is written later."""
+    named = time_in_path(path)
+    return None if modified is None or (named is not None and named <= modified) else int(modified)
+
+
+def _topic_folder(path: str) -> str | None:
+    folders = path.split("/")[:-1]
+    named = [part for part in folders if not _FOLDER_VALUE.match(part)]
+    return named[-1] if named and len(named) < len(folders) else None
+
+
+def _describe(path: str, size: int, keys_path: str | None, modified: int | None) -> ArchivedFile:
+    *folders, name = path.split("/")
+    sink = _SINK_NAME.match(name)
+    typed = _TYPED.search(name)
+    form = FileFormat(typed[1].lower()) if typed else FileFormat.LINES
+    if sink:
+        return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form, modified=modified)
+    partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
+    topic = _topic_folder(path) or _ENDING.sub("", name, count=1)
+    return ArchivedFile(path, size, topic or name, partition, None, keys_path, form, modified=modified)

@@ -1,0 +1,397 @@
+"""CdcFlow: one source table's archived topic becomes one target table, and the policies for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.declared_column import DeclaredColumn, declared_columns
+from airflow_cdc.model.flow.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.places import STATE_FOLDER
+
+DEFAULT_MICROBATCH_BYTES = 1024**3
+SCD_TYPES = (1, 2)
+BY_KEY = "key"
+"""Clusters a table by the columns of its key."""
+_PART = r"`(?:[^`]|``)+`|[^`.\s]+"
+"""One part of a name in a catalog, as SQL spells it."""
+# A store may not tell names apart by case; and a lake with a _delta_log would pass for a table.
+_TAKEN = (STATE_FOLDER, "_delta_log")
+_COLUMNS_OF_DOCUMENTS = ("_id", "document")
+
+
+class OnTruncate(str, Enum):
+    """What a TRUNCATE in the source does to the target."""
+
+    APPLY = "apply"
+    """Remove every row that was written before the truncate's position."""
+    IGNORE = "ignore"
+    """Keep the rows; count the event as control."""
+    FAIL = "fail"
+    """Stop the flow and leave the decision to a person."""
+
+
+class OnDelete(str, Enum):
+    """What a DELETE in the source does to the target's row."""
+
+    REMOVE = "remove"
+    """The row goes."""
+    FLAG = "flag"
+    """The row stays with its last values, flagged as deleted; also where a truncate or a complete snapshot took it."""
+
+
+class OnDroppedColumn(str, Enum):
+    """What a row has in a column of the table that the schema of its last event does not have."""
+
+    KEEP = "keep"
+    """What it had."""
+    CLEAR = "clear"
+    """NULL."""
+
+
+class WriteDisposition(str, Enum):
+    """How events reach the target."""
+
+    MERGE = "merge"
+    """By key."""
+    APPEND = "append"
+    """Each as a row of its own: the table is a change log."""
+
+
+class OnGap(str, Enum):
+    """What happens when offsets are missing between the archived files of a topic-partition."""
+
+    WARN = "warn"
+    """Go on, and say so in the report."""
+    WAIT = "wait"
+    """Leave the files behind the missing range alone until it has come."""
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+
+
+class OnUnknownTypes(str, Enum):
+    """What happens before a column is made of which only the JSON values speak, and these look as if they spelled something else."""
+
+    STOP = "stop"
+    """Stop the flow before the table or the column is made, with the settings to paste."""
+    TEXT = "text"
+    """The column is STRING: the JSON text as it is."""
+    GUESS = "guess"
+    """The column gets the type that its JSON values look like."""
+
+
+class OnForeignChange(str, Enum):
+    """What happens when somebody else changed rows of the target since the flow's last merge."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    WARN = "warn"
+    """Go on, and say so in the report."""
+    REPAIR = "repair"
+    """Undo it, and say so in the report: bring back the table's version before it, or rebuild the table from the archive."""
+
+
+class OnSnapshot(str, Enum):
+    """What a whole snapshot of a table that was captured before does to the rows that it does not find."""
+
+    AUTO = "auto"
+    """Remove them where a connector's initial snapshot proves that they are gone; else keep and count them."""
+    REPLACE = "replace"
+    """Remove them, whatever kind of snapshot it is, once it is proven to be whole."""
+    KEEP = "keep"
+    """Keep and count them."""
+    STOP = "stop"
+    """Stop the flow before the snapshot is merged, and leave the decision to a person."""
+
+
+class OnLogWentBack(str, Enum):
+    """What happens when the source's log goes back (restore, RESET MASTER, failover without GTID) and no snapshot follows."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    ACCEPT = "accept"
+    """Take the events in the archive's order: a new epoch of the log begins."""
+
+
+class OnRepeatedOffsets(str, Enum):
+    """What offsets are that come again, where the archive does not prove it."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    REDELIVERY = "redelivery"
+    """The same records once more."""
+    NEW_LIFE = "new_life"
+    """Other records: the topic was deleted and made anew, or Kafka moved to a new cluster."""
+
+
+class OnMissingFile(str, Enum):
+    """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    KEEP = "keep"
+    """Go on by the events' positions, delete no row that the gone file may have put there, and count the keys in the report."""
+
+
+@dataclass(frozen=True)
+class CdcFlow:
+    """One topic, one target table. Checked once, here; later code trusts it."""
+
+    topic: str
+    """Kafka topic whose archived events are applied; also the flow's name."""
+    table: str | None = None
+    """Target table: a path below the lake, or a URI of its own; the topic's name where None."""
+    keys: tuple[str, ...] = ()
+    """Columns that identify a row; empty: those of the events' own keys."""
+    columns: Mapping[str, str | DeclaredColumn] = field(default_factory=dict)
+    """Types by column, as Spark SQL spells them, or with how bare JSON spells the values; they overrule what the events say."""
+    on_truncate: OnTruncate = OnTruncate.APPLY
+    """What a TRUNCATE in the source does to the target."""
+    max_microbatch_bytes: int = DEFAULT_MICROBATCH_BYTES
+    """Most archived bytes (as they lie in the archive) that one microbatch takes."""
+    on_gap: OnGap = OnGap.WARN
+    """What happens when Kafka offsets are missing from the archive."""
+    stored_as_scd_type: int = 1
+    """1: the rows as they are now; 2: every version of them, with the interval in which it was true."""
+    on_delete: OnDelete = OnDelete.REMOVE
+    """What a DELETE in the source does to the target's row."""
+    write_disposition: WriteDisposition = WriteDisposition.MERGE
+    """Whether events are merged by key, or appended as they are."""
+    catalog_table: tuple[str, ...] = ()
+    """Name of the table in Spark's catalog, by part: schema and table, before them a catalog where it is not the session's; empty: none."""
+    document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
+    """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
+    on_dropped_column: OnDroppedColumn = OnDroppedColumn.KEEP
+    """What an event leaves in a column that its schema does not have."""
+    renamed_columns: Mapping[str, str] = field(default_factory=dict)
+    """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
+    on_snapshot: OnSnapshot = OnSnapshot.AUTO
+    """What a later whole snapshot does to the rows that it does not find."""
+    on_log_went_back: OnLogWentBack = OnLogWentBack.STOP
+    """What happens when the source's log goes back without a snapshot."""
+    on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
+    """What offsets are that come again, where the archive does not prove it."""
+    table_column: str | None = None
+    """Column that holds the name of the source's table, where several tables share the topic and the keys do not say it."""
+    cluster_by: str | tuple[str, ...] = ()
+    """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
+    on_missing_file: OnMissingFile = OnMissingFile.STOP
+    """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
+    on_foreign_change: OnForeignChange = OnForeignChange.STOP
+    """What happens when somebody else changed rows of the target."""
+    on_unknown_types: OnUnknownTypes | None = None
+    """What happens before a column is made whose JSON values look as if they spelled something else; None: not said."""
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
+        if self.max_microbatch_bytes < 1:
+            raise ConfigurationError(
+                f"Flow {self.topic}: max_microbatch_bytes is {self.max_microbatch_bytes}, expected a positive number.",
+                next_step="Set it to the archived bytes that one microbatch may take.",
+            )
+        if self.table and not _is_place(self.table):
+            raise ConfigurationError(
+                f"Flow {self.topic}: table {self.table!r} is no place below the lake that a table may have.",
+                next_step="Name a folder below the lake, outside of its _cdc, or give a whole path or URL.",
+            )
+        named = (*self.keys, *self.columns, *self.document_columns, *self.renamed_columns.values())
+        reserved = [name for name in named if is_reserved(name)]
+        if reserved:
+            raise ConfigurationError(
+                f"Flow {self.topic}: columns {reserved} start with the reserved prefix __cdc_.",
+                next_step="Rename them in the flows file.",
+            )
+        self._refuse_columns_of_one_name()
+        self._refuse_modes_that_exclude_each_other()
+
+    def _refuse_columns_of_one_name(self) -> None:
+        # Delta compares names without case.
+        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
+                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+            )
+
+    def _refuse_modes_that_exclude_each_other(self) -> None:
+        if self.stored_as_scd_type not in SCD_TYPES:
+            raise ConfigurationError(
+                f"Flow {self.topic}: stored_as_scd_type is {self.stored_as_scd_type}, expected one of {list(SCD_TYPES)}.",
+                next_step="Set it to 1 for the rows as they are now, or to 2 for all their versions.",
+            )
+        appends, flags = self.write_disposition is WriteDisposition.APPEND, self.on_delete is OnDelete.FLAG
+        chosen = {"write_disposition: append": appends, "stored_as_scd_type: 2": self.stored_as_scd_type > 1, "on_delete: flag": flags}
+        together = [setting for setting, is_set in chosen.items() if is_set]
+        if len(together) > 1:
+            raise ConfigurationError(
+                f"Flow {self.topic}: {' and '.join(together)} exclude each other: a change log holds events instead of rows, and versions"
+                " of deleted rows stay without a flag.",
+                next_step="Keep one of them.",
+            )
+        if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
+            raise ConfigurationError(
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
+                next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
+            )
+
+    @cached_property
+    def declared(self) -> dict[str, DeclaredColumn]:
+        """The columns that the flow declares."""
+        return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
+
+    @property
+    def mode(self) -> TableMode:
+        """What the target table keeps."""
+        if self.write_disposition is WriteDisposition.APPEND:
+            return TableMode.CHANGE_LOG
+        if self.stored_as_scd_type > 1:
+            return TableMode.VERSIONS
+        return TableMode.FLAGGED if self.on_delete is OnDelete.FLAG else TableMode.CURRENT
+
+    @property
+    def name(self) -> str:
+        """The flow's name: its topic."""
+        return self.topic
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the table, which may be named like its topic, has a place that a table may have."""
+        return _is_place(self.table or self.topic)
+
+    def table_path(self, lake: str) -> str:
+        """Return the URI of the target table."""
+        table = self.table or self.topic
+        return table if _is_whole(table) else f"{lake.rstrip('/')}/{table}"
+
+    @classmethod
+    def from_mapping(cls, entry: Mapping[str, Any]) -> CdcFlow:
+        """Build a flow from one entry of a flows file.
+
+        :raises ConfigurationError: for a setting that does not exist or has the wrong shape.
+        """
+        known = {item.name for item in fields(cls)}
+        unknown = sorted(set(entry) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"Flow {entry.get('topic', '?')}: unknown settings {unknown}, known are {sorted(known)}.",
+                next_step="Correct the flows file.",
+            )
+        values = {setting: _read(entry, setting) for setting in entry}
+        if "topic" not in values:
+            raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
+        return cls(**values)
+
+
+def _is_place(table: str) -> bool:
+    folders = table.rstrip("/").split("/")
+    return _is_whole(table) or (folders[0].lower() not in _TAKEN and not {"", ".", ".."} & set(folders))
+
+
+def _is_whole(table: str) -> bool:
+    return "://" in table or table.startswith("/")
+
+
+def catalog_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a table's name as SQL spells it: ``[catalog.]schema.table``, odd parts between backticks.
+
+    :raises ValueError: for any other text, with what was expected.
+    """
+    if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART})){{1,2}}", text):
+        raise ValueError("[catalog.]schema.table, a part with a dot or backtick between backticks")
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in re.findall(_PART, text))
+
+
+def _read(entry: Mapping[str, Any], setting: str) -> Any:
+    try:
+        return _READERS[setting](entry[setting])
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"Flow {entry.get('topic', '?')}: {setting} is {entry[setting]!r}, expected {error}.", next_step="Correct the flows file."
+        ) from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError("a text")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
+        raise TypeError("a list of texts")
+    if len(set(items)) < len(items):
+        raise ValueError("each of them once")
+    return tuple(items)
+
+
+def _newer_names(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
+        raise TypeError("newer names by column")
+    return dict(value)
+
+
+def _columns_or_key(value: Any) -> str | tuple[str, ...]:
+    if value == BY_KEY:
+        return BY_KEY
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a list of columns, or {BY_KEY}")
+    return _texts(value)
+
+
+def _positive(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TypeError("a positive whole number")
+    return value
+
+
+def _scd_type(value: Any) -> int:
+    # A bool is an int, and equals 1.
+    if isinstance(value, bool) or value not in SCD_TYPES:
+        raise ValueError(f"one of {list(SCD_TYPES)}")
+    return int(value)
+
+
+def _one_of(policies: type[Enum]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        choices = [policy.value for policy in policies]
+        if value not in choices:
+            raise ValueError(f"one of {choices}")
+        return policies(value)
+
+    return read
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "topic": _text,
+    "table": lambda value: None if value is None else _text(value),
+    "keys": _texts,
+    "columns": declared_columns,
+    "document_columns": document_columns,
+    "on_truncate": _one_of(OnTruncate),
+    "on_gap": _one_of(OnGap),
+    "on_snapshot": _one_of(OnSnapshot),
+    "on_log_went_back": _one_of(OnLogWentBack),
+    "on_repeated_offsets": _one_of(OnRepeatedOffsets),
+    "table_column": lambda value: None if value is None else _text(value),
+    "on_missing_file": _one_of(OnMissingFile),
+    "on_foreign_change": _one_of(OnForeignChange),
+    "on_unknown_types": _one_of(OnUnknownTypes),
+    "max_microbatch_bytes": _positive,
+    "stored_as_scd_type": _scd_type,
+    "on_delete": _one_of(OnDelete),
+    "renamed_columns": _newer_names,
+    "on_dropped_column": _one_of(OnDroppedColumn),
+    "write_disposition": _one_of(WriteDisposition),
+    "cluster_by": _columns_or_key,
+    "catalog_table": lambda value: catalog_name(_text(value)),
+}

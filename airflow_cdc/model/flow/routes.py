@@ -1,0 +1,236 @@
+"""Routes: which table a topic's events go to, by a regular expression, where its flow does not say; as Kafka Connect's RegexRouter does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes, catalog_name
+from airflow_cdc.model.flow.new_topics import OnNewTopic
+
+_GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
+
+
+@dataclass(frozen=True)
+class Route:
+    """The tables of all topics that match. Checked once, here."""
+
+    topic: str
+    """Regular expression that the whole name of a topic matches."""
+    table: str | None = None
+    r"""Their tables, with ``\1`` or ``\g<name>`` for what a group matched; None: the topics' names."""
+    catalog_table: tuple[str, ...] = ()
+    """Their tables' names in Spark's catalog, by part, with groups like ``table``; empty: none."""
+
+    def __post_init__(self) -> None:
+        try:
+            pattern = re.compile(self.topic)
+        except re.error as error:
+            raise ConfigurationError(
+                f"Route {self.topic!r}: topic is no regular expression: {error}.",
+                next_step="Correct it in the flows file; named groups are spelled (?P<name>…), and dots of a topic's name \\.",
+            ) from error
+        if not self._templates:
+            raise ConfigurationError(
+                f"Route {self.topic!r} names neither a table nor a catalog_table.", next_step="Give it one of them in the flows file."
+            )
+        for template in self._templates:
+            _check_template(pattern, template)
+
+    @property
+    def _templates(self) -> tuple[str, ...]:
+        return (*((self.table,) if self.table else ()), *self.catalog_table)
+
+    def matches(self, topic: str) -> bool:
+        """Tell whether a topic takes this route."""
+        return re.fullmatch(self.topic, topic) is not None
+
+    def applied_to(self, flow: CdcFlow) -> CdcFlow:
+        """Return a flow, whose topic matches, with the tables that it does not name itself.
+
+        :raises ConfigurationError: when the topic makes a table of it that cannot be.
+        """
+        match = re.fullmatch(self.topic, flow.topic)
+        if match is None:
+            return flow
+        table = match.expand(self.table) if self.table else None
+        catalog_table = tuple(map(match.expand, self.catalog_table))
+        if table == "" or "" in catalog_table:
+            raise ConfigurationError(
+                f"Route {self.topic!r}: topic {flow.topic} makes an empty name of {' and '.join(self._templates)}.",
+                next_step="Let the groups match something, or give the topic a flow of its own in the flows file.",
+            )
+        return replace(flow, table=flow.table or table, catalog_table=flow.catalog_table or catalog_table)
+
+    @classmethod
+    def from_mapping(cls, entry: Mapping[str, Any]) -> Route:
+        """Build a route from one entry of a flows file.
+
+        :raises ConfigurationError: for a setting that does not exist or has the wrong shape.
+        """
+        known = {item.name for item in fields(cls)}
+        if unknown := sorted(set(entry) - known, key=str):
+            raise ConfigurationError(
+                f"Route {entry.get('topic', '?')!r}: unknown settings {unknown}, known are {sorted(known)}.",
+                next_step="Correct the flows file; all other settings are a flow's.",
+            )
+        wrong = [name for name in ("topic", *entry) if not isinstance(entry.get(name), str) or not entry[name]]
+        if wrong:
+            raise ConfigurationError(f"Route {entry.get('topic', '?')!r}: {wrong[0]} is no text.", next_step="Correct the flows file.")
+        try:
+            names = catalog_name(entry["catalog_table"]) if "catalog_table" in entry else ()
+        except ValueError as error:
+            raise ConfigurationError(
+                f"Route {entry['topic']!r}: catalog_table is {entry['catalog_table']!r}, expected {error}.",
+                next_step="Correct the flows file.",
+            ) from error
+        return cls(entry["topic"], entry.get("table"), names)
+
+
+def _check_template(pattern: re.Pattern[str], template: str) -> None:
+    if found := _GROUP_OF_JAVA.search(template):
+        raise ConfigurationError(
+            f"Route {pattern.pattern!r}: {template!r} refers to a group as {found[0]}….",
+            next_step=r"Groups are spelled \1 or \g<name> here.",
+        )
+    try:
+        # The template is looked at before the text, which nothing has to match.
+        pattern.sub(template, "")
+    except (re.error, IndexError) as error:
+        raise ConfigurationError(
+            f"Route {pattern.pattern!r}: {template!r} cannot be filled in: {error}; the expression has {pattern.groups} groups"
+            f" {sorted(pattern.groupindex)}.",
+            next_step=r"Refer to groups that it has, as \1 or \g<name>.",
+        ) from error
+
+
+class RoutedFlows(Mapping[str, CdcFlow]):
+    """Settings by topic; those of a topic that only a route knows are found when they are asked for, and not listed."""
+
+    def __init__(
+        self,
+        flows: Mapping[str, CdcFlow],
+        routes: Iterable[Route] = (),
+        on_new_topic: OnNewTopic = OnNewTopic.CREATE,
+        on_unknown_types: OnUnknownTypes | None = None,
+    ) -> None:
+        self._flows = dict(flows)
+        self._routes = tuple(routes)
+        self.on_new_topic = on_new_topic
+        """What happens to a topic that is none of them."""
+        self._on_unknown_types = on_unknown_types
+
+    def __getitem__(self, topic: str) -> CdcFlow:
+        route = next((route for route in self._routes if route.matches(topic)), None)
+        return self.with_defaults(route.applied_to(self._flows.get(topic, CdcFlow(topic))) if route else self._flows[topic])
+
+    def with_defaults(self, flow: CdcFlow) -> CdcFlow:
+        """Return a flow with what the document says of all flows, where it does not say it itself."""
+        return replace(flow, on_unknown_types=self._on_unknown_types) if flow.on_unknown_types is None and self._on_unknown_types else flow
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._flows)
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def __bool__(self) -> bool:
+        # Routes alone are settings too: `flows or {}` must keep them.
+        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE or self._on_unknown_types)
+
+
+def settings_of(settings: Mapping[str, CdcFlow], topic: str) -> CdcFlow:
+    """Return a topic's settings, the defaults where it has none of its own."""
+    return settings.get(topic) or with_defaults(settings, CdcFlow(topic))
+
+
+def with_defaults(settings: Mapping[str, CdcFlow], flow: CdcFlow) -> CdcFlow:
+    """Return a flow that has no settings of its own with what the settings say of all."""
+    return settings.with_defaults(flow) if isinstance(settings, RoutedFlows) else flow
+
+
+def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: bool = False) -> None:
+    """Stop where two topics would be merged into one table, or into tables of which one lies in the other.
+
+    :param folds_case: whether the lake's store takes names for one that differ by case.
+    :raises ConfigurationError: naming both topics.
+    """
+    by_name: dict[tuple[str, ...], CdcFlow] = {}
+    by_place: dict[str, CdcFlow] = {}
+    for flow in flows:
+        place = _place(flow.table_path(lake))
+        place = place.casefold() if folds_case else place
+        others = [by_place.setdefault(place, flow)]
+        if flow.catalog_table:
+            # Catalogs do not tell names apart by case.
+            others.append(by_name.setdefault(tuple(part.lower() for part in flow.catalog_table), flow))
+        for other in others:
+            if other is not flow:
+                raise _shared(other, flow, lake)
+    for place, flow in by_place.items():
+        parents = (place[:at] for at, character in enumerate(place) if character == "/" and at)
+        outer = next((by_place[parent] for parent in parents if parent in by_place), None)
+        if outer:
+            raise _shared(outer, flow, lake)
+
+
+def _place(uri: str) -> str:
+    # A place counts once, however its scheme is spelled.
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri)).rstrip("/")
+
+
+def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
+    tables = "; ".join(
+        f"{flow.topic}: {', '.join((flow.table_path(lake), *filter(None, ['.'.join(flow.catalog_table)])))}" for flow in (one, other)
+    )
+    return ConfigurationError(
+        f"Topics {one.topic} and {other.topic} would share a table, or one would lie in the other's ({tables}).",
+        next_step="Give each a table of its own: under 'flows' in the flows file, or by a route that tells them apart.",
+    )
+
+
+def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
+    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings, ``on_new_topic:`` and
+    ``on_unknown_types:``), by topic.
+
+    :raises ConfigurationError: when the document has another shape or names a topic twice.
+    """
+    lists = dict(document) if isinstance(document, Mapping) else {"flows": document}
+    policy = _chosen(OnNewTopic, "on_new_topic", lists.pop("on_new_topic", OnNewTopic.CREATE.value))
+    unknown = _chosen(OnUnknownTypes, "on_unknown_types", lists.pop("on_unknown_types")) if "on_unknown_types" in lists else None
+    if document == {} or not set(lists) <= {"flows", "routes"} or not all(map(_is_list_of_settings, lists.values())):
+        raise ConfigurationError(
+            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:' and"
+            " 'on_unknown_types:'.",
+            next_step="See docs/reference/flows-file.md.",
+        )
+    flows: dict[str, CdcFlow] = {}
+    for entry in lists.get("flows", ()):
+        flow = CdcFlow.from_mapping(entry)
+        if flow.topic in flows:
+            raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
+        flows[flow.topic] = flow
+    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy, unknown)
+
+
+def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:
+    """Return what settings say of topics that they do not declare."""
+    return settings.on_new_topic if isinstance(settings, RoutedFlows) else OnNewTopic.CREATE
+
+
+_Policy = TypeVar("_Policy", bound=Enum)
+
+
+def _chosen(policies: type[_Policy], setting: str, value: Any) -> _Policy:
+    choices = [policy.value for policy in policies]
+    if value not in choices:
+        raise ConfigurationError(f"{setting} is {value!r}, expected one of {choices}.", next_step="Correct the flows file.")
+    return policies(value)
+
+
+def _is_list_of_settings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)

@@ -1,0 +1,120 @@
+"""Reach: which stretch of the source's log and of the archive a flow's microbatches have been through."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_cdc.model.plain_json import JsonObject
+from airflow_cdc.model.position.lives import is_earlier
+from airflow_cdc.model.position.position import Position
+
+UNKNOWN_PARTITION = "-"
+"""Name of the lane of events whose partition the archive does not say."""
+
+
+_ALL = ("streamed_from", "streamed_through", "offset_from", "offset_through", "partitions", "is_spread", "outer_transactions")
+"""Without one of them late events would pass for new ones."""
+
+
+@dataclass(frozen=True)
+class Reach(JsonObject, required=_ALL):
+    """By Kafka partition (``-`` where the archive does not tell it), from the first to the last of a microbatch's, or of all."""
+
+    streamed_from: Mapping[str, Position] = field(default_factory=dict)
+    streamed_through: Mapping[str, Position] = field(default_factory=dict)
+    """Positions of streamed events; a snapshot read's says nothing against theirs, unless the archive tells no offsets."""
+    offset_from: Mapping[str, int] = field(default_factory=dict)
+    offset_through: Mapping[str, int] = field(default_factory=dict)
+    """Kafka offsets of all events."""
+    partitions: frozenset[str] = frozenset()
+    is_spread: bool = False
+    """Whether events of one key lie in several partitions: then no partition alone says what is late."""
+    outer_transactions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Texts of the first and the last transaction of a microbatch, of all: of the one that reaches furthest. Only where no position tells
+    which events belong together."""
+
+    def __or__(self, other: Reach) -> Reach:
+        """Return what both have been through."""
+        return Reach(
+            _each(min, self.streamed_from, other.streamed_from),
+            _each(max, self.streamed_through, other.streamed_through),
+            _each(min, self.offset_from, other.offset_from),
+            _each(max, self.offset_through, other.offset_through),
+            self.partitions | other.partitions,
+            self.is_spread or other.is_spread,
+            {**self.outer_transactions, **other._further_transactions(self)},
+        )
+
+    def _further_transactions(self, other: Reach) -> dict[str, Sequence[str]]:
+        """Return those of the partitions where this one reaches further."""
+        theirs = other.streamed_through
+        ahead = {name for name, last in self.streamed_through.items() if name not in theirs or last > theirs[name]}
+        return {name: texts for name, texts in self.outer_transactions.items() if name in ahead}
+
+    def may_meet(self, applied: Reach) -> bool:
+        """Tell whether events here may stand before something applied, or in one transaction with it.
+
+        A key's events stay in one Kafka partition, so each partition is compared with itself; one that was never seen may hold keys
+        that were in another before.
+        """
+        if not applied.partitions:
+            return False
+        return (
+            bool(self.partitions - applied.partitions)
+            or any(
+                first.commit <= applied.streamed_through[partition].commit
+                for partition, first in self.streamed_from.items()
+                if partition in applied.streamed_through
+            )
+            or self._may_have_moved(applied)
+            or any(
+                first <= applied.offset_through[partition]
+                for partition, first in self.offset_from.items()
+                if partition in applied.offset_through
+            )
+            or self.shares_transaction(applied)
+        )
+
+    def highest_of_earlier_lives(self, lane: str) -> Position | None:
+        """Return the highest streamed position of a lane's partition in earlier lives of the topic; None where it has none."""
+        return max((place for name, place in self.streamed_through.items() if is_earlier(name, lane)), default=None)
+
+    def _may_have_moved(self, applied: Reach) -> bool:
+        """Tell whether keys here may have been moved to another partition: partitions were raised, or a router spreads a key over them.
+
+        Before the first event of a partition its keys were in others. So an event that does not stand behind the first of every other
+        partition may be overtaken there, once that other one was applied.
+        """
+        for partition, first in self.streamed_from.items():
+            others = [place for name, place in applied.streamed_from.items() if name != partition]
+            if any(first.commit <= place.commit for place in others):
+                return True
+            if applied.is_spread and any(
+                first.commit <= place.commit for name, place in applied.streamed_through.items() if name != partition
+            ):
+                return True
+        return False
+
+    def shares_transaction(self, other: Reach) -> bool:
+        """Tell whether a transaction, of those that only their text tells, may have events in both."""
+        return any(
+            not set(texts).isdisjoint(other.outer_transactions.get(partition, ())) for partition, texts in self.outer_transactions.items()
+        )
+
+    def may_hold(self, commits: Sequence[int]) -> bool:
+        """Tell whether events of one of some transactions may be here.
+
+        :param commits: in rising order.
+        """
+        for partition, first in self.streamed_from.items():
+            place = bisect_left(commits, first.commit)
+            if place < len(commits) and commits[place] <= self.streamed_through[partition].commit:
+                return True
+        return False
+
+
+def _each(pick: Any, left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: pick(part[name] for part in (left, right) if name in part) for name in {*left, *right}}

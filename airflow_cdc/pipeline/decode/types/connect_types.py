@@ -1,0 +1,281 @@
+"""How each Kafka Connect type becomes a Spark column: a table of facts, literal and semantic types.
+
+Every leaf arrives as the text of its JSON value (``envelope.parse_line``). A rule gives the column's Spark type and the
+SQL that reads the text; NULL for a text that is not NULL means that the value does not fit, and the record is rejected.
+Sources: Kafka Connect's schema types; Debezium's "data type mappings" (docs/sources/sqlserver.md#types and the other pages there).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.catalogue.fields import CONNECT_TIME, TIMES_OF_DAY
+from airflow_cdc.model.connectors.connector import AS_LOCAL_TIMESTAMP, AS_SIGNED_TIME, AS_TEXT
+from airflow_cdc.model.connectors.registry import CONNECTORS, entries
+from airflow_cdc.model.flow.declared_column import BASE64_URL, HEX
+from airflow_cdc.pipeline.decode.types.decimal_types import (
+    MAX_PRECISION,
+    decimal_type,
+    digits_behind_point,
+    read_decimal,
+    read_variable_scale,
+)
+from airflow_cdc.pipeline.spark import sql
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A column's Spark SQL type and how a JSON leaf's text becomes a value of it."""
+
+    sql_type: str
+    read: Callable[[str], str]
+    """From the SQL of the text to the SQL of the value."""
+    checked: bool = True
+    """False where every text fits."""
+    by_schema: bool = False
+    """Whether what a text means depends on its event's schema: two of one value may differ."""
+
+
+STRING = ColumnType("STRING", lambda value: value, checked=False)
+_BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')")
+
+# What a cast would keep the letters of: bytes, which JSON has as base64; JSON.
+_NOT_CAST = {"STRING": STRING, "BINARY": _BINARY, "VARIANT": ColumnType("VARIANT", lambda value: f"try_parse_json({value})")}
+
+_CALENDAR_DATE = r"^\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}"
+_IN_MICROSECONDS = r"(?!.*\.\d{6}\d*[1-9])"
+"""Of a pattern: no digit but zeros follows behind the sixth of a second."""
+
+
+def cast_to(sql_type: str) -> ColumnType:
+    """Read a JSON number, boolean or text by Spark's own cast; what the cast would bend instead of refuse does not fit."""
+
+    def cast(value: str) -> str:
+        return f"try_cast({value} AS {sql_type})"
+
+    if sql_type in _NOT_CAST:
+        return _NOT_CAST[sql_type]
+    if sql_type.startswith("ARRAY<"):
+        rule = cast_to(sql_type[len("ARRAY<") : -1])
+        return _array_of(lambda _: rule)
+    if sql_type.startswith("DECIMAL("):
+        return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
+    if sql_type == "DATE":
+        # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
+        # isostring has a date with a zone, which is UTC: 2026-11-24Z.
+        text = "trim(TRAILING 'Z' FROM {})".format
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
+    if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs, and cuts what is shorter than a microsecond.
+        told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{told}'"))
+    return ColumnType(sql_type, cast)
+
+
+def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
+    """Return the rule for a JSON array; an array of which an element does not fit does not fit either.
+
+    :param rule_in: from the SQL of the array's text to the rule for its elements.
+    """
+
+    def read(value: str) -> str:
+        element = rule_in(value).read("element")
+        fit = f"forall(elements, element -> element IS NULL OR {element} IS NOT NULL)"
+        values = f"CASE WHEN {fit} THEN transform(elements, element -> {element}) END"
+        return sql.let("elements", f"from_json({value}, 'ARRAY<STRING>')", values)
+
+    return ColumnType(f"ARRAY<{rule_in('').sql_type}>", read)
+
+
+def _within_years(sql_type: str, value: str, condition: str) -> str:
+    """Return the SQL of a date or timestamp, NULL outside of the years 1 to 9999: readers of the table crash on others."""
+    last = "9999-12-31" if sql_type == "DATE" else "9999-12-31 23:59:59.999999"
+    return f"CASE WHEN {condition} AND {value} BETWEEN {sql_type} '0001-01-01' AND {sql_type} '{last}' THEN {value} END"
+
+
+_FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31 in days since 1970."""
+
+
+def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
+    """The same of a number of units since 1970; beyond them are infinities too, which no number of units means."""
+    count = f"try_cast({value} AS BIGINT)"
+    first, last = _FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
+    return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
+
+
+def _scale_of(sql_type: str) -> int:
+    return int(sql_type.rstrip(")").rpartition(",")[2]) if "," in sql_type else 0
+
+
+_LITERAL: Mapping[str, ColumnType] = {
+    "int8": cast_to("TINYINT"),
+    "int16": cast_to("SMALLINT"),
+    "int32": cast_to("INT"),
+    "int64": cast_to("BIGINT"),
+    "float": cast_to("FLOAT"),
+    "float32": cast_to("FLOAT"),
+    "double": cast_to("DOUBLE"),
+    "float64": cast_to("DOUBLE"),
+    "boolean": cast_to("BOOLEAN"),
+    "string": STRING,
+    "bytes": _BINARY,
+    # Nested values keep their JSON text; so does an array of which nothing says what it holds.
+    "array": STRING,
+    "map": STRING,
+    "struct": STRING,
+}
+
+
+def _days(value: str) -> str:
+    return _count_within_years(value, 1, lambda count: f"date_from_unix_date(CAST({count} AS INT))")
+
+
+def instant(value: str, units_per_second: int) -> str:
+    """Return the SQL of a timestamp from the text of how many units passed since 1970, NULL outside of the years 1 to 9999."""
+    factor = 1_000_000 // units_per_second
+    return _count_within_years(value, 86_400 * units_per_second, lambda count: f"timestamp_micros({count} * {factor}L)")
+
+
+def _local_timestamp(units_per_second: int) -> ColumnType:
+    # The session's zone is UTC, so the instant and the local time have the same fields.
+    return ColumnType("TIMESTAMP_NTZ", lambda value: f"CAST({instant(value, units_per_second)} AS TIMESTAMP_NTZ)")
+
+
+def _nano_timestamp(value: str) -> str:
+    # A Spark timestamp ends at microseconds; SQL Server's datetime2(7) does not. The text keeps all and casts to TIMESTAMP_NTZ.
+    nanos = f"try_cast({value} AS BIGINT)"
+    seconds = f"CAST(timestamp_seconds(floor({nanos} / 1000000000BD)) AS TIMESTAMP_NTZ)"
+    return f"concat(CAST({seconds} AS STRING), '.', lpad(CAST(pmod({nanos}, 1000000000) AS STRING), 9, '0'))"
+
+
+def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
+    digits = len(str(units_per_second)) - 1
+
+    def read(value: str) -> str:
+        count = f"try_cast({value} AS BIGINT)"
+        size = f"abs({count})" if signed else count
+        whole = f"({size} DIV {units_per_second})"
+        # Arithmetic, because PostgreSQL's 24:00:00 is a time and not midnight.
+        parts = f"{whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {size} % {units_per_second}"
+        text = f"format_string('%02d:%02d:%02d.%0{digits}d', {parts})"
+        if signed:
+            text = f"concat(if({count} < 0, '-', ''), {text})"
+        return f"CASE WHEN {count} >= {-(2**63) + 1 if signed else 0}L THEN {text} END"
+
+    return ColumnType("STRING", read)
+
+
+_ZONED = cast_to("TIMESTAMP")
+
+_TIMES_OF_DAY: Mapping[str, int] = {**TIMES_OF_DAY, CONNECT_TIME: 1_000}
+"""Units per second."""
+
+_SEMANTIC: Mapping[str, ColumnType] = {
+    "io.debezium.time.Date": ColumnType("DATE", _days),
+    "org.apache.kafka.connect.data.Date": ColumnType("DATE", _days),
+    **{name: _time_of_day(units) for name, units in _TIMES_OF_DAY.items()},
+    "io.debezium.time.Timestamp": _local_timestamp(1_000),
+    "org.apache.kafka.connect.data.Timestamp": _local_timestamp(1_000),
+    "io.debezium.time.MicroTimestamp": _local_timestamp(1_000_000),
+    "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
+    "io.debezium.time.ZonedTimestamp": _ZONED,
+    # Avro's own, of files that tell no name of Connect's.
+    "date": ColumnType("DATE", _days),
+    "time-millis": _time_of_day(1_000),
+    "time-micros": _time_of_day(1_000_000),
+    "timestamp-millis": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000)),
+    "timestamp-micros": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000_000)),
+    "timestamp-nanos": ColumnType("STRING", _nano_timestamp),
+    "local-timestamp-millis": _local_timestamp(1_000),
+    "local-timestamp-micros": _local_timestamp(1_000_000),
+    "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
+    "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
+}
+
+_DECLARED: Mapping[str, ColumnType] = {
+    # As flows declare them: connectors write such columns as plain texts.
+    HEX: ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'hex')"),
+    BASE64_URL: ColumnType("BINARY", lambda value: f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"),
+}
+
+_LOCAL_TIMESTAMP = ColumnType(
+    "TIMESTAMP_NTZ",
+    lambda value: rf"CASE WHEN {value} RLIKE r'{_CALENDAR_DATE}[^.]*(\.\d{{0,6}})?$' THEN try_cast({value} AS TIMESTAMP_NTZ) END",
+)
+
+_OWN: Mapping[str, Callable[[str], ColumnType]] = {
+    AS_TEXT: lambda semantic: STRING,
+    AS_SIGNED_TIME: lambda semantic: _time_of_day(_TIMES_OF_DAY[semantic], signed=True),
+    AS_LOCAL_TIMESTAMP: lambda semantic: _LOCAL_TIMESTAMP,
+}
+"""The rules that connectors' entries name for what they spell their own way: from the semantic type."""
+
+
+def _by_connector(semantic: str, connector: str) -> ColumnType | None:
+    """Return the rule for a semantic type that a connector spells its own way; None for any other."""
+    entry = CONNECTORS.get(connector)
+    rule = entry.types.own.get(semantic) if entry else None
+    return _OWN[rule](semantic) if rule else None
+
+
+def _by_ending(semantic: str) -> ColumnType | None:
+    """Return the rule for a semantic type of one connector alone, whatever stands before its last three words."""
+    ending = ".".join(semantic.rsplit(".", 3)[1:])
+    rule = next((entry.types.by_ending[ending] for entry in entries() if ending in entry.types.by_ending), None)
+    return _OWN[rule](semantic) if rule else None
+
+
+def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
+    parameters = field.get("parameters") or {}
+    scale, precision = int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision") or MAX_PRECISION)
+    sql_type = decimal_type(scale, precision)
+    names = [str(field.get("field")), *field.get(FORMERLY, ())]
+    return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array))
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+FORMERLY = "formerly"
+"""Member that we give a field whose column was renamed: the older names under which events may have it."""
+_NUMBER = re.compile(r"-?\d{1,4}")
+
+
+def is_field(field: Any) -> bool:
+    """Tell whether a JSON value describes a column as a Connect schema does, so that :func:`column_type` can read it."""
+    if not isinstance(field, dict) or not all(isinstance(field.get(name), str) for name in ("field", "type")):
+        return False
+    if field["type"] not in _LITERAL:
+        return False
+    if isinstance(field.get("items"), dict) and not is_field({"field": "", **field["items"]}):
+        return False
+    parameters = field.get("parameters") or {}
+    numbers = ("scale", "connect.decimal.precision")
+    return isinstance(parameters, dict) and all(_NUMBER.fullmatch(str(parameters.get(name) or 0)) for name in numbers)
+
+
+def is_encoded(field: Mapping[str, Any]) -> bool:
+    """Tell whether the JSON text of a field's values alone does not say what they are."""
+    name, items = str(field.get("name")), field.get("items")
+    if field["type"] == "array" and isinstance(items, dict):
+        return is_encoded(items)
+    return name == DECIMAL or (name in _SEMANTIC and _SEMANTIC[name] is not _ZONED)
+
+
+def column_type(field: Mapping[str, Any], connector: str, array: str | None = None) -> ColumnType:
+    """Return the rule for one field of a Connect schema.
+
+    :param field: ``{type, name, parameters, items, …}`` as the JSON converter writes it.
+    :param connector: ``source.connector``; some connectors use one semantic type for values that differ.
+    :param array: SQL of the JSON text of the array whose elements the field describes.
+    """
+    semantic = str(field.get("name"))
+    if semantic == DECIMAL:
+        return _decimal(field, array)
+    items = field.get("items")
+    if field["type"] == "array" and field.get("name") is None and isinstance(items, dict):
+        return _array_of(lambda text: column_type(items, connector, text))
+    by_name = _by_connector(semantic, connector) or _SEMANTIC.get(semantic) or _DECLARED.get(semantic) or _by_ending(semantic)
+    return by_name or _LITERAL[field["type"]]

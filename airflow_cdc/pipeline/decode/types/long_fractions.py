@@ -1,0 +1,29 @@
+"""Keep all digits of numbers that a record spells as JSON numbers (``decimal.format=NUMERIC``).
+
+Spark's JSON reader makes a number with a point a double before it becomes text, 17 digits of it. A VARIANT keeps 38, so that is what
+members whose values may be such are read as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_cdc.pipeline.decode.renamed_columns import with_old_names
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns
+from airflow_cdc.pipeline.spark import sql
+
+
+def fractions_of(columns: SourceColumns) -> frozenset[str]:
+    """Return the columns whose values may be such numbers, and their older names."""
+    decimals = {name: rule.sql_type for name, rule in columns.types.items() if rule.sql_type.startswith("DECIMAL")}
+    return frozenset(with_old_names((name for name, kind in decimals.items() if not kind.endswith(",0)")), columns.formerly))
+
+
+def members_of(names: Iterable[str], fractions: Iterable[str]) -> str:
+    """Return the DDL of an image's members: text, but for those of ``fractions``."""
+    return ", ".join(f"{sql.name(name)} {'VARIANT' if name in fractions else 'STRING'}" for name in names)
+
+
+def texts_of(image: str, names: Iterable[str]) -> str:
+    """Return the SQL of an image with all its members as text."""
+    return sql.struct_unless_null(image, {name: f"CAST({image}.{sql.name(name)} AS STRING)" for name in names})

@@ -1,0 +1,118 @@
+"""What the JSON values of columns look like, as far as it tells in which of its modes a connector wrote them.
+
+Runs a Spark job over the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.pipeline.spark import sql
+
+
+@dataclass(frozen=True)
+class SeenValues:
+    """What was seen of one column's values; a statement that begins with ``some`` holds of at least one of them."""
+
+    kinds: frozenset[str]
+    """Of ``boolean``, ``whole`` (a number without a point), ``fraction``, ``text`` and ``other`` (objects, arrays)."""
+    greatest: int = 0
+    """Of the whole numbers the one farthest from zero, without its sign."""
+    some_part_of_1000: bool = False
+    """... whole number is no multiple of 1000; the same below."""
+    some_part_of_1000000: bool = False
+    some_part_of_1000000000: bool = False
+    some_no_numeral: bool = False
+    """... text is no number."""
+    some_no_point: bool = False
+    """... text has neither point nor exponent."""
+    some_no_base64: bool = False
+    some_no_hex: bool = False
+    some_no_instant: bool = False
+    """... text is no date and time with a zone."""
+    some_padded: bool = False
+    """... text ends with ``=``."""
+    some_mixed: bool = False
+    """... text has capitals or digits behind small letters, as words do not."""
+    some_not_minimal: bool = False
+    """... text, read as base64, is a number with more bytes than it needs: no connector writes one."""
+    some_no_variable_scale: bool = False
+    """... object has no ``scale`` and ``value``, as decimals without a precision have."""
+    count: int = 0
+    """Values that were seen."""
+    least: int = 0
+    """Of the whole numbers."""
+    most: int = 0
+    longest: int = 0
+    """Letters of the longest text."""
+    examples: tuple[str, ...] = ()
+    """Up to three values, as JSON has them."""
+
+
+_KIND = """CASE WHEN kind = 'BOOLEAN' THEN 'boolean' WHEN kind = 'STRING' THEN 'text'
+    WHEN kind = 'BIGINT' OR (kind LIKE 'DECIMAL%,0)' AND try_variant_get(value, '$', 'BIGINT') IS NULL) THEN 'whole'
+    WHEN kind LIKE 'DECIMAL%' OR kind = 'DOUBLE' THEN 'fraction' ELSE 'other' END"""
+"""A number that fits 64 bits and is parsed as DECIMAL was written with a point."""
+_SHORT = 24
+"""Letters of sixteen bytes in base64."""
+_SHOWN = "left(to_json(value), 60)"
+_IS_WHOLE = "kind = 'BIGINT' OR kind LIKE 'DECIMAL%,0)'"
+_STATEMENTS = {
+    "some_part_of_1000": "whole % 1000 <> 0",
+    "some_part_of_1000000": "whole % 1000000 <> 0",
+    "some_part_of_1000000000": "whole % 1000000000 <> 0",
+    "some_no_numeral": r"NOT text RLIKE r'^-?\d+(\.\d+)?([eE][+-]?\d+)?$'",
+    "some_no_point": "NOT text RLIKE '[.eE]'",
+    "some_no_base64": "NOT (length(text) % 4 = 0 AND text RLIKE '^[A-Za-z0-9+/]*={0,2}$')",
+    "some_no_hex": "NOT text RLIKE '^[0-9a-fA-F]*$'",
+    "some_padded": "text LIKE '%='",
+    "some_mixed": r"text RLIKE '[a-z][A-Z0-9]|[A-Z0-9]{2}[a-z]|[0-9][A-Z]'",
+    "some_not_minimal": "bytes RLIKE '^(00[0-7]|FF[89A-F])'",
+    "some_no_variable_scale": "kind = 'other' AND (try_variant_get(value, '$.scale', 'INT') IS NULL"
+    " OR try_variant_get(value, '$.value', 'STRING') IS NULL)",
+    "some_no_instant": r"NOT text RLIKE r'^\d{4,}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$'",
+}
+
+
+def look_at_values(images: DataFrame, columns: Collection[str]) -> dict[str, SeenValues]:
+    """Return what is seen of those of the columns of which there is a value.
+
+    :param images: one column ``image``: the JSON text of a row image.
+    """
+    members = images.sparkSession.sql(
+        "SELECT member.key AS name, schema_of_variant(member.value) AS kind, member.value AS value"
+        " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",
+        images=images,
+    )
+    wanted = members.filter(f"name IN ({', '.join(sql.text(name) for name in columns)}) AND kind <> 'VOID'")
+    read = wanted.selectExpr(
+        "name",
+        f"{_KIND} AS kind",
+        # Beyond 64 bits: far outside of what any time is.
+        f"if({_IS_WHOLE}, coalesce(try_variant_get(value, '$', 'BIGINT'), 9223372036854775807L), NULL) AS whole",
+        "if(kind = 'STRING', try_variant_get(value, '$', 'STRING'), NULL) AS text",
+        "value",
+    ).withColumn("bytes", F.expr(f"if(length(text) <= {_SHORT}, hex(try_to_binary(text, 'base64')), NULL)"))
+    greatest = "max(abs(CAST(whole AS DECIMAL(38,0))))"
+    found = read.groupBy("name").agg(
+        F.expr("collect_set(kind)").alias("kinds"),
+        F.expr(f"coalesce({greatest}, 0)").alias("greatest"),
+        F.expr("count(*)").alias("count"),
+        F.expr("coalesce(min(whole), 0)").alias("least"),
+        F.expr("coalesce(max(whole), 0)").alias("most"),
+        F.expr("coalesce(max(length(text)), 0)").alias("longest"),
+        F.expr(f"array_distinct(array(min({_SHOWN}), any_value({_SHOWN}), max({_SHOWN})))").alias("examples"),
+        *[F.expr(f"coalesce(bool_or({condition}), false)").alias(name) for name, condition in _STATEMENTS.items()],
+    )
+    return {row["name"]: _seen(row.asDict()) for row in found.collect()}
+
+
+def _seen(row: dict[str, Any]) -> SeenValues:
+    del row["name"]
+    kinds, greatest, examples = frozenset(row.pop("kinds")), int(row.pop("greatest")), tuple(row.pop("examples"))
+    return SeenValues(kinds, greatest, examples=examples, **row)

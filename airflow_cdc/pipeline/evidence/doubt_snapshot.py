@@ -1,0 +1,53 @@
+"""Doubt a snapshot: one of which a read was lost does not prove that a row which it did not find is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.pipeline.decode.position_literal import position_literal
+from airflow_cdc.pipeline.reconcile.order_events import is_known_newer
+from airflow_cdc.pipeline.spark import sql
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Asks a microbatch whether reads of a snapshot were lost."""
+
+    events: DataFrame
+    latest: DataFrame
+    """Row changes."""
+    known: DataFrame | None
+    """What reads may lose against: the target's rows, or, where it keeps versions, the known events of those that live; None where there
+    are none."""
+    keys: Sequence[str]
+    """Key columns of the target."""
+
+    def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
+        """Return why a snapshot with reads here proves nothing; None where nothing speaks against it. Costs two small jobs.
+
+        :param stays: SQL over a row ``k`` that a read lost against: whether the snapshot leaves it alone.
+        :param has_other_lanes: whether a key may have been in another lane before.
+        """
+        # A rejected read need not tell its position: whatever read was rejected beside those of the snapshot may be one of them.
+        if self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1):
+            return "a read beside those of the snapshot was rejected"
+        if has_other_lanes and self._loses_reads(position, stays):
+            return "a read of the snapshot lost against a row that another partition of the topic brought"
+        return None
+
+    def _loses_reads(self, position: Position, stays: str) -> bool:
+        if self.known is None:
+            return False
+        keys = self.keys
+        mine = self.latest.filter(F.expr(f"{OP} = 'r' AND {POSITION} = {position_literal(position)}"))
+        named = [F.col(sql.name(key)) for key in keys]
+        columns = (POSITION, OP, PARTITION, OFFSET)
+        reads, rows = mine.select(*named, *columns).alias("s"), self.known.select(*named, *columns).alias("k")
+        met = reads.join(rows, F.expr(f"{sql.same_key('s', 'k', keys)} AND NOT s.{PARTITION} <=> k.{PARTITION}"))
+        return bool(met.filter(is_known_newer("k", "s") & ~F.expr(stays)).head(1))

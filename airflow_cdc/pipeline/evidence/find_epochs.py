@@ -1,0 +1,164 @@
+"""Find where the source's log went back: an event that its lane holds behind a higher position, and that is no copy of an earlier one.
+
+A connector that restarts sends its last events again, at higher offsets and lower positions: they are copies, and prove nothing. Asked only
+where a microbatch holds such events at all; then it costs a sort of its events, and a look at the earlier files that may hold the first
+delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
+from airflow_cdc.model.columns import FILE, KIND, OFFSET, ORDINAL, POSITION
+from airflow_cdc.model.errors import SourceLogWentBackError
+from airflow_cdc.model.flow.cdc_flow import OnLogWentBack
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import lane_text
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.decode.place_of_row import position_of
+from airflow_cdc.pipeline.evidence.misplaced_files import without_misplaced
+from airflow_cdc.pipeline.locate.epoch_begins import (
+    CONTENT,
+    HIGHEST,
+    IS_READ,
+    content,
+    fallen_events,
+    first_by_lane,
+    with_new_lanes,
+    with_next_epoch,
+)
+from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.microbatch.events_between import events_between
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.spark import sql
+
+
+def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
+    """Tell whether events may stand behind a higher position of their lane; costs nothing."""
+    if not decoder.dialect.position.goes_back or run.microbatch.is_again:
+        return False
+    applied = run.checkpoint.reach
+    through = _offsets_through(run)
+    new = {str(item.partition) for item in run.microbatch.offsets if item.last > through.get(str(item.partition), -1)}
+    behind = any(
+        first.commit < applied.streamed_through[lane].commit
+        for lane, first in staged.reach.streamed_from.items()
+        if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION or run.microbatch.rests)
+    )
+    has_new_lanes = bool(run.found_epochs is None and run.new_lanes and run.epochs.newest)
+    return has_new_lanes or behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
+
+
+def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
+    """Tell whether events may stand below an earlier life of the topic: a source was restored when its topic was made anew."""
+    places = ((first, known.highest_of_earlier_lives(lane)) for lane, first in here.streamed_from.items())
+    return any(highest is not None and first.commit < highest.commit for first, highest in places)
+
+
+def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
+    """Return the epochs with the one that begins in the microbatch; None where the log did not go back.
+
+    Of several that begin here the first is found; it is asked again with that one known.
+
+    :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
+    """
+    if not decoder.dialect.position.goes_back or run.microbatch.is_again:
+        return None
+    events = decoder.events(run.lines())
+    if run.found_epochs is None and (placed := with_new_lanes(events, run.epochs, run.new_lanes)) != run.epochs:
+        return placed
+    keys = [sql.name(key) for key in decoder.columns.keys]
+    known = _known_commit(run, run.checkpoint.reach, _offsets_through(run))
+    fallen = run.write_down(fallen_events(events, keys, known), "fallen")
+    if fallen.isEmpty():
+        return None
+    fresh = _without_archived(run, decoder, fallen, keys)
+    firsts = first_by_lane(without_misplaced(run, decoder, fresh, events))
+    if not firsts:
+        return None
+    epochs = run.epochs
+    lagging = all(epochs.of(lane) < epochs.newest for lane in firsts)
+    if not any(first[IS_READ] for first in firsts.values()) and not lagging and run.flow.on_log_went_back is OnLogWentBack.STOP:
+        raise _went_back(run, firsts)
+    _refuse_inside_of_a_file(run, events, firsts)
+    return with_next_epoch(events, epochs, firsts)
+
+
+def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
+    """Return by lane the highest offset that earlier microbatches held; one that only a missing tombstone may account for is none."""
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    return {str(lane): offsets.runs[-1].certain for lane, offsets in applied.partitions.items() if offsets.runs}
+
+
+def _known_commit(run: MicrobatchRun, applied: Reach, through: Mapping[str, int]) -> str:
+    """Return the SQL of the highest commit that earlier microbatches streamed in an event's partition, where they all stand before it.
+
+    What an earlier microbatch left of a file stands behind all that was applied, though the file's offsets count as applied; a later life
+    of the topic stands behind the earlier ones.
+    """
+    rests = run.microbatch.rests
+    in_rest = f" OR {FILE} IN ({', '.join(map(sql.text, sorted(rests)))})" if rests else ""
+    cases = []
+    for lane in sorted(run.lanes):
+        earlier, last = applied.highest_of_earlier_lives(lane), applied.streamed_through.get(lane)
+        if last is not None:
+            highest = max(filter(None, (last, earlier)))
+            is_behind = f"(coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true){in_rest})"
+            cases.append(f"WHEN {is_lane(lane)} AND {is_behind} THEN {highest.commit}BD")
+        if earlier is not None:
+            cases.append(f"WHEN {is_lane(lane)} THEN {earlier.commit}BD")
+    return f"CASE {' '.join(cases)} ELSE CAST(NULL AS DECIMAL(38,0)) END" if cases else "CAST(NULL AS DECIMAL(38,0))"
+
+
+def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the events that no earlier microbatch delivered."""
+    ends = fallen.agg(F.min(f"{POSITION}.commit").alias("first"), F.max(f"{POSITION}.commit").alias("last")).collect()[0]
+    seen = [each.select(*keys, POSITION, KIND, content()) for each in events_between(run, decoder, int(ends["first"]), int(ends["last"]))]
+    if not seen:
+        return fallen
+    known = reduce(DataFrame.unionByName, seen).distinct().alias("k")
+    same = [F.expr(f"s.{key} <=> k.{key}") for key in keys]
+    same += [F.expr(f"s.{name} = k.{name}") for name in (POSITION, KIND, CONTENT)]
+    return run.write_down(fallen.alias("s").join(known, reduce(lambda one, other: one & other, same), "left_anti"), "fell")
+
+
+def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapping[str, Row]) -> None:
+    """Stop where an epoch begins in the middle of a file whose records have no offsets: its lines are at one place of the lane."""
+    for lane, first in sorted(firsts.items()):
+        ordinal = first[ORDINAL]
+        if first[OFFSET] is not None:
+            continue
+        place = f"{is_lane(lane)} AND {FILE} = {sql.text(first[FILE])} AND {ORDINAL}.block <= {ordinal['block']}"
+        if ordinal["offset"] is None or events.filter(f"{place} AND {ORDINAL}.row < {ordinal['row']}").head(1):
+            raise SourceLogWentBackError(
+                f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back inside of"
+                f" {first[FILE]}, to commit {position_of(first[POSITION])} behind commit {first[HIGHEST]}, and the file's records carry no"
+                " offsets that would divide it. Nothing of the microbatch was merged.",
+                next_step="Divide the file where the positions fall, the second part under a name with its own first offset; or archive"
+                " whole records, with their offsets.",
+                lane=lane,
+                file=first[FILE],
+            )
+
+
+def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row]) -> SourceLogWentBackError:
+    lane, first = min(firsts.items())
+    where = lane if lane == UNKNOWN_PARTITION else lane_text(int(lane))
+    return SourceLogWentBackError(
+        f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back. {where}, offset"
+        f" {first[ORDINAL]['offset']} ({first[FILE]}) holds an event at commit {position_of(first[POSITION])} behind commit"
+        f" {first[HIGHEST]}, and no earlier file holds the same event. No snapshot follows. Nothing of the microbatch was merged.",
+        next_step="Rows that changed while nobody captured them are known only to the source: let the connector take a snapshot. Then, or"
+        " where none is needed, set on_log_went_back to accept, which takes the events in the archive's order, and run again"
+        " (docs/how-to/when-the-source-was-rebuilt.md).",
+        lane=lane,
+        offset=first[ORDINAL]["offset"],
+        file=first[FILE],
+    )

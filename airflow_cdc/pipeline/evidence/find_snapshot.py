@@ -1,0 +1,365 @@
+"""Find full snapshots among a microbatch's reads, and whether one of them proves which rows are gone from the source.
+
+The markers of a filtered snapshot are those of a whole one, so a marker proves little. A snapshot removes rows only if the connector took
+it as its initial one (or the flow says that any may), its last read came, no read of it was lost, and the archive goes on behind it in
+every lane without a gap. Else the rows stay and are counted (docs/reference/target-tables.md#a-second-snapshot).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT, TRANSACTION
+from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
+from airflow_cdc.model.flow.cdc_flow import OnSnapshot
+from airflow_cdc.model.position.lives import life_of_lane, partition_of_lane
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach
+from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
+from airflow_cdc.pipeline.decode.stands_before import beside, is_earlier_life
+from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_columns
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The full snapshots that a flow knows after a microbatch."""
+
+    newest: Snapshot | None = None
+    pending: tuple[Snapshot, ...] = ()
+    """Older ones that may yet be proven."""
+    replacing: Snapshot | None = None
+    """The one that removes, in this microbatch, the rows which it did not find."""
+    shield: Snapshot | None = None
+    """The last one that did so in an earlier microbatch."""
+    ended: Snapshot | None = None
+    """The one whose last read is in this microbatch, that is not the flow's first, and that removes nothing now."""
+    fell: bool = False
+    """Whether reads stand below what their lane streamed before them: the rest is not filled in."""
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """The reads of one snapshot in one lane."""
+
+    begin: int | None
+    end: int | None
+    """Their lowest and highest offset."""
+    count: int
+    ends_marked: bool
+    """Whether the one with the highest offset is marked as its table's last."""
+    has_last: bool
+    is_initial: bool
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What a microbatch holds in one lane beside the reads of a snapshot."""
+
+    highest: Position | None = None
+    """Highest streamed position."""
+    streamed_before: Position | None = None
+    """Highest streamed position archived before them."""
+    behind: int | None = None
+    """Of a lane without reads: offset of its first streamed event behind the snapshot."""
+    has_unplaced_behind: bool = False
+    """Whether an event without an offset of its own stands behind the snapshot."""
+    names_gtids: bool = False
+    """Whether streamed events name their transaction."""
+
+
+@dataclass(frozen=True)
+class SnapshotsAsked:
+    """What the question which snapshots there are needs to know of a microbatch."""
+
+    run: MicrobatchRun
+    surveyed: Surveyed
+    latest: DataFrame
+    """Row changes with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`."""
+    events: DataFrame
+    doubts: Doubts
+    tables: PhysicalTables
+    read_tables: frozenset[str] = frozenset()
+    """Names of the tables that the microbatch's reads are of."""
+    offsets: ArchivedOffsets = field(default_factory=ArchivedOffsets)
+    """The offsets of all applied files and the microbatch's."""
+    knows_initial: bool = False
+    """Whether the connector's reads tell an initial snapshot from others."""
+    names_gtids: Callable[[], bool] | None = None
+    """Asks whether the source's earlier events name GTIDs; None where the connector's reads are recognised otherwise."""
+    may_fall: bool = True
+    """Whether reads that stand below what was streamed before them may prove that the log went back."""
+
+    @property
+    def lanes(self) -> frozenset[str]:
+        """All lanes that the flow has seen."""
+        return self.run.lanes
+
+
+def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
+    """Return the full snapshots that are known after the microbatch.
+
+    Costs a job over the row changes where the survey saw reads, and more where a snapshot is not the flow's first or stands beside changes.
+
+    :raises SnapshotRefusedError: when the flow's policy is to stop.
+    """
+    checkpoint = asked.run.checkpoint
+    newest, known = checkpoint.snapshot, checkpoint.known_snapshots
+    waiting = [each for each in known.values() if may_replace(each, asked.run.flow.on_snapshot)]
+    found = _find_reads(asked) if asked.surveyed.reads else {}
+    if not found and not waiting:
+        return Snapshots(newest, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
+    positions = sorted({*found, *(each.position for each in waiting)})
+    needs_look = asked.surveyed.is_mixed or (bool(waiting) and asked.surveyed.rows > asked.surveyed.reads)
+    beside = _look_beside(asked.events, positions, found) if needs_look else {}
+    if asked.may_fall and any(_fell(asked.run, position, found[position], beside) for position in found):
+        return Snapshots(fell=True)
+    snapshots: list[Snapshot] = []
+    for position in positions:
+        before = bool(checkpoint.reach.partitions or snapshots or any(other < position for other in known))
+        snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
+        # Whatever the flow's policy is today: the reads are asked now or never.
+        if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
+            snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
+        snapshots.append(snapshot)
+    return _settled(asked.run, snapshots, found, known)
+
+
+def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots:
+    """Return the full snapshots that are known once somebody decided about one of them.
+
+    :raises ConfigurationError: when the flow knows no such snapshot.
+    """
+    known = run.checkpoint.known_snapshots
+    if decision.position not in known:
+        raise ConfigurationError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: the flow knows no snapshot at position {decision.position}.",
+            next_step="`airflow-cdc confirm-snapshot` without a choice lists those that it knows.",
+        )
+    snapshot, offsets = known[decision.position], run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    passed = frozenset(lane for lane in run.lanes if _is_passed(snapshot, lane, offsets))
+    return _settled(run, [snapshot.decided(decision.choice, passed)], {}, known)
+
+
+def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
+    if asked.tables.are_several and not asked.tables.are_distinct:
+        return "several tables share the topic, and nothing says which of them a row is of (table_column)"
+    # A row in a lane whose reads are not known yet may turn out to stand before them.
+    begins = {lane: begin for lane, begin in snapshot.begins.items() if lane in snapshot.last_offsets}
+    stays = f"{beside(begins, '>=', 'k.')} OR {is_earlier_life(f'k.{PARTITION}', snapshot.life)}"
+    return asked.doubts.of(snapshot.position, stays=stays, has_other_lanes=len(asked.lanes) > 1)
+
+
+def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
+    """Return the reads of full snapshots by their position and lane."""
+    rows = asked.latest.filter(f"{READS}.newest IS NOT NULL").select(f"{READS}.newest.*", f"{READS}.oldest")
+    found = _by_lane(rows, F.min("oldest").alias("oldest"))
+    if len({row["position"] for row in found}) > 1 or any(tuple(row["oldest"]) != (row["position"], row[PARTITION]) for row in found):
+        # A key's row change tells of the newest of its reads alone.
+        whole = asked.events.filter(f"{OP} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> 'incremental'")
+        found = _by_lane(whole.select(*read_columns()))
+    by_position: dict[Position, dict[str, _Reads]] = {}
+    for row in found:
+        reads = _Reads(
+            row["begin"], row["end"], int(row["reads"]), bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"])
+        )
+        by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
+    return by_position
+
+
+def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
+    sums = [
+        F.min("offset").alias("begin"),
+        F.max("offset").alias("end"),
+        F.count(F.lit(1)).alias("reads"),
+        F.max_by("last", F.struct(F.coalesce("offset", F.lit(0)), "last")).alias("ends_marked"),
+        F.max("last").alias("has_last"),
+        F.max("initial").alias("is_initial"),
+    ]
+    return reads.groupBy("position", PARTITION).agg(*sums, *more).collect()
+
+
+def _look_beside(
+    events: DataFrame, positions: list[Position], found: Mapping[Position, Mapping[str, _Reads]]
+) -> dict[Position, dict[str, _Beside]]:
+    """Return what the microbatch holds beside the reads of each snapshot, by lane; one job over the events."""
+    streamed = events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL")
+    sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids"), F.max(POSITION).alias("highest")]
+    for number, position in enumerate(positions):
+        begins = {lane: reads.begin for lane, reads in found.get(position, {}).items() if reads.begin is not None}
+        is_before = beside(begins, "<")
+        behind = f"{POSITION}.commit > {position.commit}BD"
+        sums += [
+            F.max(F.expr(f"CASE WHEN {is_before} THEN {POSITION} END")).alias(f"before_{number}"),
+            F.min(F.expr(f"CASE WHEN {behind} THEN {OFFSET} END")).alias(f"behind_{number}"),
+            F.max(F.expr(f"{behind} AND {OFFSET} IS NULL")).alias(f"unplaced_{number}"),
+        ]
+    rows = streamed.groupBy(PARTITION).agg(*sums).collect()
+    return {
+        position: {
+            partition_of(row): _Beside(
+                highest=position_of(row["highest"]) if row["highest"] is not None else None,
+                streamed_before=position_of(row[f"before_{number}"]) if row[f"before_{number}"] is not None else None,
+                behind=row[f"behind_{number}"],
+                has_unplaced_behind=bool(row[f"unplaced_{number}"]),
+                names_gtids=bool(row["names_gtids"]),
+            )
+            for row in rows
+        }
+        for number, position in enumerate(positions)
+    }
+
+
+def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], beside: Mapping[Position, Mapping[str, _Beside]]) -> bool:
+    """Tell whether reads may stand below what their partition streamed before them, in this microbatch or an earlier one."""
+    known = run.checkpoint.reach
+    streamed_here = Reach(streamed_through={lane: seen.highest for lane, seen in beside.get(position, {}).items() if seen.highest})
+    everything = known | streamed_here
+    for lane, here in reads.items():
+        earlier = everything.highest_of_earlier_lives(lane)
+        if earlier and earlier.commit > position.commit:
+            return True
+        if here.begin is None:
+            continue
+        streamed = beside.get(position, {}).get(lane, _Beside()).streamed_before
+        if streamed and streamed.commit > position.commit:
+            return True
+        applied = known.streamed_through.get(lane)
+        if applied and applied.commit > position.commit and here.begin > known.offset_through.get(lane, here.begin):
+            return True
+    return False
+
+
+def _updated(
+    asked: SnapshotsAsked,
+    known: Snapshot | None,
+    position: Position,
+    reads: Mapping[str, _Reads],
+    beside: Mapping[Position, Mapping[str, _Beside]],
+    *,
+    has_past: bool,
+) -> Snapshot:
+    """Return a snapshot with what the microbatch tells of it."""
+    here = beside.get(position, {})
+    if known is None:
+        is_first = not has_past and not any(each.streamed_before for lane, each in here.items() if lane in reads)
+        known = Snapshot(position, is_first)
+    ends = dict(known.last_offsets)
+    begins = dict(known.begins)
+    for lane, each in reads.items():
+        if each.begin is not None and each.end is not None:
+            ends[lane] = max(each.end, ends.get(lane, each.end))
+            # A lane without reads until now began where something stood behind the snapshot; a read goes first.
+            begins[lane] = min(each.begin, begins.get(lane, each.begin)) if lane in known.last_offsets else each.begin
+    for lane, seen in here.items():
+        if lane not in ends and seen.behind is not None:
+            begins[lane] = min(seen.behind, begins.get(lane, seen.behind))
+    snapshot = replace(
+        known,
+        is_complete=known.is_complete or any(each.has_last for each in reads.values()),
+        is_initial=known.is_initial or _is_initial(asked, reads, here),
+        last_offsets=ends,
+        begins=begins,
+        tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
+        reads=known.reads + (0 if asked.run.microbatch.is_again else sum(each.count for each in reads.values())),
+    )
+    # The marker ends the table, and so the topic's part of the snapshot where no other partition or table is.
+    partitions = {lane if lane == UNKNOWN_PARTITION else str(partition_of_lane(int(lane))) for lane in asked.lanes}
+    alone = len(partitions) == 1 and not asked.tables.are_several
+    marked = {lane for lane, each in reads.items() if each.ends_marked and alone and _has_no_gap(snapshot, lane, asked.offsets)}
+    unplaced = {lane for lane, seen in here.items() if lane not in ends and seen.has_unplaced_behind and _is_whole(lane, asked.offsets)}
+    passed = {lane for lane in asked.lanes if _is_passed(snapshot, lane, asked.offsets)}
+    return replace(snapshot, passed=snapshot.passed | passed | marked | unplaced)
+
+
+def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapping[str, _Beside]) -> bool:
+    """Tell whether only a connector's initial snapshot looks so."""
+    is_marked = any(each.is_initial for each in reads.values())
+    if asked.knows_initial and not is_marked:
+        # A blocking snapshot, which may be filtered, also where it comes first in another life.
+        return False
+    if is_marked and (asked.names_gtids is None or any(each.names_gtids for each in beside.values()) or asked.names_gtids()):
+        return True
+    epochs, known = asked.run.epochs, asked.run.checkpoint.reach
+    for lane, each in reads.items():
+        if lane == UNKNOWN_PARTITION or each.begin is None:
+            continue
+        # A connector that starts anew reads first in another life of the topic, or where the log went back.
+        begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
+        is_first = each.begin == 0 or (lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before)
+        if begins_epoch or (life_of_lane(int(lane)) and is_first):
+            return True
+    return False
+
+
+def _has_no_gap(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
+    if lane not in snapshot.last_offsets:
+        return _is_whole(lane, offsets)
+    runs = offsets.partitions[int(lane)].runs if lane != UNKNOWN_PARTITION and int(lane) in offsets.partitions else ()
+    begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
+    return not runs or any(run.first <= begin and run.certain >= end for run in runs)
+
+
+def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
+    """Tell whether the archive goes on behind a snapshot in a lane, without a gap from its reads to there."""
+    if lane == UNKNOWN_PARTITION:
+        return False
+    runs = offsets.partitions[int(lane)].runs if int(lane) in offsets.partitions else ()
+    if lane in snapshot.last_offsets:
+        begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
+        return any(run.first <= begin and run.certain > end for run in runs)
+    # What stands behind it, and everything archived before that, leave no room for a read.
+    behind = snapshot.begins.get(lane)
+    return behind is not None and bool(runs) and runs[0].first <= behind <= runs[0].last
+
+
+def _is_whole(lane: str, offsets: ArchivedOffsets) -> bool:
+    return lane == UNKNOWN_PARTITION or int(lane) not in offsets.partitions or len(offsets.partitions[int(lane)].runs) == 1
+
+
+def _settled(
+    run: MicrobatchRun, snapshots: list[Snapshot], found: Mapping[Position, object], known: Mapping[Position, Snapshot]
+) -> Snapshots:
+    policy, shield = run.flow.on_snapshot, run.checkpoint.replaced_by
+    later = [each for each in snapshots if not each.is_first and each.position in found and each.position not in known]
+    if policy is OnSnapshot.STOP and later:
+        raise SnapshotRefusedError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another snapshot of table {run.table} begins, at position"
+            f" {later[0].position}, and the flow's policy is to stop. Nothing of the microbatch was merged.",
+            next_step="Set on_snapshot to auto, replace or keep in the flows file and run again.",
+        )
+    everything = {**known, **{each.position: each for each in snapshots}}
+    proven = [each for each in snapshots if may_replace(each, policy) and each.is_proven(run.lanes)]
+    winner = max(proven, key=lambda each: each.position, default=None)
+    if winner and shield and shield.position >= winner.position:
+        winner = None
+    if winner:
+        winner = replace(winner, cut=winner.position)
+        everything[winner.position] = winner
+    newest = everything[max(everything)]
+    ended = newest.position in found and newest.is_complete and not newest.is_first and newest.cut is None
+    behind = winner.position if winner else None
+    pending = tuple(
+        each
+        for position, each in sorted(everything.items())
+        if position != newest.position and may_replace(each, policy) and (behind is None or position > behind)
+    )
+    return Snapshots(newest, pending, winner, shield, newest if ended else None)
+
+
+def may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
+    """Tell whether a snapshot may remove rows, once it is proven to be whole."""
+    if snapshot.is_first or snapshot.cut is not None or snapshot.doubt is not None:
+        return False
+    if snapshot.decision:
+        return snapshot.decision is SnapshotChoice.REPLACE
+    return policy is OnSnapshot.REPLACE or (policy is OnSnapshot.AUTO and snapshot.is_initial)

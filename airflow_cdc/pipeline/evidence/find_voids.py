@@ -1,0 +1,109 @@
+"""Find what truncates and proven snapshots make void: events of the microbatch, and rows of the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_cdc.model.columns import PARTITION
+from airflow_cdc.model.position.lives import is_of_life
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
+from airflow_cdc.model.position.snapshot import Snapshot
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.decode.position_literal import before
+from airflow_cdc.pipeline.decode.stands_before import stands_before
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, may_replace
+from airflow_cdc.pipeline.microbatch.count_events import Truncates
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.flag_deletes import Vanishing
+
+
+@dataclass(frozen=True)
+class Voids:
+    """What truncates and proven snapshots make void."""
+
+    here: str
+    """SQL: a change that one of this microbatch cancels."""
+    before: str
+    """SQL: a change that one of an earlier microbatch shields the table from."""
+    rows: tuple[Vanishing, ...] = ()
+    """What takes rows of the target; the newest last."""
+    unread: Unread | None = None
+    """What a snapshot that is not proven yet did not find, though all its reads of some lanes are known."""
+
+    @property
+    def of_events(self) -> str:
+        """SQL over an event: whether nothing lives any more that it wrote, so that no later event is about it."""
+        return f"{self.here} OR {self.before}" + (f" OR {self.unread.events}" if self.unread else "")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What stands before a snapshot that is not proven yet, where a later event of the key lies in a lane of which all reads are known.
+
+    The row is not removed for that. But a create of its key behind the snapshot is no row that made room for another, which a delete of the
+    same transaction would then be about.
+    """
+
+    events: str
+    """SQL over an event: whether it stands before the snapshot, or in another lane."""
+    rows: str
+    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row stands before the snapshot, the change not."""
+
+
+def find_voids(
+    run: MicrobatchRun, truncates: Truncates, snapshots: Snapshots, tables: PhysicalTables, *, are_copies: bool = False
+) -> Voids:
+    """Return what the microbatch's truncates and snapshots, and those of earlier ones, make void.
+
+    :param are_copies: whether events below an earlier position of their lane were found to be copies of archived ones: then their
+        offsets say nothing.
+    """
+    takers = [
+        Vanishing(position, truncates.committed_micros.get(table), truncated(table, tables, truncates, alias="t."))
+        for table, position in sorted(truncates.through.items(), key=lambda item: item[1])
+    ]
+    if snapshots.replacing and snapshots.replacing.cut:
+        takers.append(Vanishing(snapshots.replacing.cut, None, not_found(snapshots.replacing, tables, "t.")))
+    here = [truncated(table, tables, truncates) for table in sorted(truncates.through)] + [not_found(snapshots.replacing, tables)]
+    earlier = Truncates(through=run.checkpoint.truncated_through)
+    shields = [truncated(table, tables, earlier) for table in sorted(earlier.through)] + [not_found(snapshots.shield, tables)]
+    if are_copies and snapshots.shield:
+        shields.append(f"({before(snapshots.shield.cut)} AND {tables.rows_of(snapshots.shield.tables)})")
+    return Voids(_any(here), _any(shields), tuple(sorted(takers, key=lambda taker: taker.position)), _unread(run, snapshots, tables))
+
+
+def _unread(run: MicrobatchRun, snapshots: Snapshots, tables: PhysicalTables) -> Unread | None:
+    # Not only of one whose last read came: that may lie in a lane of which nothing came yet, and a lane goes on only behind all reads.
+    known = (each for each in (*snapshots.pending, snapshots.newest) if each)
+    newest = max((each for each in known if may_replace(each, run.flow.on_snapshot)), key=lambda each: each.position, default=None)
+    # Partitions that were raised since hold keys whose reads lie in another lane.
+    if newest is None or any(
+        lane not in newest.last_offsets for lane in run.lanes if is_of_life(lane, newest.life) or newest.is_raised(lane)
+    ):
+        return None
+    lanes = [lane for lane in newest.last_offsets if lane in newest.passed and lane != UNKNOWN_PARTITION]
+    if not lanes:
+        return None
+    cut = replace(newest, cut=newest.position)
+    listed = ", ".join(sorted(lanes))
+    events, rows = not_found(cut, tables), not_found(cut, tables, "t.")
+    return Unread(
+        f"({events} OR NOT coalesce({PARTITION} IN ({listed}), false))",
+        f"({rows} AND coalesce(s.{PARTITION} IN ({listed}), false) AND NOT {not_found(cut, tables, 's.')})",
+    )
+
+
+def truncated(table: str, tables: PhysicalTables, truncates: Truncates, alias: str = "") -> str:
+    """Return the SQL that is true for what a truncate of a table took."""
+    return f"({before(truncates.through[table], alias)} AND {tables.rows_of([table], alias)})"
+
+
+def not_found(snapshot: Snapshot | None, tables: PhysicalTables, alias: str = "") -> str:
+    """Return the SQL that is true for what stands before a snapshot that removed what it did not find."""
+    if snapshot is None or snapshot.cut is None:
+        return "false"
+    return f"({stands_before(snapshot, alias)} AND {tables.rows_of(snapshot.tables, alias)})"
+
+
+def _any(conditions: list[str]) -> str:
+    return f"({' OR '.join(conditions)})"

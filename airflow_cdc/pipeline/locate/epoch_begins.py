@@ -1,0 +1,120 @@
+"""Where an epoch of the source's log begins, as events show it: a run asks it of decoded ones, a look at the archive of raw ones.
+
+Events have the columns that :meth:`airflow_cdc.pipeline.decode.decode_events.Decoder.events` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
+from airflow_cdc.model.position.epochs import Epochs
+from airflow_cdc.model.position.lives import LANES
+from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.lanes import is_lane
+from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
+
+OF_LOG = f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')"
+"""SQL over an event: whether it has a place in the source's log."""
+IS_READ = "__cdc_is_read"
+"""boolean: whether the event is a full snapshot's read."""
+HIGHEST = "__cdc_highest"
+"""decimal(38,0): the commit behind which the event stands."""
+SENT = "__cdc_sent"
+"""bigint: when the connector processed the event, in milliseconds since 1970 by its own clock; NULL where it does not say."""
+CONTENT = "__cdc_content"
+"""bigint: a hash of the event's images as they are spelled. A log that went back may give an event of a key the place of an older one."""
+_DELIVERY = "__cdc_delivery"
+
+
+def sent() -> Column:
+    """Return :data:`SENT` of an event."""
+    return F.expr(f"try_cast({in_line('ts_ms')} AS BIGINT)").alias(SENT)
+
+
+def content() -> Column:
+    """Return :data:`CONTENT` of an event."""
+    return F.expr(f"xxhash64({in_line('before')}, {in_line('after')})").alias(CONTENT)
+
+
+def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = None) -> DataFrame:
+    """Return the first deliveries of streamed events and full snapshots' reads that their partition holds behind a higher position.
+
+    A later life of the topic stands behind the earlier ones.
+
+    :param keys: SQL names of the columns that, with the position and the images, identify an event.
+    :param known: SQL of the highest commit that is known to stand before an event beside these events; None where nothing is.
+    """
+    partition, life = F.expr(f"pmod({PARTITION}, {LANES})"), F.expr(f"floor({PARTITION} / {LANES})")
+    in_partition = Window.partitionBy(partition).orderBy(life, ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
+    is_read = f"{KIND} = 'r'"
+    of_log = events.filter(f"{OF_LOG} AND NOT ({is_read} AND {SNAPSHOT} <=> 'incremental')")
+    highest = F.max(F.expr(f"CASE WHEN NOT {is_read} THEN {POSITION}.commit END")).over(in_partition)
+    by_event = Window.partitionBy(*keys, partition, POSITION, KIND, CONTENT).orderBy(life, ORDINAL)
+    named = (*keys, POSITION, OP, KIND, PARTITION, OFFSET, ORDINAL, FILE)
+    placed = of_log.select(*named, F.expr(is_read).alias(IS_READ), sent(), content())
+    placed = placed.withColumn(HIGHEST, F.greatest(highest, F.expr(known)) if known else highest)
+    placed = placed.withColumn(_DELIVERY, F.row_number().over(by_event))
+    return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {HIGHEST}").drop(_DELIVERY)
+
+
+def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
+    """Return by lane the first of some events."""
+    places = fallen.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
+    return {partition_of(row): row["first"] for row in places}
+
+
+def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]) -> Epochs:
+    """Return the epochs with the one that begins at the first event of each lane that stands behind a higher position."""
+    begins = {lane: int(first[ORDINAL]["offset"]) for lane, first in firsts.items()}
+    sent_ms = {lane: first[SENT] for lane, first in firsts.items()}
+    found = epochs.beginning(begins, sent_ms)
+    reads = {position_of(first[POSITION]).commit: found.of(lane) for lane, first in firsts.items() if first[IS_READ]}
+    read_too = _begins_of(events, reads) if reads else {}
+    others = {lane: place for lane, place in read_too.items() if lane not in begins and found.of(lane) < place[1]}
+    return found.joined({**_joining(events, found, {*begins, *others}), **others})
+
+
+def with_new_lanes(events: DataFrame, epochs: Epochs, lanes: Collection[str]) -> Epochs:
+    """Return the epochs with lanes that were never seen before: each begins in the one in which its first event was processed."""
+    if not (lanes and epochs.since_ms):
+        return epochs
+    listed = " OR ".join(is_lane(lane) for lane in sorted(lanes))
+    rows = events.filter(f"{OF_LOG} AND ({listed})").select(PARTITION, sent()).groupBy(PARTITION).agg(F.min(SENT).alias("first")).collect()
+    begins = {lane: places for lane, places in epochs.begins.items() if lane not in lanes}
+    places = {partition_of(row): (0, epochs.at(row["first"])) for row in rows}
+    return replace(epochs, begins=begins).joined(places)
+
+
+def _begins_of(events: DataFrame, epochs: Mapping[int, int]) -> dict[str, tuple[int, int]]:
+    """Return by lane the first offset of reads at some commits, and their epoch: one snapshot reads all lanes at one position.
+
+    :param epochs: by commit.
+    """
+    wanted = ", ".join(f"{commit}BD" for commit in sorted(epochs))
+    reads = events.filter(f"{REJECT} IS NULL AND {KIND} = 'r' AND {POSITION}.commit IN ({wanted})")
+    first = F.min_by(F.struct(F.col(ORDINAL)["offset"].alias("offset"), F.col(POSITION)["commit"].alias("commit")), ORDINAL)
+    rows = [(partition_of(row), row["first"]) for row in reads.groupBy(PARTITION).agg(first.alias("first")).collect()]
+    return {lane: (int(row["offset"]), epochs[int(row["commit"])]) for lane, row in rows if row["offset"] is not None}
+
+
+def _joining(events: DataFrame, epochs: Epochs, others: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return by lane the first offset that the connector processed after it met the log that went back, and the epoch.
+
+    Positions of a lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
+    envelope's ``ts_ms`` is its own clock, not the source's.
+
+    :param others: lanes whose place is known.
+    """
+    since = epochs.since_ms.get(epochs.newest)
+    if since is None:
+        return {}
+    timed = events.filter(OF_LOG).select(PARTITION, F.col(ORDINAL)["offset"].alias("offset"), sent())
+    rows = timed.filter(F.col(SENT) > since).groupBy(PARTITION).agg(F.min("offset").alias("begin")).collect()
+    places = {partition_of(row): int(row["begin"]) for row in rows if row["begin"] is not None}
+    lagging = {lane for lane in places if lane not in others and epochs.of(lane) < epochs.newest}
+    return {lane: (places[lane], epochs.newest) for lane in lagging}

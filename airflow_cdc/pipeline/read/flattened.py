@@ -1,0 +1,65 @@
+"""What ``ExtractNewRecordState`` made of an event: the row's columns, behind them ``__op``, ``__deleted`` and what ``add.fields`` names.
+
+A deleted row is only told with ``delete.tombstone.handling.mode=rewrite``, and an event's position only by the fields of ``source`` that
+make it (docs/reference/archive-layouts.md). The image before an update is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_cdc.model.connectors.flattened_names import MARKS, metadata_pattern, source_fields
+from airflow_cdc.model.connectors.registry import by_flattened_fields
+from airflow_cdc.pipeline.spark import sql
+
+_SCALAR = r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^,"{}\[\]]++)'
+
+
+def envelope(parts: str) -> str:
+    """Return the SQL of a flattened record's value as an envelope, NULL where it is none.
+
+    :param parts: SQL of a struct: ``schema``, NULL for a bare value, and ``payload``, both JSON without blanks between tokens.
+    """
+    payload = f"{parts}.payload"
+    op = "coalesce(told['__op'], CASE told['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
+    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in source_fields()}
+    # The time when the connector saw the event goes by the bare name.
+    source["ts_ms"] = "told['__source_ts_ms']"
+    source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], {_connector_by_fields(source)})"
+    image = _without_metadata(payload)
+    members = {
+        "op": f"to_json(array({op}))",
+        "before": f"if({op} = 'd', {image}, 'null')",
+        "after": f"if({op} = 'd', 'null', {image})",
+        "source": f"to_json({sql.struct(source)})",
+    }
+    members["op"] = f"trim(BOTH '[]' FROM {members['op']})"
+    text = ", ',', ".join(f"'\"{name}\":', {value}" for name, value in members.items())
+    spelled = f"concat('{{', {text}, '}}')"
+    wrapped = f"concat('{{\"schema\":', {_schema(f'{parts}.schema')}, ',\"payload\":', {spelled}, '}}')"
+    whole = f"CASE WHEN {op} IS NOT NULL THEN if({parts}.schema IS NULL, {spelled}, {wrapped}) END"
+    found = sql.let("told", f"from_json({payload}, 'MAP<STRING, STRING>')", whole)
+    return f"if({sql.mentions(payload, MARKS)}, {found}, NULL)"
+
+
+def _connector_by_fields(source: Mapping[str, str]) -> str:
+    """Return the SQL of the connector of a record that does not name it, by the fields that it carries."""
+    found = []
+    for entry, marks in by_flattened_fields():
+        holds = f"RLIKE {sql.text(marks.pattern)}" if marks.pattern else "IS NOT NULL"
+        condition = " OR ".join(f"coalesce({source[name]} {holds}, false)" for name in marks.fields)
+        found.append(f"WHEN {condition} THEN {sql.text(entry.names[0])}")
+    return f"CASE {' '.join(found)} END"
+
+
+def _without_metadata(payload: str) -> str:
+    behind = rf',"{metadata_pattern()}":{_SCALAR}'
+    first = rf'^\{{"{metadata_pattern()}":{_SCALAR},?'
+    return f"regexp_replace(regexp_replace({payload}, {sql.text(behind)}, ''), {sql.text(first)}, '{{')"
+
+
+def _schema(schema: str) -> str:
+    """Return the SQL of an envelope's schema, of which ``after`` alone is of use, from that of a flattened record."""
+    fields = f"from_json(get_json_object({schema}, '$.fields'), 'ARRAY<STRING>')"
+    columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{metadata_pattern()}$')})"
+    return f'concat(\'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[\', array_join({columns}, \',\'), \']}}]}}\')'

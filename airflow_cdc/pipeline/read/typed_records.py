@@ -1,0 +1,114 @@
+"""Records of Avro and Parquet files as the JSON lines that they would be, so that everything behind reads one spelling."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+
+from airflow_cdc.model.archive.archived_files import FileFormat
+from airflow_cdc.model.columns import RAW
+from airflow_cdc.pipeline.read.connect_values import NamedTypes, spell, without_logical_types
+from airflow_cdc.pipeline.read.embedded_schema import AvroNode, avro_schema, is_parquet, parquet_avro_schema
+from airflow_cdc.pipeline.spark import sql
+
+_RECORD = "__cdc_record"
+
+
+def is_typed(archive: str, path: str, form: FileFormat) -> bool:
+    """Tell whether a file is what its name says; one that is not, such as a cut one, is left to the reader of lines, which rejects it."""
+    return avro_schema(archive, path) is not None if form is FileFormat.AVRO else is_parquet(archive, path)
+
+
+def read_typed(spark: SparkSession, archive: str, form: FileFormat, uris: dict[str, str], columns: Sequence[str]) -> DataFrame | None:
+    """Return the records of files of one format, each as the text of a JSON line; None where there are no files.
+
+    :param uris: the files' URIs as Spark takes them, by path.
+    :param columns: SQL of what is asked for beside, from ``_metadata``.
+    """
+    frames = [
+        frame.selectExpr(*columns, f"struct(*) AS {_RECORD}").selectExpr(
+            *(column.rpartition(" AS ")[2] for column in columns), f"{_line_as_it_is(frame.schema, avro)} AS {RAW}"
+        )
+        for frame, avro in _by_schema(spark, archive, form, uris)
+    ]
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _by_schema(spark: SparkSession, archive: str, form: FileFormat, uris: dict[str, str]) -> Iterator[tuple[DataFrame, AvroNode | None]]:
+    # Files of several schemas read as one would lose the difference between a column that is NULL and one that is not there yet.
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, uri in uris.items():
+        if form is FileFormat.AVRO:
+            schema, avro = "", avro_schema(archive, path)
+        else:
+            schema, avro = spark.read.parquet(uri).schema.json(), parquet_avro_schema(archive, path)
+        groups.setdefault((schema, json.dumps(avro)), []).append(uri)
+    for (schema, text), members in groups.items():
+        avro = json.loads(text)
+        if form is FileFormat.AVRO:
+            yield spark.read.format("avro").option("avroSchema", json.dumps(without_logical_types(avro))).load(members), avro
+        else:
+            yield spark.read.schema(StructType.fromJson(json.loads(schema))).parquet(*members), avro
+
+
+def _line_as_it_is(record: StructType, avro: AvroNode | None) -> str:
+    """Return the SQL of a record's line, which is no UTF-8 where a text of the record is none.
+
+    Spelling a text as JSON replaces such bytes by U+FFFD; put back, they are known for what they are, as those of an archived JSON line.
+    """
+    is_bad = f"contains(line, '\ufffd') AND NOT {_is_utf8(record, _RECORD)}"
+    return sql.let("line", _line(record, avro), f"if({is_bad}, replace(line, '\ufffd', CAST(X'FF' AS STRING)), line)")
+
+
+def _is_utf8(kind: DataType, value: str, depth: int = 0) -> str:
+    """Return the SQL that is true where all texts in a value are UTF-8; never NULL."""
+    element = f"element_{depth}"
+    if isinstance(kind, StringType):
+        return f"coalesce(is_valid_utf8({value}), true)"
+    if isinstance(kind, StructType):
+        members = (_is_utf8(field.dataType, f"{value}.{sql.name(field.name)}", depth) for field in kind.fields)
+        return f"({' AND '.join(told for told in members if told != 'true') or 'true'})"
+    if isinstance(kind, ArrayType):
+        inside = _is_utf8(kind.elementType, element, depth + 1)
+        return inside if inside == "true" else f"coalesce(forall({value}, {element} -> {inside}), true)"
+    if isinstance(kind, MapType):
+        sides = ((kind.keyType, f"map_keys({value})"), (kind.valueType, f"map_values({value})"))
+        return f"({' AND '.join(_is_utf8(ArrayType(side), values, depth) for side, values in sides)})"
+    return "true"
+
+
+def _line(record: StructType, avro: AvroNode | None) -> str:
+    """Return the SQL of a record's line: a whole Kafka record where it has a topic and a value, else a value alone."""
+    names = NamedTypes(avro)
+    if not {"topic", "value"} <= set(record.names):
+        return _document(record, avro, names, _RECORD)
+    fields_of = {field["name"]: field["type"] for field in names.resolve(avro).get("fields", ())}
+    members = []
+    for field in record.fields:
+        place, told = f"{_RECORD}.{sql.name(field.name)}", fields_of.get(field.name)
+        if field.name in ("key", "value"):
+            text = _document(field.dataType, told, names, place)
+        else:
+            text = _json(spell(field.dataType, told, names, place)[0])
+        members.append(f"{sql.text(json.dumps(field.name) + ':')}, {text}")
+    listed = ", ',', ".join(members)
+    return f"concat('{{', {listed}, '}}')"
+
+
+def _document(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) -> str:
+    """Return the SQL of a key or a value: with its schema, or where it is a text or bytes what these hold."""
+    if isinstance(kind, StringType | BinaryType):
+        return f"coalesce(CAST({value} AS STRING), 'null')"
+    told, schema = spell(kind, avro, names, value)
+    opened = sql.text(f'{{"schema":{json.dumps(schema, ensure_ascii=False, separators=(",", ":"))},"payload":')
+    return f"if({value} IS NULL, 'null', concat({opened}, {_json(told)}, '}}'))"
+
+
+def _json(value: str) -> str:
+    """Return the SQL of any value as JSON, with every NULL in it."""
+    listed = f"to_json(array({value}), map('ignoreNullFields', 'false'))"
+    return f"substr({listed}, 2, length({listed}) - 2)"

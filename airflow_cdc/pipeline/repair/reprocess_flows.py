@@ -1,0 +1,108 @@
+"""Reprocess flows, or replay their quarantines: in one Spark application, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError
+from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.position.as_of import AsOf, check_range
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport, check_reasons
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.model.state.lease import WAIT_SECONDS
+from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
+from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
+from airflow_cdc.pipeline.run.select_flows import select_flows
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.storage import file_system
+
+_SIDE_BY_SIDE = 2
+
+
+@dataclass(frozen=True)
+class FlowsAgain:
+    """Which flows to read again, what of them, and whether to change anything."""
+
+    spark: SparkSession
+    archive: str
+    """URI of the archive's root."""
+    lake: str
+    """URI of the lake's root."""
+    tables: tuple[str, ...] = ()
+    """Globs of flow names, of which each must match; none: all."""
+    first: AsOf | None = None
+    last: AsOf | None = None
+    """The range, as of :class:`airflow_cdc.pipeline.repair.reprocess.Reprocessing`; a replay asks for none."""
+    dry_run: bool = False
+    """Whether to tell only what would become of the rows."""
+    flows: Mapping[str, CdcFlow] = field(default_factory=dict)
+    """Settings by topic, as the flows' runs have them."""
+    progress: Callable[[str], None] = lambda line: None
+    """Told what happens, a line at a time."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long to wait for another run that is writing a flow."""
+
+
+def reprocess_flows(run: FlowsAgain) -> ReprocessReport:
+    """Reprocess a range of flows; one that fails does not stop the others. Doing it again does what is left.
+
+    :raises ConfigurationError: when a glob matches no flow, or the range is turned round.
+    """
+    check_range(run.first, run.last)
+    return _each(run, reprocess)
+
+
+def replay_flows(run: FlowsAgain, reasons: Collection[str] = ()) -> ReprocessReport:
+    """Replay the quarantines of flows; one that fails does not stop the others. Doing it again does what is left.
+
+    :param reasons: as of :func:`airflow_cdc.pipeline.repair.replay_quarantine.replay_quarantine`.
+    :raises ConfigurationError: when a glob matches no flow, or there is no such reason.
+    """
+    check_reasons(reasons)
+    return _each(run, lambda order: replay_quarantine(order, reasons).again, and_held=True)
+
+
+def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None], *, and_held: bool = False) -> ReprocessReport:
+    archive, lake = absolute_uri(run.archive), absolute_uri(run.lake)
+    # A topic that was held and is declared by now is a flow, of which nothing is applied yet.
+    declared = run.flows if and_held else ()
+    names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables, declared)
+
+    def one(name: str) -> FlowReprocess:
+        try:
+            order = Reprocessing(run.spark, archive, lake, name, run.first, run.last, run.dry_run, run.flows, run.progress)
+            outcome = _outcome(name, work(replace(order, wait_seconds=run.wait_seconds)))
+        except CdcError as problem:
+            outcome = FlowReprocess(name, error=problem.to_json())
+        except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
+            outcome = FlowReprocess(name, error=unexpected_error(name, problem).to_json())
+        for line in outcome.lines():
+            run.progress(line)
+        return outcome
+
+    with ThreadPoolExecutor(max(1, min(_SIDE_BY_SIDE, len(names)))) as pool:
+        return ReprocessReport(archive, lake, run.dry_run, tuple(pool.map(one, names)))
+
+
+def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
+    if again is None:
+        return FlowReprocess(name)
+    flows = again.report.flows if again.report else ()
+    done = tuple(batch for flow in flows for batch in flow.batches)
+    error = next((flow.error for flow in flows if flow.error), None)
+    return FlowReprocess(name, again.found, done, error)
+
+
+def unexpected_error(name: str, problem: Exception) -> CdcError:
+    """Return what nobody foresaw while a flow was read again, as an error of ours."""
+    if isinstance(problem, SPARK_ERRORS):
+        kind: type[CdcError] = SparkFailedError
+    else:
+        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
+    told = f"Flow {name} could not be read again: {type(problem).__name__}: {told_line(problem)}"
+    return kind(told, next_step="See the job's log; nothing is lost, a retry does what is left.")

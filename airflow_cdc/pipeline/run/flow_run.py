@@ -1,0 +1,358 @@
+"""Apply one flow: take its lease, plan its microbatches one by one, and bring each into its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.completeness import (
+    MOST_LISTED,
+    ArchivedOffsets,
+    FileOffsets,
+    OffsetGap,
+    file_offsets,
+    files_behind,
+    in_lanes,
+    report_offsets,
+)
+from airflow_cdc.model.archive.interval import Interval
+from airflow_cdc.model.errors import (
+    CdcError,
+    CountMismatchError,
+    OffsetGapError,
+    StorageFailedError,
+    UnexpectedError,
+    UnreadableFileError,
+)
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.flow.routes import settings_of
+from airflow_cdc.model.places import quarantine_uri, staging_uri
+from airflow_cdc.model.position.lives import Lives
+from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.foreign_change import ForeignChanges
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.model.state.lease import Lease, Leases
+from airflow_cdc.model.state.ledger import Ledger
+from airflow_cdc.model.state.microbatch import Microbatch, next_microbatch, pending_in
+from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
+from airflow_cdc.pipeline.evidence.plan_lives import PlanLives
+from airflow_cdc.pipeline.locate.file_parts import PartsOfFlow
+from airflow_cdc.pipeline.locate.find_applied import known_epochs
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.record.quarantine import drop_replaced
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.check_state import StateCheck
+from airflow_cdc.pipeline.run.end_together import Together
+from airflow_cdc.pipeline.run.explain_failure import explain_failure
+from airflow_cdc.pipeline.run.explain_mismatch import explain_mismatch
+from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
+from airflow_cdc.pipeline.run.survey_new_files import megabytes
+from airflow_cdc.pipeline.spark.connect import release_session
+from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.register_table import register_table
+from airflow_cdc.pipeline.target.target_table import columns_of
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """One flow in one run over an archive."""
+
+    run: ArchiveRun
+    archive: ArchiveState
+    ledger: Ledger
+    state: FlowState
+    lake_fs: FileSystem
+    lake_root: str
+    facts: SourceFacts
+    together: Together
+
+    @property
+    def is_cut_proven(self) -> bool:
+        """Whether the archive proves where the flow's tables end together."""
+        cut = self.together.cut_of(self.flow.name)
+        return cut is not None and cut.is_proven
+
+    @cached_property
+    def flow(self) -> CdcFlow:
+        """The flow's settings."""
+        return settings_of(self.run.flows, self.state.flow)
+
+    @cached_property
+    def table(self) -> str:
+        """URI or path of the target table."""
+        return self.flow.table_path(self.run.lake)
+
+    def apply(self) -> FlowOutcome:
+        """Apply the flow's pending microbatches one by one, up to the first that fails."""
+        reports: list[BatchReport] = []
+        try:
+            with self._lease() as lease:
+                while lease and (planned := self._next(lease)):
+                    microbatch, is_retry = planned
+                    size = megabytes(microbatch.size)
+                    self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
+                    reports.append(self._apply(microbatch, lease, is_retry=is_retry))
+                    self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
+            if self.flow.catalog_table:
+                register_table(self.run.spark, self.flow, self.table)
+        except CdcError as problem:
+            return self._failed(reports, problem)
+        except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
+            return self._failed(reports, self._unexpected(problem))
+        waiting, cut, outside = self._waiting, self.behind_cut, self._outside
+        status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
+        gaps = self._gaps[:MOST_LISTED] if waiting else ()
+        has_merged = any(report.table_version is not None for report in reports)
+        columns = self._columns() if has_merged else {}
+        return FlowOutcome(
+            self.flow.name,
+            status,
+            self.table,
+            tuple(reports),
+            waiting_for=gaps,
+            waiting_files=len(waiting),
+            cut_files=len(cut),
+            cut_records=sum(cut.values()),
+            outside_files=len(outside),
+            table_version=self.state.checkpoint().table_version,
+            columns=columns,
+            document_columns=tuple(name for name in self.flow.document_columns if name in columns),
+            foreign_changes=tuple(self._check.changes),
+            is_new_table=has_merged and not self.state.had_table_before(reports[0].microbatch),
+        )
+
+    def _lease(self) -> AbstractContextManager[Lease | None]:
+        """Return the right to write the flow; of nothing where nothing waits, which then costs nothing."""
+        if self.run.lease or not self._has_work():
+            return nullcontext(self.run.lease)
+        leases = Leases(self.lake_fs, self.lake_root, self.run.wait_seconds, progress=self.run.progress)
+        return leases.hold(self.flow.name)
+
+    def _has_work(self) -> bool:
+        """Tell whether anything is planned or pending.
+
+        :raises StateLostError: when surveys are gone: new files would then look as if they had been planned.
+        """
+        checkpoint = self.state.checkpoint()
+        if not self.run.only_planned:
+            self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
+        if self.state.intent(checkpoint.number + 1) or self.run.only_planned:
+            return True
+        return next(self._pending(checkpoint), None) is not None
+
+    def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[ArchivedFile]:
+        """Yield the files that no microbatch owns yet."""
+        plan = checkpoint.plan(self.archive.archive)
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            yield from pending_in(survey, self.flow.topic, *plan)
+
+    def _columns(self) -> dict[str, str]:
+        try:
+            return columns_of(self.run.spark, spark_uri(self.table))
+        except SPARK_ERRORS:
+            # They are told for lineage alone: what was merged must not look as if it had failed.
+            return {}
+
+    def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
+        error = problem.to_json()
+        # The report has the other lines: evidence by column, and what to paste.
+        first, _, _ = error["message"].partition("\n")
+        self.run.progress(f"{self.flow.name}: FAILED: {first}")
+        changes = tuple(self._check.changes)
+        return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
+
+    def _unexpected(self, problem: Exception) -> CdcError:
+        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
+        return kind(
+            f"Flow {self.flow.name}: {type(problem).__name__}: {problem}",
+            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
+        )
+
+    def _next(self, lease: Lease) -> tuple[Microbatch, bool] | None:
+        """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
+        repair = partial(self._repair, lease)
+        while True:
+            checkpoint = self.state.checkpoint()
+            open_intent = self.state.intent(checkpoint.number + 1)
+            if open_intent and open_intent.does_nothing:
+                self.state.write_commit(checkpoint.withdrawn(), self.table)
+                continue
+            if open_intent:
+                self._check.before(checkpoint, repairs=open_intent.is_again, repair=repair)
+            if open_intent or self.run.only_planned:
+                return (open_intent, True) if open_intent else None
+            self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
+            planned, held = checkpoint.plan(self.archive.archive)
+            try:
+                parts = self._parts.find(checkpoint)
+            except SPARK_ERRORS as problem:
+                raise self._explained(checkpoint.number + 1, problem) from problem
+            microbatch = next_microbatch(
+                flow=self.flow.name,
+                number=checkpoint.number + 1,
+                archive=self.archive.archive,
+                surveys=self.archive.pending_surveys(checkpoint, self.ledger),
+                planned=planned,
+                max_bytes=self.flow.max_microbatch_bytes,
+                held=held,
+                waiting=self._waiting | self._outside | {path for path, part in parts.items() if not part.shapes},
+                parts=parts,
+                lives=self._lives,
+            )
+            if microbatch is None:
+                return None
+            self._stop_at_gap(microbatch)
+            self._check.before(checkpoint, repair=repair)
+            microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
+            lease.check()
+            if self.state.write_intent(microbatch):
+                return microbatch, False
+
+    @cached_property
+    def _check(self) -> StateCheck:
+        return StateCheck(self.run.spark, self.run.lake, self.flow, self.state)
+
+    def _repair(self, lease: Lease, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
+        lease.check()
+        # A rebuild takes as long as all microbatches did: long enough to lose the lease before the table is replaced.
+        run = replace(self.run, after_effect=lease.guarding(self.run.after_effect))
+        repair_table(RepairedFlow(run, self.flow, self.state, self.facts), checkpoint, found)
+
+    @cached_property
+    def _parts(self) -> PartsOfFlow:
+        if self.run.end_of:
+            applied = known_epochs(self.state, self.state.checkpoint(), self.archive.archive)
+            end = self.run.end_of(self.archive, self.ledger, self.flow.topic, {**applied.lives, **self._lives})
+        else:
+            end = self.together.end_of(self.state, lambda: (self._lives, [str(item.partition) for item in self._surveyed_offsets[1]]))
+        return PartsOfFlow(self.run.spark, self.archive, self.ledger, self.flow.topic, end)
+
+    @cached_property
+    def _lives(self) -> Lives:
+        """By path: the lives of the topic in the files that were pending when the run began."""
+        try:
+            return PlanLives(self.run.spark, self.archive, self.ledger, self.state, self.flow).find(self.state.checkpoint())
+        except SPARK_ERRORS as problem:
+            raise self._explained(self.state.checkpoint().number + 1, problem) from problem
+
+    @cached_property
+    def behind_cut(self) -> dict[str, int]:
+        """By path: records of pending files that stand at or behind the cut. To be asked when nothing more is applied."""
+        return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
+
+    @cached_property
+    def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
+        """What all surveyed files hold, applied or not, and what those hold that were pending when the run began."""
+        checkpoint = self.state.checkpoint()
+        plan = checkpoint.plan(self.archive.archive)
+        pending: list[FileOffsets] = []
+        for survey in self.archive.pending_surveys(checkpoint, self.ledger):
+            paths = {file.path for file in pending_in(survey, self.flow.topic, *plan)}
+            found = [item for item in file_offsets(survey, self.flow.topic) if item.file in paths] if paths else []
+            pending += in_lanes(found, self._lives)
+        return self._applied_offsets(checkpoint).with_files(pending), tuple(pending)
+
+    def _applied_offsets(self, checkpoint: FlowCheckpoint) -> ArchivedOffsets:
+        return checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
+
+    @cached_property
+    def _outside(self) -> frozenset[str]:
+        """Paths of the pending files that were archived outside of the run's interval."""
+        if self.run.interval == Interval():
+            return frozenset()
+        return frozenset(file.path for file in self._pending(self.state.checkpoint()) if not self.run.interval.holds(file))
+
+    @property
+    def _gaps(self) -> tuple[OffsetGap, ...]:
+        # Over all that is surveyed: what a later microbatch owns is not missing.
+        return self._surveyed_offsets[0].gaps(self.flow.topic)
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """Paths of the pending files that wait for missing offsets."""
+        return files_behind(self._gaps, self._surveyed_offsets[1]) if self.flow.on_gap is OnGap.WAIT else frozenset()
+
+    def _stop_at_gap(self, microbatch: Microbatch) -> None:
+        if self.flow.on_gap is not OnGap.STOP or not self._gaps:
+            return
+        more = f" And {len(self._gaps) - 1} more ranges." if len(self._gaps) > 1 else ""
+        raise OffsetGapError(
+            f"Flow {self.flow.name}, before microbatch {microbatch.number}: {self._gaps[0]}.{more} The flow's policy is to stop.",
+            next_step="Bring the missing records to the archive; or, if Kafka never had them, set on_gap to 'warn'; then run again.",
+            gaps=self._gaps,
+        )
+
+    def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
+        after_effect = lease.guarding(self.run.after_effect)
+        after_effect("intent")
+        session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
+        application = f"{self.flow.name}:{self.state.incarnation()}"
+        checkpoint = self.state.checkpoint()
+        attempt = MicrobatchRun(
+            spark=session,
+            lake=self.run.lake,
+            flow=self.flow,
+            application=application,
+            checkpoint=checkpoint,
+            microbatch=microbatch,
+            past=self.state,
+            after_effect=after_effect,
+            is_retry=is_retry,
+            facts=self.facts,
+            seen_through=self._check.seen_through,
+        )
+        try:
+            report = apply_microbatch(attempt)
+            if microbatch.is_again:
+                drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
+        except CountMismatchError as problem:
+            raise explain_mismatch(self.archive, self.state, microbatch, problem) from problem
+        except CdcError:
+            raise
+        except Exception as problem:
+            # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
+            if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
+                raise
+            cause = self._explained(microbatch.number, problem)
+            if isinstance(cause, UnreadableFileError):
+                cause = explain_mismatch(self.archive, self.state, microbatch, cause)
+            raise cause from problem
+        finally:
+            release_session(session)
+        offsets = report_offsets(
+            self.flow.topic,
+            [file for file in microbatch.files if file.path not in microbatch.rests],
+            microbatch.offsets,
+            before=self._applied_offsets(checkpoint),
+            known=self._surveyed_offsets[0],
+        )
+        report = replace(report, offsets=offsets)
+        self.state.write_commit(report, self.table, microbatch.digest)
+        self.run.after_effect("commit")
+        self._clear_staging()
+        return report
+
+    def _explained(self, number: int, problem: Exception) -> CdcError:
+        return explain_failure(self.state, number, problem, archive=self.archive.archive)
+
+    def _clear_staging(self) -> None:
+        folder = file_system(staging_uri(self.run.lake, self.state.folder))[1]
+        if self.lake_fs.exists(folder):
+            self.lake_fs.rm(folder, recursive=True)
+
+
+def _summary(report: BatchReport) -> str:
+    events, rows = report.events, report.rows
+    parts = {name: getattr(events, name) for name in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")}
+    told = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
+    return f"{events.read:,} records = {told or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"

@@ -1,0 +1,183 @@
+"""Repair a table that somebody else changed: by its own version before the change, else by applying the flow's microbatches once more.
+
+    <lake>/_cdc/repairs/<flow>/    a lake in which the microbatches are applied again; removed when the table is replaced
+
+The live table changes by one Delta commit, a RESTORE or an overwrite of all rows, which says what it repairs. A crash before it leaves the
+table as it was found, and the next run goes on with the lake of its own; a crash behind it leaves a table that is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.errors import TableChangedError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.places import repair_uri
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.foreign_change import REPAIRED, UPKEEP, ForeignChanges
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.commit_metadata import metadata_text
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.run.apply_again import FlowAgain
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import release_session
+from airflow_cdc.pipeline.spark.session import noted, session_for_batch
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.find_commit import history_of
+from airflow_cdc.pipeline.target.lost_commits import unless_lost
+from airflow_cdc.pipeline.target.target_table import (
+    DOCUMENT_COLUMNS_PROPERTY,
+    KEYS_PROPERTY,
+    MODE_PROPERTY,
+    RENAMED_PROPERTY,
+    describe_table,
+)
+
+_PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY)
+
+
+@dataclass(frozen=True)
+class RepairedFlow:
+    """The flow whose table is repaired."""
+
+    run: ArchiveRun
+    flow: CdcFlow
+    state: FlowState
+    facts: SourceFacts
+
+
+def repair_table(of: RepairedFlow, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
+    """Make a flow's table what it would be if nobody else had changed it.
+
+    :param checkpoint: where the flow stands.
+    :param found: what others changed; something of it stands.
+    :raises TableChangedError: when the archive, or the flow's settings of today, give another table than the flow had; nothing was changed.
+    :raises ConcurrentRunError: when another run committed at the same time.
+    :raises CdcError: when Spark failed; the next run goes on.
+    """
+    repair = _Repair(**vars(of), checkpoint=checkpoint, found=found)
+    of.run.progress(f"{of.flow.name}: repairing the table, which others changed: {repair.changes}")
+    if not repair.restore():
+        repair.rebuild()
+    of.run.after_effect("repair")
+    repair.again.clear()
+
+
+@dataclass(frozen=True)
+class _Repair(RepairedFlow):
+    checkpoint: FlowCheckpoint
+    found: ForeignChanges
+
+    @property
+    def changes(self) -> str:
+        """What others changed, as people are told."""
+        return "; ".join(str(commit.as_change()) for commit in self.found.standing)
+
+    def restore(self) -> bool:
+        """Restore the version before the first change; False where that lacks a merge, or is not there any more."""
+        before = self.found.standing[0].version - 1
+        if before < self.found.merged or any(version > before for version in self.found.vouched):
+            return False
+        # A commit's metadata are a setting of its session.
+        session = session_for_batch(self.run.spark, batch_bytes=0)
+        try:
+            with self._committing(session):
+                session.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
+        except SPARK_ERRORS as problem:
+            # VACUUM took its files, or the log's clean-up its commit.
+            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
+            return False
+        finally:
+            release_session(session)
+        return True
+
+    def rebuild(self) -> None:
+        """Apply the flow's microbatches once more, in a lake of their own, and replace the table's rows by what they give."""
+        self._refuse_vouched()
+        for number in range(1, max(self.checkpoint.number, self.found.through) + 1):
+            self._refuse_other(number, *self.again.apply(number))
+        self._replace_rows()
+
+    @cached_property
+    def again(self) -> FlowAgain:
+        """The flow, applied once more."""
+        return FlowAgain(self.run, self.flow, self.state, self.facts, repair_uri(self.run.lake, self.state.folder), self._refused)
+
+    def _refuse_other(self, number: int, was: BatchReport | None, now: BatchReport) -> None:
+        """Refuse where a microbatch does something else than it did: settings that were set for one run, and taken out again."""
+        if was is None:
+            return
+        other = [name for name in ("truncated_through", "epochs") if getattr(was, name) != getattr(now, name)]
+        if (was.replaced_by and was.replaced_by.position) != (now.replaced_by and now.replaced_by.position):
+            other.append("replaced_by")
+        if now.events.rejected > was.events.rejected:
+            other.append("rejects")
+        if other:
+            self.again.clear()
+            raise self._refused(
+                f"microbatch {number} does not give what it gave ({', '.join(other)}): settings of the flow were others then (on_snapshot,"
+                " on_log_went_back, on_truncate, columns)"
+            )
+
+    def _refuse_vouched(self) -> None:
+        vouched: list[int] = []
+        for commit in history_of(self.run.spark, self._table):
+            if commit.is_intended and commit.changes_rows:
+                vouched = [] if commit.replaces_all else [*vouched, commit.version]
+        if vouched:
+            versions = ", ".join(map(str, vouched))
+            raise self._refused(f"the archive knows nothing of the changes that somebody vouched for (versions {versions})")
+
+    def _replace_rows(self) -> None:
+        session = session_for_batch(self.run.spark, batch_bytes=self.again.table_bytes)
+        try:
+            self._bring_properties(session)
+            rows = session.read.format("delta").load(self.again.table)
+            there = session.sql(f"SELECT * FROM {sql.delta(self._table)}")
+            is_other = {*map(tuple, rows.dtypes)} != {*map(tuple, there.dtypes)}
+            writer = rows.write.format("delta").mode("overwrite")
+            with self._committing(session):
+                # Only then: it would take the columns away by which the table is clustered.
+                (writer.option("overwriteSchema", "true") if is_other else writer).save(self._table)
+        finally:
+            release_session(session)
+
+    def _bring_properties(self, session: SparkSession) -> None:
+        """Give the table our properties as they were: a RESTORE by somebody else takes back what was renamed since."""
+        wanted, held = (_properties(session, uri) for uri in (self.again.table, self._table))
+        ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
+        if ours:
+            assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in ours.items())
+            session.sql(f"ALTER TABLE {sql.delta(self._table)} SET TBLPROPERTIES ({assigned})")
+
+    @contextmanager
+    def _committing(self, session: SparkSession) -> Iterator[None]:
+        told = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
+        lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
+        with lost, noted(session, metadata_text(told)):
+            yield
+
+    def _refused(self, why: str) -> TableChangedError:
+        return TableChangedError(
+            f"Flow {self.flow.name}, table {self._table} was changed by others since microbatch {self.checkpoint.number}: {self.changes}."
+            f" Its version before that cannot be restored, and it cannot be rebuilt: {why}. The table was left as it is.",
+            next_step="Bring back what is missing and run again; or keep the change: set on_foreign_change to 'warn' until the flow has"
+            " merged again.",
+        )
+
+    @cached_property
+    def _table(self) -> str:
+        return spark_uri(self.flow.table_path(self.run.lake))
+
+
+def _properties(session: SparkSession, uri: str) -> Mapping[str, str]:
+    detail = describe_table(session, uri)
+    return detail["properties"] or {} if detail else {}

@@ -1,0 +1,65 @@
+"""Survey new files: what a run finds out once about all that came since the last one, and writes down."""
+
+from __future__ import annotations
+
+from airflow_cdc.model.archive.survey import Survey, may_skip_offsets
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.model.look.new_files import NewFiles
+from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.model.state.ledger import Ledger
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.spark.connect import release_session
+from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.survey.find_holes import find_holes
+from airflow_cdc.pipeline.survey.look import Look
+from airflow_cdc.pipeline.survey.survey_readable import survey_readable
+
+_ATTEMPTS = 5
+
+
+def survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledger:
+    """Survey the archive's new files, set those aside that cannot be read, and return the ledger after that.
+
+    :raises ConcurrentRunError: when other runs kept being faster.
+    """
+    for _ in range(_ATTEMPTS):
+        ledger = state.ledger()
+        found = look.new_files(ledger)
+        if found.files and not _survey(run, state, ledger, found):
+            continue
+        if not found.files:
+            state.write_set_aside(found.set_aside)
+        if found.looked != state.looked():
+            # What the look saw is surveyed now: none of it need be listed again.
+            state.write_looked(found.looked)
+        return state.ledger() if found.files else ledger
+    raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
+
+
+def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFiles) -> bool:
+    """Write down what new files hold, and which cannot be read; False when another run was faster."""
+    new = found.files
+    size = sum(file.size for file in new)
+    run.progress(f"looking into {len(new)} new files ({megabytes(size)})")
+    session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
+    surveyed = survey_readable(session, run.archive, new)
+    skipping = set(may_skip_offsets(surveyed.shapes))
+    holes = find_holes(session, run.archive, [file for file in surveyed.files if file.path in skipping])
+    release_session(session)
+    for file in surveyed.set_aside:
+        run.progress(f"set aside, cannot be read: {file}")
+    changed = state.replaced(surveyed.files, ledger)
+    for item in changed:
+        run.progress(f"changed since survey {item.survey}, and read once more: {item.path}")
+    survey = Survey(state.archive, ledger.surveyed_through + 1, surveyed.files, surveyed.shapes, holes, changed)
+    is_first = not survey.files or state.add(survey)
+    run.after_effect("survey")
+    if is_first:
+        # A crash in between: they are new once more, and set aside then.
+        state.write_set_aside([*found.set_aside, *surveyed.set_aside])
+    return is_first
+
+
+def megabytes(size: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{size / 1024**2:.1f} MiB" if size >= 1024**2 else f"{size / 1024:.0f} KiB"

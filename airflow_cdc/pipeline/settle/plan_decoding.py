@@ -1,0 +1,184 @@
+"""Settle how a microbatch is decoded: its connector, its columns and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.columns import RAW, RAW_KEY
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.registry import ANY, CONNECTORS, connector_of
+from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDroppedColumn
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
+from airflow_cdc.model.position.epochs import FIRST_EPOCH, Epochs
+from airflow_cdc.model.state.microbatch import Microbatch
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.envelope import no_utf8
+from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns
+from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType
+from airflow_cdc.pipeline.decode.value_shapes import shape_of
+from airflow_cdc.pipeline.locate.file_parts import read_microbatch
+from airflow_cdc.pipeline.settle.find_renames import find_renames
+from airflow_cdc.pipeline.settle.settle_columns import Source, settle_columns
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.survey.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+_EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
+
+
+def plan_decoding(
+    spark: SparkSession,
+    flow: CdcFlow,
+    microbatch: Microbatch,
+    target: TargetTable | None,
+    facts: SourceFacts,
+    *,
+    epochs: Epochs = FIRST_EPOCH,
+) -> Decoder:
+    """Return the decoder of a microbatch.
+
+    :param target: the target table, None where it does not exist yet.
+    :param facts: what is known of the topic's table beside the events.
+    :param epochs: where epochs of the source's log begin.
+    :raises UnsupportedConnectorError: for a connector that is not known.
+    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
+    :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
+    :raises SchemaChangeError: when the columns cannot be settled.
+    """
+    events = [shape for shape in microbatch.shapes if shape.kind in _EVENT_KINDS]
+    rows = [shape for shape in events if shape.kind != Operation.TRUNCATE.value]
+    dialect = connector_of({shape.connector for shape in events if shape.connector}, flow.name) if events else ANY
+    if events and flow.document_columns and not dialect.documents:
+        raise ConfigurationError(
+            f"Flow {flow.name}: document_columns takes columns out of documents, and the topic's events are those of tables.",
+            next_step="Take document_columns out of the flow's settings; 'columns' declares the types of a table's columns.",
+        )
+    without_key = is_without_key(flow, microbatch, target)
+    foreign = NONE_FOREIGN if dialect.values.columns else _foreign(flow, microbatch, target)
+    if not rows:
+        columns = SourceColumns({}, target.keys if target else ())
+    elif dialect.values.columns:
+        columns = _fixed_columns(flow, dialect.values.columns)
+    else:
+        ours = [shape for shape in rows if not foreign.holds(shape)]
+        renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
+        source = Source(flow, ours, target, facts, renames, without_key=without_key)
+        columns = settle_columns(source, lambda: _images(spark, flow, microbatch, dialect, without_key=without_key))
+        if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
+            columns = _clearing(columns, target and target.under(renames))
+    if target and rows and columns.keys != target.keys:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
+            next_step="Rebuild the table under the new key, or set the flow's keys back.",
+        )
+    keeps_deleted = flow.mode is TableMode.FLAGGED
+    decoder = Decoder(
+        flow.topic,
+        microbatch.files,
+        microbatch.shapes,
+        columns,
+        dialect,
+        keeps_deleted=keeps_deleted,
+        foreign=foreign,
+        lives=microbatch.lives,
+        epochs=epochs,
+        without_key=without_key,
+    )
+    return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
+
+
+def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColumns:
+    """Return the columns, and those of the table that no event's schema has: each is NULL where an event does not have it."""
+    known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
+    held = target.columns if target else {}
+    lacking = {name: _always_null(kind) for name, kind in held.items() if name.lower() not in known}
+    return replace(columns, types={**columns.types, **lacking}, clears_absent=True)
+
+
+def _always_null(sql_type: str) -> ColumnType:
+    return ColumnType(sql_type, lambda _text: f"CAST(NULL AS {sql_type})", checked=False)
+
+
+def _foreign(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> Foreign:
+    keys = flow.keys or (target.keys if target else None) or None
+    return find_foreign(_rows(microbatch), columns=target.columns if target else (), keys=keys)
+
+
+def _rows(microbatch: Microbatch) -> list[TopicShape]:
+    return [shape for shape in microbatch.shapes if shape.kind in {operation.value for operation in ROW_OPERATIONS}]
+
+
+def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> bool:
+    """Tell whether the flow's table has no key, so that only its content identifies a row.
+
+    Only whole records tell that: their keys are null. In an archive of values the keys may have been left behind.
+
+    :raises KeysUnknownError: when the flow's settings need a key.
+    """
+    if target and target.mode is TableMode.MULTISET and flow.keys:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: table {target.uri} was made without a key, and the flow's are {list(flow.keys)}.",
+            next_step="Take the flow's keys back, or rebuild the table with them.",
+        )
+    if target or flow.keys:
+        return target is not None and target.mode is TableMode.MULTISET
+    foreign = _foreign(flow, microbatch, target)
+    rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
+    # A record that lost its offset tells nothing.
+    if not rows or not are_few([shape for shape in rows if not _tells_no_key(shape)], rows):
+        return False
+    if flow.mode is not TableMode.CURRENT:
+        raise KeysUnknownError(
+            f"Flow {flow.name}: the records' keys are null, as those of a table without a key are, and a table that keeps history"
+            f" ({flow.mode.value}) needs one.",
+            next_step="Give the flow its keys in a flows file, or leave out stored_as_scd_type, on_delete and write_disposition.",
+        )
+    return True
+
+
+def _tells_no_key(shape: TopicShape) -> bool:
+    is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
+    entry = CONNECTORS.get(shape.connector or "")
+    return is_record and shape.key_shape is None and (entry is None or entry.values.null_key_means_no_key)
+
+
+def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
+    """Count an update that changes the key as the two events it becomes: which columns are the key, the survey did not know."""
+    updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
+    if not decoder.value_shape.splits_key_changes or not updates:
+        return decoder
+    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()).count())
+    return replace(decoder, shapes=(*decoder.shapes, deletes))
+
+
+def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
+    """Return the columns of a table of documents, which are those of every other one.
+
+    :param columns: their names; the first is the key.
+
+    :raises KeysUnknownError: when the flow declares other keys.
+    """
+    key = columns[0]
+    if flow.keys not in ((), (key,)):
+        raise KeysUnknownError(
+            f"Flow {flow.name}: a document is identified by {key}, the flow's settings say {list(flow.keys)}.",
+            next_step="Leave the flow's keys out.",
+        )
+    return SourceColumns(dict.fromkeys(columns, STRING), (key,))
+
+
+def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, connector: Connector, *, without_key: bool) -> DataFrame:
+    """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
+    lines = read_microbatch(spark, microbatch)
+    topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
+    members = [*shape_of(connector).images, *(["before"] if without_key else [])]
+    images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
+    texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
+    return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")

@@ -1,0 +1,115 @@
+"""What a schema-change topic tells of the columns and the key of a microbatch whose events carry no schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.connectors.registry import CONNECTORS
+from airflow_cdc.model.errors import SchemaChangeError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.pipeline.decode.source_columns import column_names, is_schema
+from airflow_cdc.pipeline.decode.types.column_types import holds
+from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, column_type
+from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
+from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
+from airflow_cdc.pipeline.survey.schema_changes import ChangesOf, TableChange
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the topic tells of a microbatch."""
+
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
+    """By column; a column of which the topic does not tell enough is not there."""
+    encoded: frozenset[str] = frozenset()
+    """Those of the columns whose values cannot be read without the topic."""
+    keys: tuple[str, ...] = ()
+    """The table's primary key, where the archive holds values alone."""
+
+
+def find_told(
+    flow: CdcFlow,
+    rows: Sequence[TopicShape],
+    target: TargetTable | None,
+    changes_of: ChangesOf,
+    images: Callable[[], DataFrame],
+    *,
+    names: Sequence[str],
+) -> Told:
+    """Return what the schema-change topic tells; asks for it only where some of the events carry no schema.
+
+    A column of the table that the topic made is read by the topic ever after. Any other column of the table stays with the table, unless
+    the topic tells a wider number: its rows were read by another rule.
+
+    :param rows: shapes of the microbatch's row events.
+    :param images: returns the JSON texts of the row images; costs a look at the microbatch, asked for new columns only.
+    :param names: the columns whose types nothing that goes before tells.
+    :raises SchemaChangeError: when the topic made a column of the table and tells no longer how to read it.
+    """
+    if all(shape.value_shape is None or is_schema(shape.value_shape) for shape in rows):
+        return Told()
+    connector = _connector(rows)
+    changes = changes_of(flow.topic) if connector else ()
+    natives = _natives(changes, connector)
+    there = target.columns if target else {}
+    made = target.told if target else frozenset()
+    _refuse_untold(flow, [name for name in names if name in made and name not in natives], there)
+    rules = {name: column_type(native.connect_field(name), connector) for name, native in natives.items()}
+    kept = {
+        name: rules[name]
+        for name in names
+        if name in there and name in natives and (name in made or _is_wider(natives[name], rules[name], there[name]))
+    }
+    new = [name for name in names if name in natives and name not in there]
+    seen = look_at_values(images(), new) if new else {}
+    types = {**kept, **told_types(natives, seen, connector, proven=made)}
+    encoded = frozenset(name for name in types if natives[name].is_encoded)
+    return Told(types, encoded, _keys(changes, rows))
+
+
+def _connector(rows: Sequence[TopicShape]) -> str:
+    """Return the connector whose column types are known; an odd record of another does not count. Empty where there is none."""
+    named = (CONNECTORS.get(shape.connector or "") for shape in rows)
+    found = {entry.names[0] for entry in named if entry and entry.schema_changes}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, NativeType]:
+    """Return the columns that have a type of which one rule reads all values, whatever the table was altered to."""
+    found: dict[str, list[NativeType | None]] = {}
+    for change in changes:
+        for column in change.columns:
+            found.setdefault(column.name, []).append(native_type(connector, column.type_name, column.length, column.scale))
+    told = {name: common_native(dict.fromkeys(natives)) for name, natives in found.items()}
+    return {name: native for name, native in told.items() if native}
+
+
+def _is_wider(native: NativeType, rule: ColumnType, held: str) -> bool:
+    return not native.is_encoded and rule.sql_type not in (held, "STRING") and holds(rule.sql_type, held)
+
+
+def _refuse_untold(flow: CdcFlow, columns: Sequence[str], held: Mapping[str, str]) -> None:
+    if columns:
+        named = ", ".join(f"{name} ({held[name]})" for name in columns)
+        raise SchemaChangeError(
+            f"Flow {flow.name}: columns {named} are encoded in events without a schema, and nothing says any more how to read them: not"
+            " the flow, no schema (in the archive, or handed over), and not the schema-change topic, from the table's creation on and with"
+            " one rule for the values of before and after each ALTER.",
+            next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
+            " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas.",
+        )
+
+
+def _keys(changes: Sequence[TableChange], rows: Sequence[TopicShape]) -> tuple[str, ...]:
+    """Return the primary key of a table whose archive may have left the records' keys behind, where it was never another."""
+    keys = {change.keys for change in changes}
+    if len(keys) != 1 or not all(shape.layout is RecordLayout.VALUE for shape in rows):
+        return ()
+    (key,) = keys
+    return key if set(key) <= set(column_names(rows)) else ()

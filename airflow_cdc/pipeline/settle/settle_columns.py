@@ -1,0 +1,204 @@
+"""Settle the columns of a microbatch: what each holds, how its values are spelled, and who says so (docs/reference/types.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.model.archive.survey import TopicShape
+from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT, Origin, TypeReport
+from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
+from airflow_cdc.pipeline.decode.source_columns import (
+    SourceColumns,
+    column_names,
+    image_fields,
+    is_schema,
+    is_single,
+    member_names,
+    resolve_columns,
+    schema_types,
+)
+from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType, is_encoded
+from airflow_cdc.pipeline.decode.types.infer_types import infer_types
+from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
+from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspicions
+from airflow_cdc.pipeline.settle.known_columns import KnownColumns, known_columns, spelling
+from airflow_cdc.pipeline.settle.schema_topic_columns import Told, find_told
+from airflow_cdc.pipeline.survey.schema_changes import TableChange
+from airflow_cdc.pipeline.survey.source_facts import SourceFacts
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the columns are settled of."""
+
+    flow: CdcFlow
+    shapes: Sequence[TopicShape]
+    """Of the microbatch's row events, as they were archived."""
+    target: TargetTable | None
+    facts: SourceFacts
+    renames: Mapping[str, str]
+    """Names of columns today by their older ones."""
+    without_key: bool
+
+    @cached_property
+    def rows(self) -> list[TopicShape]:
+        """The shapes under the names of today."""
+        return [under_new_names(shape, self.renames) for shape in self.shapes]
+
+    @cached_property
+    def table(self) -> TargetTable | None:
+        """The target under the names of today."""
+        return self.target and self.target.under(self.renames)
+
+    @property
+    def connector(self) -> str:
+        """What the events call their connector; empty where they differ or do not say."""
+        found = {shape.connector for shape in self.rows if shape.connector}
+        return found.pop() if len(found) == 1 else ""
+
+    def changes(self, topic: str) -> tuple[TableChange, ...]:
+        """Return what the schema-change topic says, under the names of today."""
+        return tuple(change.under(self.renames) for change in self.facts.changes(topic))
+
+
+def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceColumns:
+    """Settle the columns; the first that knows a type decides (:class:`~airflow_cdc.model.flow.column_origin.Origin`).
+
+    :param images: returns the JSON texts of the row images and keys without a schema, one column ``image``; costs a look at the microbatch.
+    :raises KeysUnknownError: when nothing says what identifies a row.
+    :raises SchemaChangeError: when the columns cannot be settled, or would be read otherwise than those of the table were.
+    :raises TypesUnknownError: when new columns look as if they spelled something else, and the flow says to stop then.
+    """
+    flow, rows, table = source.flow, source.rows, source.table
+    from_events = schema_types(rows, flow)
+    names = [name for name in column_names(rows) if name not in {*flow.columns, *from_events}]
+    known = known_columns(flow, names, source.connector, source.facts, source.renames)
+    others = [name for name in names if name not in known.types]
+
+    def images_now() -> DataFrame:
+        return images_today(images(), source.renames)
+
+    told = find_told(flow, rows, table, source.changes, images_now, names=others)
+    held = table.columns if table else {}
+    unknown = [name for name in others if name not in told.types and name not in held]
+    keyed = _with_keys(flow, rows, table, known.keys or told.keys)
+    guess = _guess(source, keyed.keys, unknown, images_now()) if unknown else _Guess()
+    if guess.doubts and flow.on_unknown_types in (None, OnUnknownTypes.STOP):
+        raise unknown_types(flow, column_names(rows), {**guess.types, **_spelled_out(from_events, known, told)}, guess.doubts)
+    columns = resolve_columns(
+        flow=keyed,
+        shapes=rows,
+        table=held,
+        inferred=guess.types,
+        told={**told.types, **known.types},
+        without_key=source.without_key,
+    )
+    untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
+    columns = replace(columns, types={**columns.types, **untyped_keys})
+    encoded = {name: column.encoding.value for name, column in flow.declared.items() if column.encoding}
+    _refuse_other_reading(flow, table, columns, {**known.spelled, **_spelled_by_events(rows), **encoded})
+    origins = {
+        **dict.fromkeys(guess.types, Origin.VALUES),
+        **dict.fromkeys(held, Origin.TABLE),
+        **dict.fromkeys(told.types, Origin.TOPIC),
+        **known.origins,
+        **dict.fromkeys(from_events, Origin.EVENTS),
+        **dict.fromkeys(flow.columns, Origin.FLOW),
+    }
+    comments = {
+        **dict.fromkeys(guess.types, GUESSED_COMMENT),
+        **dict.fromkeys(told.encoded, TOPIC_COMMENT),
+        **dict.fromkeys({*known.spelled, *encoded}, ENCODED_COMMENT),
+    }
+    doubts = {name: doubt.evidence for name, doubt in guess.doubts.items()}
+    reports = {
+        name: TypeReport(rule.sql_type, origin, {**known.spelled, **encoded}.get(name, ""), doubts.get(name, ""))
+        for name, rule in columns.types.items()
+        if (origin := origins.get(name, Origin.VALUES)) is not Origin.EVENTS
+    }
+    by_value = len(flow.keys) == 1 and any(is_single(shape.key_shape) for shape in rows)
+    return replace(columns, comments=comments, reports=reports, formerly=formerly(source.renames), key_is_single=by_value)
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """What the values of columns look like of which nothing else speaks."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, Suspicion] = field(default_factory=dict)
+
+
+def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: DataFrame) -> _Guess:
+    types = infer_types(images, unknown)
+    of_events = [member_names(shape.key_shape) for shape in source.rows if shape.key_shape]
+    doubts = find_suspicions(look_at_values(images, types), {*keys, *(name for names in of_events for name in names)}) if types else {}
+    if source.flow.on_unknown_types is OnUnknownTypes.TEXT:
+        types |= dict.fromkeys(doubts, "STRING")
+    return _Guess(types, doubts)
+
+
+def _with_keys(flow: CdcFlow, rows: Sequence[TopicShape], table: TargetTable | None, known: tuple[str, ...]) -> CdcFlow:
+    """Return the flow with the keys of its table, or those that are known beside the events, where neither it nor the events have any."""
+    if flow.keys or any(shape.key_shape and member_names(shape.key_shape) for shape in rows):
+        return flow
+    return CdcFlow(flow.topic, keys=table.keys if table else known, columns=flow.columns)
+
+
+def _spelled_out(from_events: Mapping[str, ColumnType], known: KnownColumns, told: Told) -> dict[str, str]:
+    return {name: rule.sql_type for name, rule in {**told.types, **known.types, **from_events}.items()}
+
+
+def _spelled_by_events(rows: Sequence[TopicShape]) -> dict[str, str]:
+    """Return the columns that events' own schemas say are encoded, and how."""
+    shapes = [shape.value_shape for shape in rows if shape.value_shape and is_schema(shape.value_shape)]
+    return {each["field"]: spelling(each) for shape in shapes for each in image_fields(shape) if is_encoded(each)}
+
+
+def _refuse_other_reading(flow: CdcFlow, table: TargetTable | None, columns: SourceColumns, spelled: Mapping[str, str]) -> None:
+    """Stop where a column's rows were read as the JSON text looked, and now something says that the text is an encoding.
+
+    The two would stand beside each other: ``C2E=`` and ``29.13`` in one column of texts.
+    """
+    wrong = sorted(name for name in (table.guessed if table else ()) if name in spelled and name in columns.types)
+    if wrong and table:
+        told = "; ".join(f"{name}: {table.columns[name]} | {columns.types[name].sql_type} ({spelled[name]})" for name in wrong)
+        raise SchemaChangeError(
+            f"Flow {flow.name}: columns of table {table.uri} were made of what the JSON values look like, and now it is known what they"
+            f" are (column: table | known now): {told}.",
+            next_step=f"Nothing of these events was merged, and none is lost. Make the table anew from the archive with the types that"
+            f" are known now: airflow-cdc retype {flow.name}.",
+        )
+
+
+def unknown_types(flow: CdcFlow, names: Sequence[str], types: Mapping[str, str], doubts: Mapping[str, Suspicion]) -> TypesUnknownError:
+    """Return the error of columns that look as if they spelled something else, with the settings to paste.
+
+    :param names: all columns of the events, in the source's order.
+    :param types: by column, what is known or looks like its type.
+    """
+    evidence = "\n".join(f"  {name}: {doubt.evidence}" for name, doubt in doubts.items())
+    declared = {name: column.to_setting() for name, column in flow.declared.items()}
+    lines = [f"    {json.dumps(name)}: {_setting(declared.get(name) or types.get(name))}" for name in names if name not in doubts]
+    asked = [f"    {json.dumps(name)}: {doubt.setting}" for name, doubt in doubts.items()]
+    snippet = "\n".join(["flows:", f"- topic: {json.dumps(flow.topic)}", "  columns:", *asked, *lines])
+    return TypesUnknownError(
+        f"Flow {flow.name}: the events carry no schema, and nothing else says what these columns are:\n{evidence}\n",
+        next_step="Nothing was made, and nothing is lost. Take the types from the source (airflow-cdc schema pull), hand over a schema"
+        " (airflow-cdc schema import), or declare the columns in the flows file (--flows), with what stands where a question mark is; a"
+        " column whose text is what it looks like is declared as that, such as STRING or BIGINT. on_unknown_types: text or guess"
+        f" goes on without.\n{snippet}\n",
+        columns=sorted(doubts),
+    )
+
+
+def _setting(value: Any) -> str:
+    return "STRING  # of which no value was seen" if value is None else json.dumps(value) if not isinstance(value, str) else value

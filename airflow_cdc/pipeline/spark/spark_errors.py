@@ -1,0 +1,69 @@
+"""What Spark's errors say: PySpark's own, and Java's, in which a job that failed arrives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from airflow_cdc.model.errors import first_line
+from airflow_cdc.pipeline.spark.uris import spark_uri
+
+SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JJavaError)
+"""PySpark gives what Spark's analysis refuses errors of its own; a job that failed comes as py4j's, whose cause is in Java's text."""
+
+_FAILED_ON = re.compile(r"\[FAILED_READ_FILE\.(?P<kind>\w+)\] Encountered error while reading file (?P<file>\S+?)\.?\s")
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[\w$]+: .+)$", re.MULTILINE)
+_NOT_THE_FILES_FAULT = re.compile(
+    r"java\.net\.(?!URISyntax)|Timeout|UnknownHost|NoHttpResponse|SSLException|SdkClient|AccessDenied|AccessControl|InterruptedIO"
+    r"|ClosedByInterrupt|OutOfMemory|No space left|BlockMissing|FileNotFound"
+)
+"""Causes that go away by themselves, or by other rights."""
+
+
+@dataclass(frozen=True)
+class FailedFile:
+    """The file at which Spark failed."""
+
+    uri: str
+    cause: str
+    is_gone: bool
+    is_at_fault: bool
+    """Whether reading it again fails again: it is not what its name says, or cut off."""
+
+    def path_in(self, archive: str) -> str | None:
+        """Return its path below an archive's root; None where it is no file of the archive, but one of a table.
+
+        :param archive: URI of the root.
+        """
+        root = place_of(spark_uri(archive)).rstrip("/") + "/"
+        place = place_of(self.uri)
+        return place.removeprefix(root) if place.startswith(root) else None
+
+
+def failed_file(problem: Exception) -> FailedFile | None:
+    """Return the file at which Spark failed; None where its error names none."""
+    text = str(problem)
+    failed = _FAILED_ON.search(text)
+    if failed is None:
+        return None
+    causes = [found["cause"] for found in _CAUSE.finditer(text)]
+    is_gone = failed["kind"] == "FILE_NOT_EXIST"
+    is_others = _NOT_THE_FILES_FAULT.search("\n".join(re.findall("^Caused by: .*$", text, re.MULTILINE)))
+    return FailedFile(failed["file"], causes[-1] if causes else told_line(problem), is_gone, not (is_gone or is_others))
+
+
+def place_of(uri: str) -> str:
+    """Return a URI without scheme and first slashes: Spark spells a local one in several ways."""
+    return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
+
+
+def told_line(problem: Exception) -> str:
+    """Return what an error says before a plan and Java's stack."""
+    if not isinstance(problem, Py4JJavaError):
+        return first_line(problem)
+    # Its first line names a call of its own.
+    lines = [line.strip(" :") for line in str(problem).splitlines()[1:] if line.strip(" :")]
+    return lines[0] if lines else first_line(problem)

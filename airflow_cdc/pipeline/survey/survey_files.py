@@ -1,0 +1,300 @@
+"""Survey newly archived files: which topics they hold, how their records are spelled, and how many there are.
+
+One Spark job for all files of all flows; what it finds is written down once (:mod:`airflow_cdc.model.archive.survey`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.survey import FilePlace, RecordKind, RecordLayout, TopicShape
+from airflow_cdc.model.archive.topics import NO_TOPIC, is_legal_topic
+from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.registry import entries, without_database
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline.decode.envelope import (
+    CORRUPT,
+    KIND_MEMBERS,
+    LINE_STRUCT,
+    connector_of,
+    in_line,
+    kind_of,
+    named_topic,
+    no_utf8,
+    parse_line,
+    schema_in,
+    whole_record,
+)
+from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
+from airflow_cdc.pipeline.read.respell import MARKS
+from airflow_cdc.pipeline.spark import sql
+
+# An image is written as text again, at the cost of its parsing: the one before is asked for only where it is the only one.
+_PAYLOAD = {
+    "after": "STRING",
+    "source": "STRUCT<connector: STRING, name: STRING, db: STRING, schema: STRING, table: STRING>",
+    **KIND_MEMBERS,
+    **dict.fromkeys((name for entry in entries() for name in (entry.values.image, entry.values.key) if name), "STRING"),
+}
+_VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
+_RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
+_EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
+MALFORMED = RecordKind.MALFORMED.value
+_SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
+_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
+_SOURCE = "payload.source"
+_TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
+    if({_SOURCE}.connector IN ({", ".join(map(sql.text, without_database()))}), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
+"""The source's table, spelled as the connector names its topic: with the database, the schema or both."""
+_BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
+    WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
+    WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
+"""The format of a file whose first line this is, where that is not JSON lines."""
+
+
+def survey_files(
+    spark: SparkSession, archive: str, files: Sequence[ArchivedFile]
+) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
+    """Return the files, of the format in which they can be read, and how their records are spelled and how many are, by topic.
+
+    A line that names no topic counts for the one of its file; where the file holds several, for none (:func:`_places`).
+    """
+    survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
+    survey = survey.again(survey.of_other_format())
+    survey = survey.again(survey.of_other_shape())
+    return survey.files, _shapes(survey.rows, _places(survey.rows, survey.files))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found in files, read as they are described."""
+
+    spark: SparkSession
+    archive: str
+    files: tuple[ArchivedFile, ...]
+    rows: list[dict[str, Any]]
+
+    def of_other_format(self) -> dict[str, ArchivedFile]:
+        """Return by path the files read as lines whose first bytes say that they are none, with the format that they say."""
+        first: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
+                first[row[FILE]] = row
+        told = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
+        return {file.path: replace(file, format=told[file.path]) for file in self.files if file.path in told}
+
+    def of_other_shape(self) -> dict[str, ArchivedFile]:
+        """Return by path the files of which a record may be in another shape than Debezium's envelope, described so."""
+        marked = {row[FILE] for row in self.rows if row["is_marked"]}
+        return {file.path: replace(file, respelled=True) for file in self.files if file.path in marked}
+
+    def again(self, others: Mapping[str, ArchivedFile]) -> _Look:
+        """Return what is found when some files are read otherwise."""
+        if not others:
+            return self
+        rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
+        # A file of lines may begin with a broken one: what no format can read stays what its name says.
+        readable = {row[FILE] for row in rows if row["kind"] != MALFORMED}
+        kept = others.keys() - ({row[FILE] for row in rows} - readable)
+        rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
+        return replace(self, files=tuple(others[file.path] if file.path in kept else file for file in self.files), rows=rows)
+
+
+def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
+    """Return how some lines of surveyed files are spelled and how many are, by topic.
+
+    :param lines: as :func:`airflow_cdc.pipeline.read.read_lines.read_lines` returns them.
+    :param placed: by path: as the survey of the whole file found out (:meth:`airflow_cdc.model.archive.survey.Survey.placed`).
+    """
+    return _shapes(_count(lines, files, [path for path, place in placed.items() if not place.reads_beginnings]), placed)
+
+
+def _count(lines: DataFrame, files: Sequence[ArchivedFile], of_older_surveys: Sequence[str] = ()) -> list[dict[str, Any]]:
+    records = _describe(_values(lines, of_older_surveys), files)
+    # A block at a time: the least of a struct is no value that Spark can keep in a hash table, and it would sort all records instead.
+    counted = records.groupBy(*_DESCRIBED, *_SHAPES, "block").agg(
+        F.count("*").alias("records"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.min("row").alias("row"),
+    )
+    whole = counted.groupBy(*_DESCRIBED, *_SHAPES).agg(
+        F.sum("records").alias("records"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+        F.min(F.struct("block", "row")).alias("at"),
+    )
+    # Names become a text here, once a shape and not once a record.
+    shapes = [f"coalesce({of}_schema, to_json({of}_names)) AS {of}_shape" for of in ("key", "value")]
+    return [row.asDict() for row in whole.selectExpr("*", *shapes).drop(*_SHAPES).collect()]
+
+
+def named_lines(lines: DataFrame, *columns: str) -> DataFrame:
+    """Return one row a line as a survey reads it: file, raw text, topic (NULL where it names none), partition, offset, corrupt, is_utf8.
+
+    :param columns: others of :func:`airflow_cdc.pipeline.read.read_lines.read_lines` to keep.
+    """
+    return _values(lines, (), RAW_KEY, *columns).withColumn("is_utf8", F.expr(f"NOT ({no_utf8(RAW_KEY)})")).drop("value", "key")
+
+
+def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) -> DataFrame:
+    """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null); ``columns``."""
+    value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
+    of_record = {**_RECORD, "value": f"STRUCT<{value_struct}>"}
+    line, record = LINE_STRUCT, "__cdc_record"
+    kept = (RAW_KEY, *(name for name in columns if name != RAW_KEY))
+    parsed = lines.selectExpr(FILE, ORDINAL, RAW, *kept, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
+    # A record may have members beside its value that are named like some of a value and hold something else: they are nobody's.
+    looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
+    is_odd = f"{record}.topic IS NOT NULL"
+
+    def told(member: str) -> str:
+        return f"if({is_odd}, {record}.{member}, {line}.{member})"
+
+    is_record = whole_record(told("topic"), told("value"))
+    topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {named_topic(of_older_surveys)})"
+
+    # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
+    bare_value = sql.struct_unless_null(line, {name: f"{line}.{name}" for name in _VALUE})
+    return looked.selectExpr(
+        FILE,
+        ORDINAL,
+        RAW,
+        *columns,
+        f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
+        f"{is_record} AS is_record",
+        f"coalesce({told(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
+        f"{topic} AS topic",
+        *[f"{told(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
+        f"coalesce({told('key')}, {RAW_KEY}) AS key",
+        f"if({is_record}, {told('value')}, {bare_value}) AS value",
+    )
+
+
+def _ddl(members: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in members.items())
+
+
+def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
+    wrapped = "value.schema IS NOT NULL OR value.payload IS NOT NULL"
+    bare_payload = f"named_struct({', '.join(f'{name!r}, value.{name}' for name in _PAYLOAD)})"
+    payload = f"CASE WHEN {wrapped} THEN value.payload WHEN value IS NOT NULL THEN {bare_payload} END"
+    described = values.selectExpr("*", f"{payload} AS payload").selectExpr(
+        FILE,
+        ORDINAL,
+        RAW,
+        "begins_as",
+        "is_record",
+        "topic",
+        f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
+        "try_cast(`offset` AS BIGINT) AS `offset`",
+        f"{kind_of(corrupt='corrupt', value='value', payload='payload', key='key')} AS kind",
+        f"{connector_of('payload')} AS connector",
+        f"{_TABLE} AS table",
+        "key",
+        "payload",
+        f"if({wrapped}, value.schema, NULL) AS schema",
+        f"{wrapped} AS wrapped",
+    )
+    before = f"if(payload IS NULL, NULL, {in_line('before')})"
+    image = f"coalesce({', '.join(['payload.after', *_of_connectors('payload.', 'image'), before])})"
+    key = f"coalesce({', '.join(['key', *_of_connectors('payload.', 'key')])})"
+    members = f"json_object_keys({image})"
+    for entry in entries():
+        if entry.values.columns:
+            # A document's members are no columns, and any other document may have others.
+            members = _if_of(entry, sql.texts(entry.values.columns), members)
+    named = described.selectExpr(
+        *(name for name in _DESCRIBED if name != "is_marked"),
+        # A whole envelope is in no other shape.
+        f"if(kind IN ({_EVENT_KINDS}) AND connector IS NOT NULL, false, {sql.mentions(RAW, MARKS)}) AS is_marked",
+        f"{ORDINAL}.block",
+        f"{ORDINAL}.row",
+        "`offset`",
+        "key",
+        f"json_object_keys({key}) AS key_names",
+        f"CASE WHEN kind IN ({_EVENT_KINDS}) AND wrapped THEN schema END AS value_schema",
+        f"CASE WHEN kind IN ({_EVENT_KINDS}) AND NOT wrapped THEN {members} END AS value_names",
+    )
+    return named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
+
+
+def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:
+    """Return the SQL of the members that some connectors have in place of Debezium's, each NULL for the values of all others."""
+    named = ((entry, getattr(entry.values, member)) for entry in entries())
+    return [_if_of(entry, parent + name) for entry, name in named if name]
+
+
+def _if_of(entry: Connector, value: str, otherwise: str = "NULL") -> str:
+    return f"if(connector IN ({', '.join(map(sql.text, entry.names))}), {value}, {otherwise})"
+
+
+def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:
+    """Return by path to which topics a file's lines belong.
+
+    A line that cannot be read proves nothing of the others: a row may have a column ``topic``.
+    """
+    good, broken = _named(row for row in rows if row["kind"] != MALFORMED), _named(row for row in rows if row["kind"] == MALFORMED)
+    with_good = {row[FILE] for row in rows if row["kind"] != MALFORMED}
+    placed = {}
+    for file in files:
+        names = good.get(file.path, set())
+        if file.path not in with_good and not file.is_topic_named:
+            names = broken.get(file.path, set())
+        layout = RecordLayout.RECORD if names else RecordLayout.VALUE
+        placed[file.path] = FilePlace(layout, _rest(file.topic, names))
+    return placed
+
+
+def _named(rows: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
+    for row in rows:
+        if row["topic"] is not None:
+            names.setdefault(row[FILE], set()).add(row["topic"])
+    return names
+
+
+def _rest(topic: str, names: Collection[str]) -> str:
+    """Return the topic of a file's lines that name none.
+
+    :param topic: by the file's name or folder.
+    :param names: those that its records name.
+    """
+    # A name that is none belongs to a record that is no better than the line.
+    legal = {name for name in names if is_legal_topic(name)} or {*names}
+    if not legal or topic in legal:
+        return topic
+    return legal.pop() if len(legal) == 1 else NO_TOPIC
+
+
+def _shapes(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
+    shapes = []
+    for row in rows:
+        place = placed[row[FILE]]
+        topic = row["topic"] if place.layout is RecordLayout.RECORD else None
+        shapes.append(
+            TopicShape(
+                file=row[FILE],
+                topic=place.rest if topic is None else topic,
+                layout=place.layout,
+                kind=row["kind"],
+                connector=row["connector"],
+                partition=row["partition"],
+                key_shape=row["key_shape"],
+                value_shape=row["value_shape"],
+                has_topic=topic is not None,
+                records=row["records"],
+                first_offset=row["first_offset"],
+                last_offset=row["last_offset"],
+                table=row["table"],
+                reads_beginnings=True,
+            )
+        )
+    return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))

@@ -1,0 +1,122 @@
+"""Survey the files that Spark can read to their end, and set the others aside: one bad file stops its topic, not the archive.
+
+Where nothing is wrong this is one survey. A failed one names its file; the others are surveyed again without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile, set_aside
+from airflow_cdc.model.archive.survey import RecordKind, TopicShape
+from airflow_cdc.model.errors import SparkFailedError
+from airflow_cdc.model.files import FileSystem, is_local
+from airflow_cdc.pipeline.spark.spark_errors import failed_file, place_of
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.survey_files import survey_files
+
+_BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
+"""The first bytes of a compressed file, by the ending of its name."""
+_READERS = 16
+
+
+@dataclass(frozen=True)
+class ReadableSurvey:
+    """What a survey found in the files that can be read, and those that cannot."""
+
+    files: tuple[ArchivedFile, ...]
+    shapes: tuple[TopicShape, ...]
+    set_aside: tuple[SetAsideFile, ...]
+
+
+def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> ReadableSurvey:
+    """Return what :func:`~airflow_cdc.pipeline.survey.survey_files` finds in the files that can be read, and the others.
+
+    :raises SparkFailedError: when a file cannot be read for a reason that does not lie in the file.
+    """
+    bad: dict[str, str] = {}
+    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(files)
+    while rest:
+        try:
+            found, shapes = survey_files(spark, archive, rest)
+        except Exception as problem:
+            # PySpark has no exception of its own for a job that failed.
+            bad |= _blamed(archive, rest, problem)
+            if not bad.keys() & {file.path for file in rest}:
+                raise
+        else:
+            bad |= _not_what_they_are_named(archive, found, shapes)
+            break
+        rest = [file for file in rest if file.path not in bad]
+    fs, root = file_system(archive)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    aside = [set_aside(fs, root, file, reason=UNREADABLE, detail=bad[file.path], since=now) for file in files if file.path in bad]
+    return ReadableSurvey(
+        tuple(file for file in found if file.path not in bad) if rest else (),
+        tuple(shape for shape in shapes if shape.file not in bad) if rest else (),
+        tuple(aside),
+    )
+
+
+def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> dict[str, str]:
+    """Return by path the files that made Spark fail, with the reason; none where it failed for another reason."""
+    failed = failed_file(problem)
+    if failed is None:
+        return {}
+    if not failed.is_at_fault:
+        raise SparkFailedError(
+            f"Archive {archive}: {failed.uri} could not be read: {failed.cause}.", next_step="Nothing is lost; run again."
+        ) from problem
+    root = spark_uri(archive).rstrip("/")
+    named = {place_of(failed.uri), place_of(unquote(failed.uri))}
+    bad = {file.path: failed.cause for file in files if any(place_of(f"{root}/{part}") in named for part in _parts(file))}
+    # Where a whole folder is misnamed, one failed survey a file would take hours.
+    return {**bad, **_misnamed(archive, files)} if bad else {}
+
+
+def _parts(file: ArchivedFile) -> Iterator[str]:
+    yield file.path
+    if file.keys_path:
+        yield file.keys_path
+
+
+def _misnamed(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
+    """Return by path the files of which the name, or it and the first bytes, tell that Spark cannot read them."""
+    fs, root = file_system(archive)
+    with ThreadPoolExecutor(_READERS) as pool:
+        parts = [(file, part) for file in files for part in _parts(file)]
+        told = pool.map(lambda item: _why_misnamed(fs, root, item[1]), parts)
+        return {file.path: why for (file, _), why in zip(parts, told, strict=True) if why}
+
+
+def _why_misnamed(fs: FileSystem, root: str, path: str) -> str | None:
+    name = path.rpartition("/")[2]
+    if is_local(fs) and ":" in name:
+        return "Hadoop reads no local file with a colon in its name"
+    ending = next((ending for ending in _BEGINNINGS if name.lower().endswith(ending)), None)
+    if ending is None:
+        return None
+    first = fs.cat_file(f"{root.rstrip('/')}/{path}", start=0, end=len(_BEGINNINGS[ending]))
+    # Of no bytes at all every reader makes no line.
+    return f"it is no {ending} file" if first and first != _BEGINNINGS[ending] else None
+
+
+def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes: Sequence[TopicShape]) -> dict[str, str]:
+    """Return by path the files that Spark reads without a word though they are not what their names say."""
+    kinds: dict[str, set[str]] = {}
+    for shape in shapes:
+        kinds.setdefault(shape.file, set()).add(shape.kind)
+    typed = (FileFormat.AVRO, FileFormat.PARQUET)
+    garbage = [file for file in files if file.format in typed and kinds.get(file.path) == {RecordKind.MALFORMED.value}]
+    # Of what is no bzip2 file Hadoop reads no line.
+    silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
+    told = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
+    return {**told, **(_misnamed(archive, silent) if silent else {})}

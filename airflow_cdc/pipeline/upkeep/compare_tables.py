@@ -1,0 +1,132 @@
+"""Compare same-named tables of two lakes exactly: schema and rows of the source's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.globs import matches_any
+from airflow_cdc.model.state.lake import FlowState, flows_in
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.target.target_table import read_target
+from airflow_cdc.pipeline.upkeep.inspect_lake import source_rows, with_json
+
+_SIDE = "__cdc_side"
+_ROW = "__cdc_row"
+
+
+@dataclass(frozen=True)
+class TableDifference:
+    """How two tables of one name differ."""
+
+    flow: str
+    schema: tuple[str, ...]
+    """Columns that one table lacks or that have another type there, in words; the rows are compared without them."""
+    only_left: int = 0
+    """Rows that only the first lake holds."""
+    only_right: int = 0
+    """Rows that only the second lake holds."""
+    sample: tuple[dict[str, Any], ...] = ()
+    """Keys of differing rows, each with ``side`` ``left`` or ``right``."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """How many rows differ in a column, by the column's name: of the rows whose key both tables hold."""
+
+    @property
+    def equal(self) -> bool:
+        """True when schema and rows are the same."""
+        return not (self.schema or self.only_left or self.only_right)
+
+
+@dataclass(frozen=True)
+class LakeComparison:
+    """How two lakes differ."""
+
+    tables: tuple[TableDifference, ...]
+    """The tables that both hold."""
+    only_left: tuple[str, ...]
+    """Tables that only the first lake holds; not compared."""
+    only_right: tuple[str, ...]
+    """Tables that only the second lake holds; not compared."""
+
+    @property
+    def equal(self) -> bool:
+        """True when there is something to compare and all of it is the same."""
+        return bool(self.tables) and all(table.equal for table in self.tables)
+
+
+def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[str] = (), sample: int = 20) -> LakeComparison:
+    """Compare the same-named tables of two lakes.
+
+    :param sample: most differing keys to return of each table.
+    """
+    patterns = tuple(globs)
+    in_left, in_right = (tables_in(spark, lake, patterns) for lake in (left, right))
+    both = [flow for flow in in_left if flow in in_right]
+    return LakeComparison(
+        tables=tuple(_compare(spark, left, right, flow, sample) for flow in both),
+        only_left=tuple(flow for flow in in_left if flow not in both),
+        only_right=tuple(flow for flow in in_right if flow not in both),
+    )
+
+
+def tables_in(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[str]:
+    """Return the flows of a lake that have a table."""
+    fs, root = file_system(lake)
+    flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
+    tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
+    return [flow for flow, table in tables.items() if table and read_target(spark, spark_uri(table)) is not None]
+
+
+def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int) -> TableDifference:
+    left_rows, keys = source_rows(spark, left, flow)
+    right_rows, _ = source_rows(spark, right, flow)
+    schema = schema_differences(left_rows, right_rows)
+    names = [name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes]
+    if not set(keys) <= set(names):
+        return TableDifference(flow, schema)
+    # Side by side as JSON of all columns would print NaN and NULL alike; structs keep every value apart.
+    whole = F.struct(*map(sql.name, names)).alias(_ROW)
+    lefts, rights = with_json(left_rows).select(whole), with_json(right_rows).select(whole)
+    only_left = lefts.exceptAll(rights).withColumn(_SIDE, F.lit("left"))
+    only_right = rights.exceptAll(lefts).withColumn(_SIDE, F.lit("right"))
+    differing = only_left.unionAll(only_right).cache()
+    try:
+        counts = {row[_SIDE]: int(row["count"]) for row in differing.groupBy(_SIDE).count().collect()}
+        picked = [F.col(f"{_ROW}.{sql.name(key)}").alias(key) for key in keys] or [F.to_json(_ROW).alias("row")]
+        order = [sql.name(key) for key in keys or ("row",)]
+        shown = differing.select(F.col(_SIDE).alias("side"), *picked).orderBy(*order, "side").limit(sample).collect()
+        values = _value_differences(differing, keys, names) if keys and len(counts) == 2 else {}
+    finally:
+        differing.unpersist()
+    return TableDifference(flow, schema, counts.get("left", 0), counts.get("right", 0), tuple(row.asDict() for row in shown), values)
+
+
+def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Return by column how many keys have another value in it on either side."""
+    left, right = (differing.filter(F.col(_SIDE) == side).alias(side) for side in ("left", "right"))
+    same = [F.col(f"left.{_ROW}.{sql.name(key)}").eqNullSafe(F.col(f"right.{_ROW}.{sql.name(key)}")) for key in keys]
+    pairs = left.join(right, reduce(and_, same))
+    others = [name for name in names if name not in keys]
+    if not others:
+        return {}
+    found = pairs.selectExpr(*[f"count_if(NOT left.{_ROW}.{sql.name(name)} <=> right.{_ROW}.{sql.name(name)})" for name in others]).first()
+    return {name: count for name, count in zip(others, found or (), strict=True) if count}
+
+
+def schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
+    """Return, in words, the columns that one frame lacks or that have another type there."""
+    left_types = {field.name: field.dataType.simpleString() for field in left.schema.fields}
+    right_types = {field.name: field.dataType.simpleString() for field in right.schema.fields}
+    return tuple(
+        f"{name}: {left_types.get(name, 'absent')} / {right_types.get(name, 'absent')}"
+        for name in {**left_types, **right_types}
+        if left_types.get(name) != right_types.get(name)
+    )

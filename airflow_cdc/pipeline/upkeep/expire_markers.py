@@ -1,0 +1,61 @@
+"""Expire delete markers: those that no late event needs any more are put away, out of the merges' way.
+
+They are kept, for a file that is read again (`reprocess`, `quarantine replay`) may be of any age, and what was deleted since must stay so.
+A marker says that older events of its key are stale. An event that comes later than the retention finds none, and a late create then brings
+its row back. So the clock is the flow's own: it stands while nothing is applied, and where files are held back it stands where the
+oldest of them came.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from datetime import datetime, timezone
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.columns import MICROBATCH
+from airflow_cdc.model.report.maintenance import MaintenanceSettings
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.pipeline.record.append_once import append, read_appended
+from airflow_cdc.pipeline.spark import sql
+
+_UNTOLD = datetime(1970, 1, 1, tzinfo=timezone.utc)
+"""Stands for the time of a commit marker that tells none: it is older than the next one that does."""
+
+
+def expired_through(
+    state: FlowState, checkpoint: FlowCheckpoint, archives: Iterable[ArchiveState], settings: MaintenanceSettings
+) -> int | None:
+    """Return the number of the last microbatch whose delete markers are expired, None where none are. Costs some reads of small files."""
+    newest = state.committed_at(checkpoint.number)
+    if newest is None:
+        return None
+    waiting = (archive.surveyed_at(held.survey) for archive in archives for held in checkpoint.plan(archive.archive)[1])
+    bound = min([newest, *waiting]) - settings.expire_after
+
+    def committed_at(number: int) -> datetime:
+        return state.committed_at(number) or _UNTOLD
+
+    numbers = range(1, checkpoint.number - settings.keep_microbatches + 1)
+    # Microbatches are committed one after the other, so their times rise.
+    last = bisect_right(numbers, bound, key=committed_at)
+    return last if last and committed_at(last) > _UNTOLD else None
+
+
+def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int, *, dry_run: bool) -> int:
+    """Move the markers of the microbatches up to one to where only files that are read again meet them; return how many there were.
+
+    A crash between the two commits leaves them in both places: a marker that is there twice says what it says once. The log's statistics
+    tell where there are none.
+    """
+    markers = read_appended(spark, uri)
+    if markers is None:
+        return 0
+    old = markers.filter(f"{MICROBATCH} <= {through}")
+    expired = old.count()
+    if expired and not dry_run:
+        append(spark, old, expired_uri)
+        spark.sql(f"DELETE FROM {sql.delta(uri)} WHERE {MICROBATCH} <= {through}")
+    return expired

@@ -1,0 +1,170 @@
+"""Look at a lake: its flows, their rows, their quarantine. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.archive.topics import NO_TOPIC
+from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.globs import matches_any
+from airflow_cdc.model.look.pending import surveyed_files_pending
+from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri
+from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
+from airflow_cdc.pipeline.target.target_table import TargetTable, latest_version, read_target
+
+ARCHIVE_ORDER = ("microbatch", "file", "line")
+"""Columns that order the records of a quarantine as they were archived."""
+
+
+@dataclass(frozen=True)
+class FlowSummary:
+    """One flow of a lake at a glance."""
+
+    flow: str
+    table: str
+    rows: int | None
+    """None where the table does not exist yet."""
+    applied_position: Mapping[str, str]
+    """By Kafka partition ("-" where the archive does not tell it)."""
+    microbatches: int
+    pending_files: int
+    """Surveyed files that no committed microbatch owns."""
+    rejected: int
+    """Records in quarantine since the flow began."""
+    table_version: int | None
+
+
+def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
+    """Return every flow of a lake, ordered by name."""
+    fs, root = file_system(lake)
+    return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
+
+
+def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: str) -> FlowSummary:
+    state = FlowState(fs, root, flow)
+    checkpoint = state.checkpoint()
+    pending = 0
+    for archive in archives_in(fs, root):
+        ledger = archive.ledger()
+        if flow in ledger.topics:
+            pending += surveyed_files_pending(archive, ledger, state)
+    table = checkpoint.table or f"{lake.rstrip('/')}/{flow}"
+    target = read_target(spark, spark_uri(table))
+    return FlowSummary(
+        flow=flow,
+        table=table,
+        rows=_rows(spark, target, history=False).count() if target else None,
+        applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
+        microbatches=checkpoint.number,
+        pending_files=pending,
+        rejected=checkpoint.events.rejected,
+        table_version=latest_version(spark, target.uri) if target else None,
+    )
+
+
+@dataclass(frozen=True)
+class FlowRows:
+    """The rows of a flow's table: the source's columns only, ordered by key; instants as they are in UTC, without a zone."""
+
+    flow: str
+    columns: Mapping[str, str]
+    """Spark SQL types by column."""
+    keys: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    total: int
+    """How many there are, of which a limit may have left some out."""
+
+
+def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None, *, history: bool = False) -> FlowRows:
+    """Return a flow's rows.
+
+    :param limit: most rows to return; None: all.
+    :param history: whether to return what is past too, with our own columns.
+    :raises ConfigurationError: when the lake holds no table of that flow.
+    """
+    frame, keys = source_rows(spark, lake, flow, history=history)
+    # Rows without a key have no other order than that of all they hold.
+    by = keys or [name for name, kind in frame.dtypes if not is_reserved(name) and kind != "variant"]
+    ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
+    # Python's local time of an instant depends on the machine's zone, and has no first day of the year 1; the session's zone is UTC.
+    local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
+    shown = with_json(ordered).withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
+    rows = (shown if limit is None else shown.limit(limit)).collect()
+    types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
+    total = len(rows) if limit is None or len(rows) < limit else frame.count()
+    return FlowRows(flow, types, keys, [row.asDict(recursive=history) for row in rows], total)
+
+
+def with_json(frame: DataFrame) -> DataFrame:
+    """Return the rows with each VARIANT as its JSON text: Spark neither orders nor compares them otherwise."""
+    return frame.withColumns({name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
+
+
+def source_rows(
+    spark: SparkSession, lake: str, flow: str, *, history: bool = False, version: int | None = None
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows of a flow's table that the source has, without our own columns, and the table's keys.
+
+    :param history: whether to return what is past too, with our own columns.
+    :param version: of the table; None: the newest whenever the rows are asked for.
+    :raises ConfigurationError: when the lake holds no table of that flow.
+    """
+    fs, root = file_system(lake)
+    table = FlowState(fs, root, flow).checkpoint().table or f"{lake.rstrip('/')}/{flow}"
+    target = read_target(spark, spark_uri(table))
+    if target is None:
+        raise ConfigurationError(
+            f"Lake {lake} holds no table of flow {flow}; its flows are {flows_in(fs, root)}.",
+            next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
+        )
+    frame = _rows(spark, target, history=history, version=version)
+    shown = [sql.name(name) for name in frame.columns if history or not is_reserved(name)]
+    return frame.select(*shown), target.keys
+
+
+def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: int | None = None) -> DataFrame:
+    rows = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}" + ("" if version is None else f" VERSION AS OF {version}"))
+    live = {TableMode.FLAGGED: IS_LIVE, TableMode.VERSIONS: IS_CURRENT}
+    return rows if history else rows.filter(live.get(target.mode, "true"))
+
+
+def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the quarantined records in archive order, as plain values (``record.quarantine.QUARANTINE_SCHEMA``) with their ``flow``."""
+    wanted = tuple(globs)
+    rows = (row for frame in quarantines(spark, lake, wanted) for row in frame.orderBy(*ARCHIVE_ORDER).collect())
+    return [row.asDict() for row in rows if matches_any(row["flow"] or NO_TOPIC, wanted)]
+
+
+def quarantines(spark: SparkSession, lake: str, globs: Iterable[str] = (), *, only: str | None = None) -> Iterator[DataFrame]:
+    """Yield the quarantine of each flow, with its ``flow``, then that of each archive.
+
+    There the flow is the topic of a record that belongs to none, null for lines that name none; it may be another than was asked for.
+
+    :param only: the one flow that is asked for; None: all that match ``globs``.
+    """
+    fs, root = file_system(lake)
+    for flow in flows_in(fs, root):
+        if matches_any(flow, globs) and only in (None, flow):
+            frame = _quarantined(spark, quarantine_uri(lake, FlowState(fs, root, flow).folder))
+            if frame is not None:
+                yield frame.select(F.lit(flow).alias("flow"), "*")
+    for state in archives_in(fs, root):
+        frame = _quarantined(spark, archive_quarantine_uri(lake, state.archive)) if state.held_topics() else None
+        if frame is not None:
+            yield frame.select(F.col("topic").alias("flow"), "*")
+
+
+def _quarantined(spark: SparkSession, uri: str) -> DataFrame | None:
+    return None if read_target(spark, spark_uri(uri)) is None else spark.sql(f"SELECT * FROM {sql.delta(spark_uri(uri))}")
