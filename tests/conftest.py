@@ -18,7 +18,7 @@ from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.spark.session import start_session
+from airflow_cdc.pipeline.spark.session import session_for_batch, start_session
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
 from airflow_cdc.pipeline.target.target_table import read_target
@@ -107,3 +107,21 @@ def apply(spark: SparkSession) -> Apply:
         return report
 
     return run
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture(scope="module", params=["interpreted", "compiled"])
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
+    """The sessions of a small and of a large batch: Spark evaluates their expressions with different code."""
+    return session_for_batch(spark, batch_bytes=1 if request.param == "interpreted" else 2**20)

@@ -20,8 +20,8 @@ from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import write_records
 from tests.golden.test_captures import CAPTURES
+from tests.support.events import write_records
 
 TABLES = {
     "pg_recreated": ("*.customers", "*.lines", "*.tags"),

@@ -15,7 +15,7 @@ from airflow_cdc.model.archive.transactions import transaction_key
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
-from tests.events import write_records
+from tests.support.events import write_records
 
 CAPTURES = Path(__file__).parent / "captures"
 NEVER = 10**9

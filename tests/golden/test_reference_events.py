@@ -20,7 +20,7 @@ from airflow_cdc.model.report.batch_report import EventCounts
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import Record, write_records
+from tests.support.events import Record, write_records
 
 REFERENCE = Path(__file__).parent / "reference"
 

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.connectors import DIALECTS, Row
-from tests.events import Record
-from tests.histories import Archive
 from tests.properties.test_histories import SHUFFLED, TOPIC, differing, land
+from tests.support.connectors import DIALECTS, Row
+from tests.support.events import Record
+from tests.support.histories import Archive
 
 COLUMNS = "db INT, id INT, v STRING, body STRING"
 SEQUENCE = "STRUCT<commit: BIGINT, change: BIGINT, serial: INT>"

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.connectors import DIALECTS, Row
-from tests.events import Record, write_records
-from tests.histories import Archive
+from tests.support.connectors import DIALECTS, Row
+from tests.support.events import Record, write_records
+from tests.support.histories import Archive
 
 TOPIC = "source.dbo.histories"
 HAZARDS = {

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.connectors import DIALECTS
-from tests.living_histories import LivingArchive
 from tests.properties.test_histories import IN_ORDER, SHUFFLED, TOPIC, differing, land
+from tests.support.connectors import DIALECTS
+from tests.support.living_histories import LivingArchive
 
 ALL = ("in part", "restored", "raised", "topic", "in part")
 TRUNCATED = ("truncated", "restored", "truncated", "topic", "truncated")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import Record, mariadb, postgresql, record, sqlserver, write_records
+from tests.support.events import Record, mariadb, postgresql, record, sqlserver, write_records
 
 Row = tuple[int, str | None]
 ROWS: list[Row] = [(number, text) for number in (1, 2) for text in ("a", "b", None)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
-from tests.events import numbered, sqlserver, write_records
+from tests.support.events import numbered, sqlserver, write_records
 from tests.system.live_airflow import LiveAirflow
 
 

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc.demo.worker import Worker
-from tests.events import numbered, sqlserver, write_sink_file
+from tests.support.events import numbered, sqlserver, write_sink_file
 from tests.system.object_store import HADOOP_AWS, TOOLS, Store, path_with_packages, python, running_store
 
 pytestmark = pytest.mark.system_deep

@@ -21,7 +21,7 @@ from airflow_cdc.model.files import create_json, read_json
 from airflow_cdc.model.state.lease import Leases
 from airflow_cdc.runtime.layout import pyspark_folder
 from airflow_cdc.runtime.web_hdfs import hdfs_file_system
-from tests.events import numbered, sqlserver, write_records
+from tests.support.events import numbered, sqlserver, write_records
 from tests.system.live_airflow import REPOSITORY, LiveAirflow, running
 from tests.system.test_object_store import watched
 from tests.system.web_gateway import running_gateway

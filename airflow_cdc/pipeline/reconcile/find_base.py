@@ -2,7 +2,7 @@
 
 A fact about all known events, whatever the order in which they came: the newest full snapshot that is complete, what the archive holds
 behind it, and the last truncate there. A key's read is placed among the key's events; equal rows share a content, so here the whole
-snapshot is.
+snapshot is. Runs Spark jobs: how often each snapshot was delivered decides what is asked next.
 """
 
 from __future__ import annotations

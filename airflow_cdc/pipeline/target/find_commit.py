@@ -41,13 +41,13 @@ def find_commit(
     :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
     """
     read = commits_behind(uri, after) if may_read_log else ()
-    if nearby := next(filter(None, (_commit_of(uri, commit, application, microbatch) for commit in read)), None):
+    if nearby := next(filter(None, (_commit_of(uri, commit, application=application, microbatch=microbatch) for commit in read)), None):
         return nearby
     limit = _LAST_VERSIONS
     while True:
         history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {limit}").selectExpr("version", "userMetadata", "operationMetrics")
         rows = history.collect()
-        found = next(filter(None, (_commit_of(uri, row.asDict(), application, microbatch) for row in rows)), None)
+        found = next(filter(None, (_commit_of(uri, row.asDict(), application=application, microbatch=microbatch) for row in rows)), None)
         if found or len(rows) < limit or int(rows[-1]["version"]) <= after:
             return found
         limit *= 8
@@ -78,7 +78,7 @@ def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
     yield from (commit_of(uri, int(row["version"]), row) for row in rows)
 
 
-def _commit_of(uri: str, row: Mapping[str, Any], application: str, microbatch: int) -> MergeCommit | None:
+def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch: int) -> MergeCommit | None:
     metadata = metadata_of(row["userMetadata"], table=uri, version=int(row["version"]))
     if metadata.get(APPLICATION) != application or metadata.get("microbatch") != microbatch:
         return None

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from airflow_cdc.operators.groups import CdcPlanGroupsOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
-from tests.events import numbered, sqlserver, write_records
+from tests.support.events import numbered, sqlserver, write_records
 from tests.unit.airflow.dag_bag import dag_bag
 
 ORDERS, CUSTOMERS, ITEMS = (f"server.db.{name}" for name in ("orders", "customers", "items"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages import commands
+from tests.support.pages import commands
 from tests.unit.airflow.dag_bag import dag_bag
 
 pytestmark = pytest.mark.usefixtures("airflow_database")

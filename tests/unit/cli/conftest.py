@@ -25,7 +25,7 @@ from airflow_cdc.cli import app
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
-from tests.events import numbered, sqlserver, write_records
+from tests.support.events import numbered, sqlserver, write_records
 
 # The console of a command that ran in this process is closed when it is collected; in its own it ends with it.
 CLOSED_LATE = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.events import TOPIC, lsn
+from tests.support.events import TOPIC, lsn
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, NAMELESS, ORDERS, Run, Scene, logs, process
 
 pytestmark = CLOSED_LATE

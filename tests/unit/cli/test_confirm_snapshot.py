@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation, c
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
-from tests.events import Record, postgresql, write_records
+from tests.support.events import Record, postgresql, write_records
 from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE

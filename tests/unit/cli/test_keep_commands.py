@@ -15,7 +15,7 @@ from airflow_cdc.jobs import verify as verify_job
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
-from tests.events import TOPIC, numbered, sqlserver, write_records
+from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 
 pytestmark = CLOSED_LATE

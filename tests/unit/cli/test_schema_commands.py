@@ -19,10 +19,10 @@ from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.schema_file import write_schema_file
+from tests.support.scene import Scene
+from tests.support.surveys import shape
 from tests.unit.model.handed_over.spellings import as_avro
 from tests.unit.model.handed_over.test_read_files import DECIMAL, ENVELOPE, KEY, ORDERS, ROW
-from tests.unit.model.scene import Scene
-from tests.unit.model.surveys import shape
 
 FS = fsspec.filesystem("file")
 pytestmark = pytest.mark.usefixtures("no_spark")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc import __version__
-from tests.events import TOPIC, numbered, sqlserver, write_records
+from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, ORDERS, TEAPOT, Ended, Run, logs, process
 
 pytestmark = CLOSED_LATE

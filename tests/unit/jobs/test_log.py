@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for
-from tests.events import Record, postgresql, write_records
+from tests.support.events import Record, postgresql, write_records
 
 COMPILED_FROM = 4 * 1024**2
 """Bytes of a batch from which on Spark compiles what it does; below it interprets."""

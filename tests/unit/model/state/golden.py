@@ -34,8 +34,8 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.lease import LeaseFile, Leases
 from airflow_cdc.model.state.rebuild_note import RebuildNote
 from airflow_cdc.model.state_kind import StateKind
+from tests.support.surveys import FS
 from tests.unit.model.state import samples
-from tests.unit.model.surveys import FS
 
 FOLDER = Path(__file__).parent
 NEWEST = FOLDER / airflow_cdc.__version__
