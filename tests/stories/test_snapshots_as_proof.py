@@ -156,6 +156,21 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
+@pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
+def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
+    # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
+    story.apply(*snapshot(FIRST, at=10, first=0), *updates(changes, keys=[1], at=20, first=5))
+    before = story.rows
+    missing, *reads = snapshot(SECOND, at=100, first=first)
+
+    story.apply(*reads, change("u", 2, "BB", at=110, offset=first + 4))
+    assert story.rows == {**before, **SECOND, 1: before[1], 2: "BB"}
+
+    batch = story.apply(missing)
+    assert story.rows == {**SECOND, 2: "BB"}
+    assert batch.rows.deleted == 1
+
+
 def test_a_partition_that_is_new_in_a_topic_s_second_life_does_not_hold_up_the_proof_of_its_snapshot(story: Story) -> None:
     # Found by the deep run of living histories: the new partition's offsets begin behind the snapshot, in the first lane of their own.
     story.lands(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))

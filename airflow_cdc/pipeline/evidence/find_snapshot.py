@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.completeness import ArchivedOffsets
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, Run
 from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT, TRANSACTION
 from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
 from airflow_cdc.model.flow.cdc_flow import OnSnapshot
@@ -306,7 +306,12 @@ def _has_no_gap(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool
         return _is_whole(lane, offsets)
     runs = offsets.partitions[int(lane)].runs if lane != UNKNOWN_PARTITION and int(lane) in offsets.partitions else ()
     begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
-    return not runs or any(run.first <= begin and run.certain >= end for run in runs)
+    return not runs or any(_leads_to(run, begin) and run.certain >= end for run in runs)
+
+
+def _leads_to(run: Run, offset: int) -> bool:
+    """Tell whether the archive leads up to a snapshot's first offset of a lane: where it begins there, reads before it may be missing."""
+    return offset == 0 or run.first < offset <= run.last
 
 
 def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
@@ -316,10 +321,10 @@ def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
     runs = offsets.partitions[int(lane)].runs if int(lane) in offsets.partitions else ()
     if lane in snapshot.last_offsets:
         begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
-        return any(run.first <= begin and run.certain > end for run in runs)
+        return any(_leads_to(run, begin) and run.certain > end for run in runs)
     # What stands behind it, and everything archived before that, leave no room for a read.
     behind = snapshot.begins.get(lane)
-    return behind is not None and bool(runs) and runs[0].first <= behind <= runs[0].last
+    return behind is not None and bool(runs) and behind <= runs[0].last and _leads_to(runs[0], behind)
 
 
 def _is_whole(lane: str, offsets: ArchivedOffsets) -> bool:
