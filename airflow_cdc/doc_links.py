@@ -1,13 +1,16 @@
-"""Links from a Dag to the documentation pages that a person on call needs."""
+"""The documentation pages that a person on call needs, named or linked in the text of a Dag.
+
+Where the pages are published is the installation's own setting: ``[airflow_cdc] docs_url`` in Airflow's configuration.
+"""
 
 from __future__ import annotations
 
-PROJECT_URL = "https://github.com/airflow-cdc/airflow-cdc"
-"""Where the project lies; ``[project.urls]`` in pyproject.toml names the same."""
+from airflow.providers.common.compat.sdk import conf
+
 _TITLES = {
     "how-to/backfill.md": "Backfill a year",
-    "how-to/maintenance.md": "Maintenance",
-    "how-to/many-tables.md": "Many tables",
+    "how-to/maintenance.md": "Maintain and verify tables",
+    "how-to/many-tables.md": "Merge many tables",
     "how-to/rebuild-and-reprocess.md": "Rebuild and reprocess",
     "how-to/replay-quarantine.md": "Replay the quarantine",
     "how-to/when-something-is-red.md": "When something is red",
@@ -18,16 +21,18 @@ _TITLES = {
 _FIRST = "how-to/when-something-is-red.md"
 
 
-def page_url(page: str) -> str:
-    """Return the URL of a page, given its path below ``docs/``."""
-    return f"{PROJECT_URL}/blob/main/docs/{page}"
-
-
 def with_links(text: str | None, *pages: str) -> str:
-    """Return a Dag's text with links to pages below it, in Markdown: first to what to do when something is red.
+    """Return a Dag's text with the pages below it, in Markdown: first what to do when something is red.
+
+    A page is a link where ``[airflow_cdc] docs_url`` is set, else its path in the project.
 
     :param text: what the Dag is for, such as the Dag file's docstring.
     :param pages: paths below ``docs/``, of pages about the Dag's own work.
     """
-    links = " · ".join(f"[{_TITLES[page]}]({page_url(page)})" for page in (_FIRST, *pages))
-    return f"{(text or '').rstrip()}\n\nDocumentation: {links}\n"
+    root = str(conf.get("airflow_cdc", "docs_url", fallback="")).rstrip("/")
+    named = " · ".join(_named(page, root) for page in (_FIRST, *pages))
+    return f"{(text or '').rstrip()}\n\nDocumentation: {named}\n"
+
+
+def _named(page: str, root: str) -> str:
+    return f"[{_TITLES[page]}]({root}/{page})" if root else f"{_TITLES[page]} (`docs/{page}`)"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 
-from airflow_cdc.doc_links import PROJECT_URL, page_url
+from airflow_cdc.doc_links import with_links
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.job_argument import read_argument
 from tests.unit.airflow.dag_bag import dag_bag
@@ -77,24 +77,22 @@ def test_every_dag_says_what_it_is_for_and_what_merges_tells_of_its_tables() -> 
     assert [task.dag_id for task in merges if not task.outlets] == []
 
 
-def test_every_dag_links_to_what_to_do_when_something_is_red_and_to_pages_that_exist() -> None:
-    red = page_url("how-to/when-something-is-red.md")
+def test_every_dag_names_what_to_do_when_something_is_red_and_pages_that_exist() -> None:
     dags = [dag for file in FILES for dag in _bag(file).dags.values()]
-    assert [dag.dag_id for dag in dags if f"[When something is red]({red})" not in (dag.doc_md or "")] == []
     for dag in dags:
-        links = re.findall(r"\[([^\]]+)\]\((\S+)\)", dag.doc_md or "")
-        assert len(links) >= 2, dag.dag_id
-        for title, url in links:
-            page = DAGS.parent / url.removeprefix(f"{PROJECT_URL}/blob/main/")
-            assert page.read_text(encoding="utf-8").startswith(f"# {title}\n"), url
+        named = re.findall(r"(?:Documentation:|·) ([^(·]+) \(`(docs/\S+)`\)", dag.doc_md or "")
+        assert ("When something is red", "docs/how-to/when-something-is-red.md") in named, dag.dag_id
+        assert len(named) >= 2, dag.dag_id
+        for title, page in named:
+            assert (DAGS.parent / page).read_text(encoding="utf-8").startswith(f"# {title}\n"), page
 
 
-def test_the_package_names_the_project_where_its_dags_link_to() -> None:
-    text = (DAGS.parent / "pyproject.toml").read_text(encoding="utf-8")
-    block = text.partition("[project.urls]\n")[2].partition("\n[")[0]
-    urls = re.findall(r'"(https://[^"]+)"', block)
-    assert urls
-    assert [url for url in urls if not f"{url}/".startswith(f"{PROJECT_URL}/")] == []
+def test_the_pages_are_links_where_the_installation_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_CDC__DOCS_URL", "https://docs.example.com/cdc/")
+    text = with_links("What it is for.", "how-to/maintenance.md")
+    assert text.startswith("What it is for.\n\n")
+    assert "[When something is red](https://docs.example.com/cdc/how-to/when-something-is-red.md)" in text
+    assert "(https://docs.example.com/cdc/how-to/maintenance.md)" in text
 
 
 def test_the_alias_of_the_shipped_dags_tells_airflow_of_the_tables_that_a_run_changed(scene: Any, run_dag: Any) -> None:
