@@ -1,0 +1,1 @@
+"""Documents of MongoDB: plain Python that executors run, and its Spark functions."""
