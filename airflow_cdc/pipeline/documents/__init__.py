@@ -1,1 +1,1 @@
-"""Documents of MongoDB: plain Python that executors run, and its Spark functions."""
+"""Documents of a document database: plain Python that executors run, and its Spark functions."""
