@@ -1,0 +1,1 @@
+"""What is known of archived files: surveys, offsets, transactions, cuts and intervals."""

@@ -155,7 +155,10 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """What the connector's schema-change topic shows of column types, whose values carry no schema (``decode/native_types.py``)."""
+    """What the connector's schema-change topic shows of column types, whose values carry no schema.
+
+    ``pipeline/decode/types/native_types.py`` reads it.
+    """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """The configuration that is assumed, where it is not the default: for these the values show themselves how they are spelled."""

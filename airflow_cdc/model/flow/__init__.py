@@ -1,0 +1,1 @@
+"""What people declare of a flow: settings, routes, columns and policies."""

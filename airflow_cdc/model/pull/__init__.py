@@ -1,0 +1,1 @@
+"""Rows of a database's catalogue become the columns that its connector writes."""

@@ -1,0 +1,1 @@
+"""What runs and jobs did, in numbers that add up."""

@@ -1,1 +1,1 @@
-"""Dialects: how each connector spells a change event, and the one shape they become."""
+"""Archived lines become change events of one shape, or rejects with a reason."""

@@ -1,0 +1,1 @@
+"""Archived files of every format become lines, whatever shape their records have."""

@@ -1,1 +1,1 @@
-"""What was done, written down for the next run, the operator and the sensor."""
+"""What a flow keeps beside its target: quarantine, delete markers and logs of events."""

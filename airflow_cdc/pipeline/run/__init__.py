@@ -1,0 +1,1 @@
+"""One run over an archive: survey, then every flow with its lease, checks and microbatches."""

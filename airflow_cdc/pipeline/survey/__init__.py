@@ -1,0 +1,1 @@
+"""What new files hold: topics, shapes, counts, holes, transactions and schema changes."""

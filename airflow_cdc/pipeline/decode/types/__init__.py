@@ -1,0 +1,1 @@
+"""How values are spelled as JSON, and which Spark type holds them."""
