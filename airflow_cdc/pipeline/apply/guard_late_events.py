@@ -68,7 +68,7 @@ class Unguarded:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarded:
-    """A microbatch's row changes after the guard: without stale ones, with those folded anew."""
+    """A microbatch's row changes after the guard: without stale ones, with those folded again."""
 
     row_changes: DataFrame
     rejoined: bool = False
@@ -88,7 +88,7 @@ class Guarded:
 
 
 def guard_late_events(asked: Unguarded) -> Guarded:
-    """Return the row changes that are not stale; those of cut transactions and split key changes are folded anew.
+    """Return the row changes that are not stale; those of cut transactions and split key changes are folded again.
 
     :raises TableHistoryGoneError: when the table version on which a cut transaction began is gone.
     :raises ArchivedFileMissingError: when a file with its beginning is gone, and the flow's policy is to stop.
@@ -273,7 +273,7 @@ def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
 
 
 def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
-    """Return the keys to fold anew: those of moved rows, and those of cut transactions with new events in this microbatch."""
+    """Return the keys to fold again: those of moved rows, and those of cut transactions with new events in this microbatch."""
     named = [sql.name(key) for key in keys]
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:

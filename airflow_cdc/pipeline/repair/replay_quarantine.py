@@ -44,11 +44,11 @@ def replay_quarantine(order: Reprocessing, reasons: Collection[str] = ()) -> Rep
     """Read again, whole, the files with records in a flow's quarantine, and merge what can be merged now, in its place among the others.
 
     Records that are already merged stay as they are. Records that still cannot be merged are quarantined again with their current reason,
-    in place of the earlier entries of these files.
+    in place of the earlier entries of these files. A topic whose records are in the archive's quarantine has applied nothing yet: it is
+    applied, from its first file on.
 
     :param order: the flow; its range is ignored.
     :param reasons: only files with records rejected for one of these reasons; empty: all.
-    A topic whose records are in the archive's quarantine has applied nothing yet: it is applied, from its first file on.
 
     :raises ConfigurationError: for an unknown reason, a flow that the lake does not know, or a topic that is still not a flow.
     :raises CdcError: as :func:`airflow_cdc.pipeline.repair.reprocess.reprocess`.

@@ -88,7 +88,7 @@ def _check_transactions(
         logs = find_fallen_logs(run, state, ledger, look, states)
         known = check_transactions(run.spark, state, ledger, look.there, logs.starts)
     except SPARK_ERRORS as problem:
-        # Merged microbatches must be reported even so.
+        # A failed check must not hide the merged microbatches from the report.
         failed = SparkFailedError(
             f"The check of transactions failed: {told_line(problem)}", next_step="See the job's log; the flows were applied."
         )

@@ -14,7 +14,7 @@ from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 def stopped_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger) -> list[FlowOutcome]:
     """Return the failed outcomes of the selected flows whose topics, by file name, have files set aside.
 
-    A topic may have only such a file. It has an outcome even so, so that the run does not succeed.
+    A topic without any other file has an outcome too: the run must not succeed.
     """
     if run.only_planned or run.only_survey:
         return []

@@ -103,9 +103,9 @@ def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
 def _opaque_number(number: int) -> str:
     """Return the SQL of a number that Spark does not embed in its generated code.
 
-    An embedded microbatch number would make the code differ from one microbatch to the next: each would be compiled and warmed up anew.
+    An embedded microbatch number would make the code differ from one microbatch to the next: each would be compiled and warmed up again.
     """
-    # An operation is one letter, so substr yields an empty string; text from the statement never enters the generated code.
+    # An operation is one letter, so substr yields ''. Spark inlines no text literals into that code.
     return f"CAST(concat('{number}', substr(s.{OP}, 2)) AS BIGINT)"
 
 

@@ -88,7 +88,7 @@ def _clear_reports(run: MaintenanceRun, fs: FileSystem, root: str) -> int:
     try:
         return clear_reports(fs, root, dry_run=run.settings.dry_run)
     except OSError as problem:
-        # Old reports do no harm: the tables were maintained even so.
+        # Old reports do no harm, and the tables have been maintained.
         run.progress(f"Old job reports could not be removed: {first_line(problem)}")
         return 0
 

@@ -173,7 +173,7 @@ class RowChanges(SettledEvents):
             voided = flag_voided(self._row_changes().filter(voids.here), voids.rows[-1], others)
             fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
         fresh = with_document_columns(fresh, run.flow.document_columns)
-        # Row changes folded anew may have other keys, and rows that vanish may have any.
+        # Row changes folded again may have other keys, and rows that vanish may have any.
         within = () if guarded.rejoined or voids.rows else staged.ranges
         merge = Merge(
             row_changes=fresh,

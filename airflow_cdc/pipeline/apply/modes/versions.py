@@ -1,4 +1,4 @@
-"""Mode of a table that keeps versions: events go to the flow's event log, and versions of the touched keys are cut anew from the log."""
+"""Mode of a table that keeps versions: events go to the flow's event log, and versions of the touched keys are recut from the log."""
 
 from __future__ import annotations
 
