@@ -90,7 +90,7 @@ def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
 
 
 def _names_gtids(run: MicrobatchRun, member: str) -> Callable[[], bool]:
-    """Return a function that searches this and earlier microbatches for streamed events with a GTID; skips those whose files are gone.
+    """Return a function that searches this and earlier microbatches for streamed events with a GTID; skips unreadable ones.
 
     :param member: member of ``source`` that holds the GTID.
     """

@@ -104,7 +104,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the columns read by declaration and the guessed ones, :class:`TargetTable`'s two sets, from the columns' comments."""
+    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, from the columns' comments."""
     told, guessed = (
         frozenset(name for name, text in comments.items() if text in texts)
         for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))

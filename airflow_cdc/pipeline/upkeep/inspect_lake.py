@@ -47,7 +47,7 @@ class FlowSummary:
 
 
 def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
-    """Return every flow of a lake, ordered by name."""
+    """Return the summaries of a lake's matching flows, ordered by name."""
     fs, root = file_system(lake)
     return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
 

@@ -103,7 +103,7 @@ class RowChanges(SettledEvents):
 
     @property
     def taken(self) -> int:
-        """Good events and truncates."""
+        """Number of good events and truncates."""
         return self.counted.staged.events + self.counted.truncates.good
 
     @property
