@@ -1,4 +1,4 @@
-"""Commit each microbatch once: a table knows which microbatches it holds."""
+"""Commit each microbatch once: a table records which microbatches it holds."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from airflow_cdc.pipeline.target.target_table import TargetTable, read_target
 
 
 def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable | None], BatchReport]) -> BatchReport:
-    """Apply a microbatch that the table does not hold yet by ``apply``, which is given the table, None where there is none.
+    """Apply a microbatch, unless the table already holds it, with ``apply``, which receives the table, None where it does not exist.
 
-    :raises ConfigurationError: when the flow's rows so far lie in another table.
-    :raises TableModeError: when the table keeps another history than the flow asks for.
+    :raises ConfigurationError: when the flow's earlier rows are in another table.
+    :raises TableModeError: when the table's mode differs from the flow's.
     :raises ConcurrentRunError: when another run committed first.
     """
     started = time.monotonic()
     target = read_target(run.spark, run.table)
     if target is None:
         _refuse_another_place(run)
-    # Whether a table of rows as they are has a key the events tell, not the settings.
+    # The settings do not decide whether a current table has a key; the events do.
     if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
         raise TableModeError(
             f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
@@ -51,7 +51,7 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
 
 
 def _refuse_another_place(run: MicrobatchRun) -> None:
-    """Stop where the settings name a new place that holds no table: it would lack all rows that were merged so far."""
+    """Stop where the settings name a new location without a table: it would lack all rows merged so far."""
     before, now = run.checkpoint.table, run.flow.table_path(run.lake)
     if run.checkpoint.table_version is not None and before != now:
         raise ConfigurationError(
@@ -62,7 +62,7 @@ def _refuse_another_place(run: MicrobatchRun) -> None:
 
 
 def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
-    """Return the report of a microbatch that was merged, from the Delta commit that carries it; None where none does."""
+    """Return the report of a merged microbatch from its Delta commit; None where it was not merged."""
     known = run.checkpoint.table_version
     after = -1 if known is None else known
     number = run.microbatch.number
@@ -77,7 +77,7 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
         )
     report = report_in(commit.metadata, table=run.table, version=commit.version)
     unresolved = count_unresolved(run.spark, run.table, run.microbatch.number) if report.asks_target else report.unavailable_unresolved
-    # Rows that were filled are not told by their microbatch, nor which attempt filled them.
+    # Filled rows do not carry this microbatch's number, nor which attempt filled them.
     rows_of = None if report.columns_filled or run.is_retry else run.microbatch.number
     misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
     plan = with_files(report.merge_plan, commit.metrics, commit.metadata.get("files"))

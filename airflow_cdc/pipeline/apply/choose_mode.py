@@ -1,4 +1,4 @@
-"""Choose the mode of a microbatch: how its table takes what it reads."""
+"""Choose the mode of a microbatch: how its table applies events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_cdc.pipeline.settle.plan_decoding import is_without_key
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
-"""A mode: from a microbatch and the table that it finds to what is left to do."""
+"""A mode's first step: turns a microbatch and its target into the remaining steps."""
 
 _MODES: Mapping[TableMode, Settle] = {
     TableMode.CURRENT: by_key.settle,
@@ -24,7 +24,7 @@ _MODES: Mapping[TableMode, Settle] = {
 
 
 def choose_mode(run: MicrobatchRun, target: TargetTable | None) -> Settle:
-    """Return the mode of a microbatch. Whether a table of rows as they are has a key depends on its events, not on its settings."""
+    """Return the mode of a microbatch. Its events, not its settings, decide whether a current table has a key."""
     if run.microbatch.decides:
         return snapshot_decision.settle
     mode = run.flow.mode

@@ -1,6 +1,6 @@
-"""Cut touched keys: the keys that a microbatch touches get their versions cut anew from all their events.
+"""Cut touched keys: rebuild the versions of each key that a microbatch touches from all of the key's events.
 
-So late events need no rule of their own: they stand where they belong, and the intervals around them follow.
+Late events need no rule of their own: they take their place in the order, and the intervals around them follow.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ _DELIVERY = "__cdc_delivery"
 
 @dataclass(frozen=True)
 class VersionChanges:
-    """What becomes of the target's versions."""
+    """Changes to the target's versions."""
 
     rows: DataFrame
     """Versions with the action ``i``, ``u`` or ``d``."""
     unresolved: int
-    """Versions among them with a NULL in place of a value that nothing tells."""
+    """Number of versions among them with NULL in place of a value that no event provides."""
 
 
 def cut_touched_keys(
     run: MicrobatchRun, target: TargetTable, log: DataFrame, *, fresh: DataFrame, tables: PhysicalTables, everything: bool
 ) -> VersionChanges:
-    """Return how the versions in the target differ from those that all known events tell.
+    """Return how the versions in the target differ from those derived from all known events.
 
-    :param log: all known events, those of the microbatch among them.
+    :param log: all known events, including the microbatch's.
     :param fresh: the microbatch's rows of the log.
     :param tables: the source's tables whose rows the target holds.
     :param everything: whether all keys are touched, as by a truncate.
@@ -90,7 +90,7 @@ def cut_touched_keys(
     else:
         versions = without_previous_keys(versions, keys)
     told = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
-    # Which key a row came from is found out by the events of that transaction; later ones do not ask again.
+    # The events of its transaction determine which key a row came from; later microbatches do not search again.
     told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
     told = told.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
     held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
@@ -107,7 +107,7 @@ def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Da
 def _events_of(
     log: DataFrame, touched: DataFrame | None, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]
 ) -> DataFrame:
-    """Return the events of the touched keys (None: of all), in order, each with the marks that concern its key."""
+    """Return the events of the touched keys (None: of all), in order, each with the marks that apply to its key."""
     marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
     rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
@@ -125,10 +125,10 @@ def _events_of(
 
 
 def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys: Sequence[str]) -> DataFrame:
-    """Return each mark for each key that it concerns: one with events before it, the last of them about a row of the mark's table, and
-    that a snapshot did not find.
+    """Return each mark once per key that it applies to: a key with earlier events, the last of them a row of the mark's table, that the
+    snapshot did not find.
 
-    A mark stands before what the archive holds behind the snapshot's reads, though its own position may lie above
+    A mark precedes everything that the archive holds after the snapshot's reads, even if its own position is higher
     (docs/sources/postgresql.md#snapshot-position).
     """
     mark = F.struct(*[F.col(name) for name in (POSITION, OP, TRANSACTION, COMMITTED_AT, CUT, TABLE, MICROBATCH)]).alias("mark")
@@ -152,13 +152,13 @@ def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys
 
 
 def _is_of_its_table(tables: PhysicalTables, behind: str) -> Column:
-    """Return the aggregate that is true where the last row of a key before a mark is of the table that the mark names.
+    """Return the aggregate that is true where a key's last row before a mark is in the table that the mark names.
 
-    :param behind: SQL that is true for what the archive holds behind the mark.
+    :param behind: SQL that is true for events that the archive holds after the mark.
     """
     if not tables.are_several:
         return F.first(F.lit(True))  # noqa: FBT003
-    # A key may go from one table to another, and the image of a delete holds fillers.
+    # A key may move from one table to another, and the image of a delete holds fillers.
     marked = tables.marked("r.", "m.mark.")
     is_before = f"coalesce(r.{ORDER}.position < m.mark.{POSITION}, true) AND NOT coalesce({behind}, false)"
     tells = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"

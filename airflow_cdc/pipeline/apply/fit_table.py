@@ -1,4 +1,4 @@
-"""Fit the target to a microbatch's columns: make it, add what it lacks, widen what became too narrow, refuse what does not fit."""
+"""Fit the target to a microbatch's columns: create it, add missing columns, widen narrow ones, refuse types that do not fit."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from airflow_cdc.pipeline.target.document_columns import count_misfits, fill_doc
 from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
 
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
-"""The others keep a log of all events too, and identify rows by it."""
+"""The other modes also keep a log of all events, and identify rows by it."""
 
 
 @dataclass(frozen=True)
 class ColumnsChanged:
-    """What became of a target's columns."""
+    """Changes to a target's columns."""
 
     added: tuple[str, ...] = ()
     widened: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
-    """Taken out of the documents of all rows."""
+    """Document columns filled in all rows."""
     as_text: tuple[str, ...] = ()
-    """Of the table text, and of another type in the events."""
+    """Text in the table, another type in the events."""
     misfits: dict[str, int] = field(default_factory=dict)
-    """By column that was filled: rows of which the document tells a value that does not fit."""
+    """By filled column: number of rows whose document has a value that does not fit."""
     types: Mapping[str, TypeReport] = field(default_factory=dict)
-    """By column whose type the events do not carry themselves: what it is, and who says so."""
+    """Type and origin of each column whose type the events do not carry themselves."""
 
 
 def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
-    """Make the target or fit its columns; None stays None while nothing tells what the table looks like.
+    """Create the target or fit its columns; None stays None while no column is known.
 
     :raises SchemaChangeError: see :func:`wider_columns`.
     """
@@ -64,7 +64,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
         )
         target = create_target(run.spark, run.table, new)
     if wider:
-        # The markers first: a crash in between leaves the table to be widened.
+        # The markers first: after a crash in between, the table is still to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         widen_columns(run.spark, target.uri, wider)
     target = with_deletion_vectors(run.spark, target)
@@ -79,7 +79,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
 def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str, str]:
     """Return the types of the flow's document columns by name.
 
-    :raises ConfigurationError: when the table spells a name in another case.
+    :raises ConfigurationError: when the table spells a name in different case.
     """
     types = {name: column.sql_type for name, column in run.flow.document_columns.items()}
     spelled = {name.lower(): name for name in target.columns} if target else {}
@@ -93,9 +93,9 @@ def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str,
 
 
 def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str, ...]:
-    """Take the document columns of the rows that are there out of their documents, where the flow defines them otherwise than the table.
+    """Fill the document columns of existing rows, where the flow's definition differs from the table's.
 
-    The definition is written down last: a crash before it leaves the columns to be filled again.
+    The definition is recorded last: after a crash before it, the columns are filled again.
     """
     defined = definition_of(run.flow.document_columns)
     if defined == target.document_columns:
@@ -108,11 +108,11 @@ def _fill_document_columns(run: MicrobatchRun, target: TargetTable) -> tuple[str
 
 
 def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) -> dict[str, str]:
-    """Return the types that columns of the target need in place of theirs to hold the events' values.
+    """Return the wider types that the target's columns need to hold the events' values.
 
     :param columns: the events' types.
-    :raises SchemaChangeError: when a column cannot take the events' values: no type holds them and its own, Delta cannot widen it to
-        that type, or the table's mode does not let its columns be widened.
+    :raises SchemaChangeError: when a column cannot hold the events' values: no type holds both, Delta cannot widen to that type, or the
+        table's mode does not allow widening.
     """
     known = {name.lower(): (name, kind) for name, kind in target.columns.items()}
     narrow = {name: kind for name, kind in columns.items() if name.lower() in known and not holds(known[name.lower()][1], kind)}

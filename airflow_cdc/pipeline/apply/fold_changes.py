@@ -1,4 +1,4 @@
-"""Fold changes: each key's events of a microbatch become at most one row change, staged and counted."""
+"""Fold changes: reduce each key's events of a microbatch to at most one row change, staged and counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def no_row_changes(run: MicrobatchRun) -> DataFrame:
-    """Return row changes of the target's columns, none."""
+    """Return an empty frame of row changes with the target's columns."""
     none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
     columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
     return run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
@@ -32,16 +32,16 @@ def no_row_changes(run: MicrobatchRun) -> DataFrame:
 
 @dataclass(frozen=True)
 class Latest:
-    """Each key's last event, and of which keys it does not tell what is left."""
+    """Each key's last event, and the keys for which it alone does not decide the row."""
 
     changes: DataFrame
     """As :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key` returns them."""
     hazardous: DataFrame | None = None
-    """Key and line hash of every event of the others; None for documents, which are told apart later."""
+    """Key and line hash of every event of such keys; None for documents, which are separated later."""
 
 
 def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, surveyed: Surveyed) -> Latest:
-    """Return each key's last event, written down once: MERGE reads its source twice, and the counts come from there too."""
+    """Return each key's last event, materialized once: MERGE reads its source twice, and the counts come from it too."""
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
     has_versions = not decoder.dialect.documents
@@ -59,24 +59,24 @@ class Folded:
     """The row changes of a microbatch."""
 
     row_changes: DataFrame | None = None
-    """At most one a key; None where the microbatch has none."""
+    """At most one per key; None where the microbatch has none."""
     staged: Staged = field(default_factory=Staged)
-    """What they amount to."""
+    """Their counts."""
     unpaired: int = 0
-    """How many came from a key whose delete is not here."""
+    """Number of rows moved from a key whose delete is not in this microbatch."""
 
 
 def fold_changes(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voids: Voids
 ) -> Folded:
-    """Return the row changes, folded only where the last event alone does not decide what becomes of the row."""
+    """Return the row changes; folds only the keys whose last event alone does not decide the row."""
     names = not decoder.dialect.commit_tells_transaction
-    # As the events are typed: the table's own type may have to be widened yet.
+    # The events' types: the table's own type may still have to be widened.
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     asked = ranged(types, target.keys, table_bytes=target.size) if target else {}
     count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names, ranged=asked)
     if latest.hazardous is not None:
-        # Counted as if nothing had to be folded, in the job that tells whether: mostly nothing has.
+        # Counted as if nothing had to be folded, in the job that finds out; usually nothing has.
         staged = count(latest.changes, and_hazards=True)
         if not staged.hazards:
             return Folded(row_changes=latest.changes.drop(READS), staged=staged)
@@ -87,9 +87,9 @@ def fold_changes(
 def resolve_hazards(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voided: str = "false"
 ) -> tuple[DataFrame, int]:
-    """Return the row changes, folded where the last event alone does not tell, and how many came from a key whose delete is not here.
+    """Return the row changes, folded where the last event alone does not decide, and the number of rows whose old key's delete is missing.
 
-    :param voided: SQL over an event: whether a truncate or a snapshot took what it wrote.
+    :param voided: SQL over an event: whether a truncate or a snapshot voids what it wrote.
     """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if latest.hazardous is None:
@@ -100,7 +100,7 @@ def resolve_hazards(
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
         return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
 
-    # Images are dear: only of the lines that tell of these keys. A line that hashes like one of them tells of another.
+    # Images are costly: read only the lines of these keys. A line with the same hash as one of them may be about another key.
     lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
     theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
     folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
@@ -110,7 +110,7 @@ def resolve_hazards(
     if not moved.isEmpty():
         rows = run.rows_of(target) if target else None
         types = decoder.columns.types
-        # Each step of the way back asks the events again.
+        # Each step of the trace reads the events again.
         everything = run.write_down(with_images(run.lines()), "events")
         folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
         unpaired = unpaired_moves(moved, everything).count()

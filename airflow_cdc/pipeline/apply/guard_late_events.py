@@ -1,4 +1,4 @@
-"""Guard: what a microbatch that does not lie wholly after everything applied must not undo, and what it must take up again."""
+"""Keep late events from overwriting newer rows, and complete transactions and key changes that earlier microbatches hold in part."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ from airflow_cdc.pipeline.target.table_history import read_history
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _IS_NEW = "__cdc_is_new"
-"""Whether this microbatch brought the event."""
+"""Whether the event came with this microbatch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unguarded:
-    """A microbatch's row changes before they meet what the table knows."""
+    """A microbatch's row changes before they are compared with the table."""
 
     run: MicrobatchRun
     decoder: Decoder
     target: TargetTable
     live: DataFrame
-    """Row changes that no truncate and no snapshot takes."""
+    """Row changes that no truncate and no snapshot voids."""
     staged: Staged
-    """What all row changes amount to."""
+    """Counts of all row changes."""
     late: bool
-    """Whether the table may know some keys by newer events."""
+    """Whether the table may hold newer events of some keys."""
 
     @property
     def keys(self) -> list[str]:
@@ -68,30 +68,30 @@ class Unguarded:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarded:
-    """What is left of a microbatch's row changes, and what was added to them."""
+    """A microbatch's row changes after the guard: without stale ones, with those folded again."""
 
     row_changes: DataFrame
     rejoined: bool = False
-    """Whether some of them are those of keys whose transaction was cut."""
+    """Whether some of them belong to keys whose transaction was cut."""
     stale: int = 0
-    """Changes that have nothing to say any more."""
+    """Number of row changes that newer events make obsolete."""
     paired: int = 0
-    """Rows that an earlier microbatch moved here, whose delete under the old key came now, or the other way round."""
+    """Number of rows moved here by an earlier microbatch whose delete under the old key came now, or the reverse."""
     unjoined: int = 0
-    """Keys whose transaction, or document, could not be put together, because an earlier file is gone from the archive."""
+    """Number of keys whose transaction or document could not be completed, because an earlier file is gone from the archive."""
 
     def in_report(self, report: BatchReport) -> BatchReport:
-        """Return the report with what the guard found."""
+        """Return the report with the guard's counts."""
         events = replace(report.events, merged=report.events.merged - self.stale, stale=report.events.stale + self.stale)
         unpaired = report.unpaired_moves - self.paired
         return replace(report, events=events, unpaired_moves=unpaired, transactions_unjoined=self.unjoined)
 
 
 def guard_late_events(asked: Unguarded) -> Guarded:
-    """Return the row changes that still have something to say; those of transactions and key changes that were cut are folded anew.
+    """Return the row changes that are not stale; those of cut transactions and split key changes are folded again.
 
-    :raises TableHistoryGoneError: when a transaction that was cut began upon a table version that is no more.
-    :raises ArchivedFileMissingError: when a file that holds its beginning is no more, and the flow's policy is to stop.
+    :raises TableHistoryGoneError: when the table version on which a cut transaction began is gone.
+    :raises ArchivedFileMissingError: when a file with its beginning is gone, and the flow's policy is to stop.
     """
     run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
     if asked.decoder.dialect.documents:
@@ -101,7 +101,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
         return Guarded(row_changes=live)
     markers = _markers(run)
     parted = _parted_moves(asked, markers, awaited=awaited)
-    # Asked for the reach and for the table's version; each is a file of the lake's state.
+    # Read for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
     known = _look_up(asked, markers) if asked.late else None
     markers = known.markers if known else None
@@ -109,7 +109,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     if markers is not None and again:
         markers = without_own(markers, live, keys)
     cut = None
-    # What is read again was put together when it was new.
+    # A microbatch that is read again was completed when it was new.
     if known and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
         cut = run.write_down(find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text), "cut")
@@ -128,7 +128,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     if rejoined is not None:
         fresh = fresh.unionByName(rejoined)
     return Guarded(
-        # MERGE reads its source twice, and so do the delete markers.
+        # MERGE and the delete markers each read this frame twice.
         row_changes=run.write_down(fresh, "guarded"),
         rejoined=rejoined is not None,
         stale=stale + kept,
@@ -138,7 +138,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
 
 
 def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tuple[DataFrame | None, int]:
-    """Return what is folded, and 0; or how many keys cannot be, where an earlier file is gone and the flow's policy is to go on."""
+    """Return the folded changes and 0; or None and the number of keys that a missing file leaves open, if the policy is to go on."""
     try:
         return fold(), 0
     except ArchivedFileMissingError as gone:
@@ -148,9 +148,9 @@ def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tu
 
 
 def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list[str]) -> tuple[DataFrame, int]:
-    """Return the row changes without the deletes of keys whose transaction cannot be put together, and how many these are.
+    """Return the row changes without deletes of keys whose transaction cannot be completed, and the number of those deletes.
 
-    Such a delete may take the row that the transaction put there, or the one before it: too weak to delete by.
+    Such a delete may remove the transaction's own row or the row before it: too weak to delete on.
     """
     if cut is None:
         return live, 0
@@ -160,13 +160,13 @@ def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list
 
 
 def _markers(run: MicrobatchRun) -> DataFrame | None:
-    # Events that were applied before may be older than any marker's retention.
+    # Events that were applied before may be older than the retention of any marker.
     expired = run.state(expired_markers_uri) if run.microbatch.is_again or _may_repeat(run) else None
     return read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number, expired_uri=expired)
 
 
 def _may_repeat(run: MicrobatchRun) -> bool:
-    """Tell whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets."""
+    """Return whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets."""
     numbered = {item.file for item in run.microbatch.offsets}
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
     return any(file.path not in numbered for file in run.microbatch.files) or bool(applied.overlaps(run.microbatch.offsets))
@@ -174,18 +174,18 @@ def _may_repeat(run: MicrobatchRun) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What the target and the delete markers know of a microbatch's keys."""
+    """State of a microbatch's keys in the target and the delete markers."""
 
     rows: DataFrame
-    """Keys, position, operation, offset and which values are older, of rows that live."""
+    """Live rows: keys, position, operation, offset, and which values are older."""
     deleted: DataFrame | None
-    """The same of rows that are flagged as deleted; None where the table keeps none."""
+    """As above, for rows flagged as deleted; None where the table keeps none."""
     markers: DataFrame | None
-    """One a key and transaction, of documents all; None where there are none."""
+    """One per key and transaction, for documents all; None where there are none."""
 
 
 def _look_up(asked: Unguarded, markers: DataFrame | None) -> _Known:
-    """Return what is known of the row changes' keys, written down: each further look at the target would scan the whole of it."""
+    """Return what is known of the row changes' keys, materialized: each further read of the target would scan all of it."""
     run, target, keys = asked.run, asked.target, asked.keys
     named = [sql.name(key) for key in keys]
     flag = [DELETED] if target.flags_deletes else []
@@ -201,7 +201,7 @@ def _look_up(asked: Unguarded, markers: DataFrame | None) -> _Known:
 
 
 def _guard_documents(asked: Unguarded) -> Guarded:
-    """Do the same where rows are documents: no document takes another's key, but each of its events may tell a part of it."""
+    """As :func:`guard_late_events`, for documents: no document takes another's key, but each event may carry a part of the document."""
     run, target, live, keys = asked.run, asked.target, asked.live, asked.keys
     known = _look_up(asked, _markers(run))
     of_keys = known_of(known.rows, known.markers, known.deleted, keys=keys)
@@ -216,9 +216,9 @@ def _guard_documents(asked: Unguarded) -> Guarded:
 
 
 def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
-    """Return the keys of rows that moved, of which this microbatch holds only the create or only the delete.
+    """Return the keys of moved rows of which this microbatch holds only the create or only the delete.
 
-    :param awaited: whether rows of the target wait for a delete.
+    :param awaited: whether rows of the target still lack a delete.
     """
     run, found = asked.run, []
     if asked.staged.unknown and markers is not None:
@@ -235,10 +235,10 @@ def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool)
 def _rejoin(
     asked: Unguarded, report_of: Callable[[int], BatchReport | None], *, cut: DataFrame | None, parted: DataFrame | None
 ) -> DataFrame | None:
-    """Return the row changes of the keys whose transaction an earlier microbatch applied in part; None where there are none.
+    """Return the row changes of keys whose transaction an earlier microbatch applied in part; None where there are none.
 
-    :param cut: the keys of which this microbatch holds the rest of a transaction.
-    :param parted: those of rows that moved, of which it holds one half.
+    :param cut: keys with the rest of a transaction in this microbatch.
+    :param parted: keys of moved rows with only one half in this microbatch.
     """
     run, decoder, target, keys = asked.run, asked.decoder, asked.target, asked.keys
     named = [sql.name(key) for key in keys]
@@ -265,7 +265,7 @@ def _rejoin(
 
 
 def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
-    """Return the microbatch's events, marked by :data:`_IS_NEW`, and all others since an earlier one; ordered."""
+    """Return the microbatch's events, marked by :data:`_IS_NEW`, and all events since an earlier microbatch; ordered."""
     run, decoder = asked.run, asked.decoder
     ours = here.withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
     earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
@@ -273,11 +273,11 @@ def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
 
 
 def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
-    """Return the keys to fold anew: those of rows that moved, and those of cut transactions of which this microbatch brings more."""
+    """Return the keys to fold again: those of moved rows, and those of cut transactions with new events in this microbatch."""
     named = [sql.name(key) for key in keys]
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
-        # A file that comes again tells nothing new.
+        # A file that arrives again brings no new event.
         seen = everything.filter(f"NOT {_IS_NEW}").select(*named, POSITION)
         told_now = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
         wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
@@ -289,7 +289,7 @@ def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
 
 
 def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
-    """Return what the flow applied since a microbatch, in as few plans as may be: each costs as much as a large microbatch's data."""
+    """Return what the flow has applied since a microbatch, in as few plans as possible: each costs as much as a large microbatch's data."""
     intents = []
     for number in range(first, run.microbatch.number):
         intent = run.past.intent(number)
@@ -298,7 +298,7 @@ def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
                 f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
                 next_step="Restore it, or rebuild the table from the archive.",
             )
-        # A file that changed is read whole here: what was added to it must not count as known.
+        # A file that changed is read whole here: its new part must not count as known.
         now = {file.path: file for file in run.microbatch.files}
         same = tuple(file for file in intent.files if now.get(file.path, file).size == file.size)
         intents.append(replace(intent, files=same))
@@ -306,12 +306,12 @@ def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
 
 
 def _events_of(run: MicrobatchRun, microbatch: Microbatch, decoder: Decoder) -> DataFrame:
-    """Return the events of earlier microbatches, decoded as today's are."""
+    """Return the events of earlier microbatches, decoded by today's rules."""
     return _events(replace(run, microbatch=microbatch), decoder_for(decoder, microbatch))
 
 
 def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, *, report_of: Callable[[int], BatchReport | None]) -> DataFrame:
-    """Return the target's rows, flagged ones too, before the first of some microbatches was merged."""
+    """Return the target's rows, including flagged deletes, as of just before the first of some microbatches was merged."""
     reports = (report_of(number) for number in range(first, run.microbatch.number))
     version = next((report.table_version for report in reports if report and report.table_version is not None), None)
     if version is None:
@@ -320,7 +320,7 @@ def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, *, report_
         rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)} VERSION AS OF {version - 1}")
     except AnalysisException as error:
         raise _gone(run, target, first, version=version - 1, why=str(error.getCondition())) from error
-    # The log tells of versions whose files were vacuumed; reading them would fail only later, as if trying again could help.
+    # The log still lists versions whose files were vacuumed. Reading them would fail only later, and look like a transient error.
     if not read_history(run.spark, target.uri).is_readable(version - 1):
         raise _gone(run, target, first, version=version - 1, why="its files were vacuumed")
     return rows

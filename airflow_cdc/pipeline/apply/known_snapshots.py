@@ -1,4 +1,4 @@
-"""Ask a microbatch for full snapshots with all that the answer needs, and count the rows that one did not find."""
+"""Gather the inputs of the search for full snapshots, and count the rows that a snapshot did not find."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _LOOK_BACK = 8
-"""Earlier microbatches among which an event with a GTID is looked for."""
+"""Number of earlier microbatches searched for an event with a GTID."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotReads:
-    """What a microbatch holds for the question which full snapshots there are."""
+    """A microbatch's inputs for finding full snapshots."""
 
     run: MicrobatchRun
     decoder: Decoder
     surveyed: Surveyed
     events: DataFrame
-    """All of the microbatch, with rejects."""
+    """All events of the microbatch, including rejects."""
     tables: PhysicalTables
     latest: DataFrame | None
     """Row changes; None where the microbatch has none."""
     known: DataFrame | None
-    """What reads may lose against (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
+    """Rows or events that may be newer than a read (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
 
 
 def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> Snapshots:
-    """Return the full snapshots that are known after the microbatch (:func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`).
+    """Return the full snapshots known after the microbatch (:func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`).
 
-    :param are_copies: whether reads that stand below what was streamed before them were found to be copies.
+    :param are_copies: whether reads positioned below earlier streamed events have been found to be copies.
     """
     run, dialect = reads.run, reads.decoder.dialect
     if reads.latest is None:
@@ -74,7 +74,7 @@ def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> S
 
 
 def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
-    """Return the question whether a later snapshot may replace the rows of a table without a key, by the mark of its reads."""
+    """Return a function from a snapshot's initial mark to whether that snapshot may replace the rows of a table without a key."""
     policy = run.flow.on_snapshot
     needed = decoder.dialect.snapshots.initial_needs
     names_gtids = _names_gtids(run, needed)
@@ -90,9 +90,9 @@ def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
 
 
 def _names_gtids(run: MicrobatchRun, member: str) -> Callable[[], bool]:
-    """Return the question whether the source's streamed events name GTIDs, asked of earlier files; one that is gone answers nothing.
+    """Return a function that searches this and earlier microbatches for streamed events with a GTID; skips unreadable ones.
 
-    :param member: of ``source``, which holds the GTID.
+    :param member: member of ``source`` that holds the GTID.
     """
 
     def ask() -> bool:
@@ -112,9 +112,9 @@ def _names_gtids(run: MicrobatchRun, member: str) -> Callable[[], bool]:
 def with_unconfirmed(
     run: MicrobatchRun, report: BatchReport, snapshot: Snapshot, *, target: TargetTable, row_changes: DataFrame, tables: PhysicalTables
 ) -> BatchReport:
-    """Return the report with the rows that a snapshot which came to its end did not find, and that stay.
+    """Return the report with the number of rows that a finished snapshot did not find, and that stay.
 
-    :param row_changes: the microbatch's, which say themselves what becomes of their keys.
+    :param row_changes: the microbatch's; rows under their keys are counted from them, not from the target.
     """
     counted = replace(snapshot, cut=snapshot.position)
     before = not_found(counted, tables) if tables.are_distinct or not tables.are_several else stands_before(counted)
@@ -127,10 +127,10 @@ def with_unconfirmed(
 def with_unconfirmed_versions(
     report: BatchReport, snapshot: Snapshot, current: DataFrame, *, log: DataFrame, tables: PhysicalTables
 ) -> BatchReport:
-    """Return the same of a table that keeps versions.
+    """As above, for a table that keeps versions.
 
-    :param current: the versions that are current once the microbatch is merged.
-    :param log: all known events: a read that found a row as it was begins no version.
+    :param current: the versions that are current after the microbatch is merged.
+    :param log: all known events: a read that found a row unchanged begins no version.
     """
     counted = replace(snapshot, cut=snapshot.position)
     events = log.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
@@ -141,5 +141,5 @@ def with_unconfirmed_versions(
 
 
 def with_unconfirmed_rows(report: BatchReport, snapshot: Snapshot, rows: int) -> BatchReport:
-    """Return the report with how many rows a snapshot that came to its end did not find, and that stay."""
+    """Return the report with the number of rows that a finished snapshot did not find, and that stay."""
     return replace(report, rows_unconfirmed=rows, snapshot=replace(snapshot, unconfirmed=rows))

@@ -1,4 +1,4 @@
-"""Log versions: a table's events are appended to the flow's event log, and its versions are cut from all of them."""
+"""Log versions: append a table's events to the flow's event log, and cut the table's versions from the whole log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """What a microbatch appended to the event log."""
+    """A microbatch's additions to the event log."""
 
     rows: DataFrame
     tables: PhysicalTables
@@ -30,11 +30,11 @@ class Logged:
     everything: bool = False
     """Whether all keys are touched, as by a truncate."""
     ended: Snapshot | None = None
-    """A snapshot that came to its end and removes nothing: the versions that it did not find are counted."""
+    """A finished snapshot that removes nothing: the versions that it did not find are counted."""
 
 
 def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
-    """Append a microbatch's rows to the log, and the marks of a snapshot that it proves; return them as they are there."""
+    """Append a microbatch's rows to the log, with the marks of a snapshot that it proves; return the rows as logged."""
     if proven:
         told = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
         reads = reduce(DataFrame.unionByName, told).filter(is_read_of(proven))
@@ -46,7 +46,7 @@ def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, pr
 
 
 def merge_logged(run: MicrobatchRun, target: TargetTable, logged: Logged, report: BatchReport) -> BatchReport:
-    """Cut the versions of the keys that a microbatch's rows of the log touch anew, and merge what differs; return the report of it."""
+    """Rebuild the versions of the keys that a microbatch's log rows touch, merge the difference, and return the report."""
     log = run.spark.read.format("delta").load(run.state(events_uri))
     changes = cut_touched_keys(run, target, log, fresh=logged.rows, tables=logged.tables, everything=logged.everything)
     report = replace(report, unavailable_unresolved=changes.unresolved)

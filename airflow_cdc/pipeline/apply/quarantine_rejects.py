@@ -1,4 +1,4 @@
-"""Quarantine rejects: what a microbatch does not take in is set aside with its reason, and every record is accounted for."""
+"""Quarantine rejects: set aside rejected records with their reason, and account for every record."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from airflow_cdc.pipeline.record.quarantine import quarantined_rows
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantined:
-    """What was set aside, and what the records were found to be."""
+    """The rejects, and what the records turned out to be."""
 
     rejects: Mapping[str, int] = field(default_factory=dict)
-    """How many by reason."""
+    """Count by reason."""
     surveyed: Surveyed = field(default_factory=Surveyed)
-    """The survey's count; of odd records decoding may know better what they are."""
+    """The survey's count, corrected where decoding classifies an odd record better."""
 
     @property
     def count(self) -> int:
-        """How many records were set aside."""
+        """Number of rejected records."""
         return sum(self.rejects.values())
 
 
 def quarantine_rejects(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed, *, taken: int) -> Quarantined:
-    """Write the rejects to the flow's quarantine; a second look at the archive, taken only where there are any.
+    """Write the rejects to the flow's quarantine; costs a second pass over the archived files, made only where there are any.
 
-    :param taken: how many events were taken in.
-    :raises CountMismatchError: when records are lost between the two.
+    :param taken: number of events taken in.
+    :raises CountMismatchError: when records are lost between the two passes.
     :raises ColumnMismatchError: when one column does not fit most of the events.
     """
     if surveyed.to_account_for == taken:

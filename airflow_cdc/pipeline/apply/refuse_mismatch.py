@@ -1,4 +1,4 @@
-"""Refuse a microbatch of which one column rejects most events: a declaration or the source changed, not the data."""
+"""Refuse a microbatch in which one column rejects most events: a declaration or the source changed, not the data."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_cdc.model.errors import ColumnMismatchError, RejectReason
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 _FEW = 10
-"""Events that are odd by themselves; fewer stop only a flow of which none is taken in, and that has no table yet."""
+"""Below this many odd events, stop only if none is taken in and the flow has no table yet."""
 _EXAMPLES = 3
 _REASON = RejectReason.VALUE_DOES_NOT_FIT_COLUMN.value
 
 
 def refuse_mismatch(run: MicrobatchRun, rejects: DataFrame, by_reason: Mapping[str, int], *, events: int) -> None:
-    """Stop where one column does not fit most of the events; single odd ones go to the quarantine.
+    """Stop where one column does not fit most of the events; single odd events go to the quarantine.
 
-    :param rejects: as the quarantine has them (:data:`~airflow_cdc.pipeline.record.quarantine.QUARANTINE_SCHEMA`).
-    :param by_reason: how many they are.
-    :param events: create, read, update and delete events of the microbatch.
-    :raises ColumnMismatchError: naming the column, its share, examples, and what would help. Nothing was written.
+    :param rejects: rows of :data:`~airflow_cdc.pipeline.record.quarantine.QUARANTINE_SCHEMA`.
+    :param by_reason: their count by reason.
+    :param events: number of create, read, update and delete events of the microbatch.
+    :raises ColumnMismatchError: with the column, its share, examples, and a remedy. Nothing was written.
     """
     if not _is_most(run, by_reason.get(_REASON, 0), events):
         return

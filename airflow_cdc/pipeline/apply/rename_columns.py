@@ -1,4 +1,4 @@
-"""Rename columns of a target as its source did; what its rows hold stays theirs."""
+"""Rename columns of a target as its source did; the rows keep their values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from airflow_cdc.pipeline.target.target_table import RENAMED_PROPERTY, TargetTab
 
 
 def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTable | None) -> tuple[TargetTable | None, dict[str, str]]:
-    """Give the target's columns the names of today, and write down the older ones, under which late events may have them.
+    """Rename the target's columns to the current names, and record the older names, which late events may use.
 
-    That is written down first: a crash behind it leaves a table whose columns the next attempt renames. Rows are asked for by today's
-    names from here on.
+    The older names are recorded first: after a crash the next attempt renames the columns. From here on, rows are read under current names.
 
-    :return: the target as it is now, and today's names of the renamed columns by the older ones.
-    :raises ConfigurationError: where nothing may be changed, and the rows could not be asked.
+    :return: the target as it is now, and the current names of the renamed columns by the older ones.
+    :raises ConfigurationError: in a dry run, in which columns cannot be renamed and rows cannot be read under current names.
     """
     if target is None:
         return None, {}
@@ -35,7 +34,7 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
     if renamed:
         map_columns(run.spark, target.uri)
     for old, new in renamed.items():
-        # What a row's newer events left out stands there by the column's name.
+        # ``__cdc_told_at`` lists a row's left-out values by column name.
         with run.tending():
             rename_in_rows(run.spark, target.uri, old=old, new=new)
         run.after_effect("names told")

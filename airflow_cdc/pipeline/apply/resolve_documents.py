@@ -1,4 +1,4 @@
-"""Resolve documents: row changes whose last event tells only what changed get the whole document; late events too."""
+"""Resolve documents: complete row changes whose last event carries only a patch, for late events too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *, target: TargetTable | None) -> DataFrame:
-    """Return each key's last event with its document: folded onto the microbatch's own, else onto the target's."""
+    """Return each key's last event with its document: patches apply to the microbatch's own document, or else to the target's."""
     keys = decoder.columns.keys
     latest = latest.drop(READS)
     asked = keys_to_fold(latest, keys, keeps_deleted=decoder.keeps_deleted)
@@ -37,12 +37,12 @@ def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *
 def fold_late_documents(
     run: MicrobatchRun, decoder: Decoder, live: DataFrame, *, known: DataFrame, target: TargetTable
 ) -> DataFrame | None:
-    """Return the row changes of the keys that are known by an event behind this microbatch's first, where a patch is among them: folded
-    from all events of the key that this life of the flow has applied. None where there are none.
+    """Return the row changes of keys with a known event newer than this microbatch's first, where a patch is among them: folded from all
+    events of the key that this life of the flow has applied. None where there are none.
 
-    Costs a look at the whole archive.
+    Costs a pass over the whole archive.
 
-    :param known: the target's rows and the delete markers: the keys, position, operation, offset and ``__cdc_told_at``.
+    :param known: the target's rows and the delete markers: keys, position, operation, offset and ``__cdc_told_at``.
     """
     keys = list(target.keys)
     passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
@@ -52,7 +52,7 @@ def fold_late_documents(
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(f"k.{TOLD_AT} IS NOT NULL OR s.{TOLD_AT} IS NOT NULL")
         .filter(F.expr(passed) | is_known_newer("k", "s"))
-        # Behind a whole document older events say nothing.
+        # Older events add nothing to a newer, whole document.
         .filter(F.expr(f"k.{TOLD_AT} IS NOT NULL") | ~is_known_newer("k", "s"))
         .select(*[F.col(f"s.{sql.name(key)}") for key in keys])
         .distinct()
@@ -70,7 +70,7 @@ def fold_late_documents(
 
 
 def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
-    """Refuse updates that tell only what changed in a document where each of its versions is kept.
+    """Refuse patch updates of documents in a table that keeps versions.
 
     :raises UnsupportedConnectorError: when there is one.
     """
@@ -87,7 +87,7 @@ def _events_of(run: MicrobatchRun, decoder: Decoder, microbatch: Microbatch) -> 
 
 
 def _applied(run: MicrobatchRun) -> list[Microbatch]:
-    """Return all that the flow applied, this microbatch with it, as one an archive."""
+    """Return everything that the flow has applied, including this microbatch, as one microbatch per archive."""
     intents = [run.past.intent(number) for number in range(1, run.microbatch.number)]
     gone = [number for number, intent in enumerate(intents, start=1) if intent is None]
     if gone:
@@ -96,7 +96,7 @@ def _applied(run: MicrobatchRun) -> list[Microbatch]:
             " that late events change.",
             next_step="Restore them, or rebuild the table from the archive.",
         )
-    # What was read again, others of these own.
+    # Files that were read again belong to other microbatches of these.
     return read_together(
         microbatch for microbatch in (*(intent for intent in intents if intent), run.microbatch) if not microbatch.is_again
     )

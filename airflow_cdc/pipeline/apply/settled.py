@@ -1,4 +1,4 @@
-"""What a mode makes of a microbatch, and the steps that are left: the same for each mode, in the order of ``apply_microbatch``."""
+"""A mode's result for a microbatch, and its remaining steps: the same for each mode, in the order of ``apply_microbatch``."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What the log step leaves to do: one Delta commit, or nothing."""
+    """What remains after the log step: one Delta commit, or nothing."""
 
     report: BatchReport
     merge: Callable[[], BatchReport] | None = None
-    """Makes the commit and returns the report that it carries. None: nothing is to be committed."""
+    """Makes the commit and returns the report that it carries. None: nothing to commit."""
     effect: str = "merge"
-    """Name of the commit as an effect."""
+    """The commit's name as an effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled(ABC):
-    """A microbatch as it is before anything outside the staging folder is touched."""
+    """A microbatch before anything outside the staging folder is touched."""
 
     run: MicrobatchRun
-    """With the epochs of the source's log that begin in it."""
+    """Includes the epochs of the source's log that begin in it."""
     target: TargetTable | None
-    """As the microbatch finds it; None where there is none."""
+    """The target before the microbatch; None where it does not exist."""
 
     def quarantine(self) -> Quarantined:
-        """Set the rejects aside; where no file is read there are none."""
+        """Quarantine the rejects; there are none if no file is read."""
         return Quarantined()
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
-        """Make or widen the target; where no file is read it stays as it is."""
+        """Create or widen the target; unchanged if no file is read."""
         return self.target, ColumnsChanged()
 
     @abstractmethod
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report as far as it is known before the log step."""
+        """Return the report as known before the log step."""
 
     @abstractmethod
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
-        """Write the log of events, or the delete markers.
+        """Write the event log, or the delete markers.
 
         :param target: as it is now.
         """
@@ -60,30 +60,30 @@ class Settled(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class SettledEvents(Settled):
-    """A microbatch of which files were read."""
+    """A microbatch whose files were read."""
 
     decoder: Decoder
     tables: PhysicalTables
     """The source's tables that the topic holds."""
     counted: Counted
     snapshots: Snapshots
-    """Those that the flow knows now."""
+    """The flow's snapshots, as known now."""
 
     @property
     @abstractmethod
     def taken(self) -> int:
-        """How many events are taken in: all others are rejects."""
+        """Number of events taken in; all others are rejects."""
 
     def quarantine(self) -> Quarantined:
-        """Set aside what is not taken in; a second look at the archive, taken only where there is anything."""
+        """Quarantine the rejects; costs a second pass over the archived files, made only where there are any."""
         return quarantine_rejects(self.run, self.decoder, self.counted.surveyed, taken=self.taken)
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
-        """Make the target, or add and widen columns as the events need it."""
+        """Create the target, or add and widen the columns that the events need."""
         return fit_table(self.run, self.decoder, self.target)
 
     def report_of_events(self, events: EventCounts, rejects: Mapping[str, int], changed: ColumnsChanged) -> BatchReport:
-        """Return what the report of each mode has: where the events went, how far they reach, and what became of the columns."""
+        """Return the part of the report that all modes share: event counts, the reach of the events, and column changes."""
         staged, microbatch = self.counted.staged, self.run.microbatch
         return BatchReport(
             flow=self.run.flow.name,
@@ -108,17 +108,17 @@ class SettledEvents(Settled):
 
 
 def decoder_of(run: MicrobatchRun, target: TargetTable | None) -> Decoder:
-    """Return how the microbatch's lines are decoded."""
+    """Return the microbatch's decoder."""
     return plan_decoding(run.spark, run.flow, run.microbatch, target=target, facts=run.facts, epochs=run.epochs)
 
 
 def may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
-    """Tell whether rows or delete markers newer than the microbatch may exist.
+    """Return whether rows or delete markers newer than the microbatch may exist.
 
-    :param target: as the microbatch finds it.
+    :param target: the target before the microbatch.
     """
     if target is None:
         return False
-    # A table without checkpoint was filled by somebody else, or its state was lost.
+    # A table without a checkpoint was filled by another writer, or its state was lost.
     unknown_history = not run.checkpoint.reach.partitions and target.size > 0
     return unknown_history or staged.reach.may_meet(run.checkpoint.reach)

@@ -1,4 +1,4 @@
-"""Stage events: the good events of a microbatch, each once, for a table that keeps all of them, itself or in a log beside it."""
+"""Stage events: the good events of a microbatch, each once, for a table that keeps all events, in itself or in a log beside it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 S = TypeVar("S", bound=SettledEvents)
 Sieve = Callable[[DataFrame], tuple[DataFrame, int]]
-"""From events to those of them that are not known yet, and how many count as new."""
+"""From events to those not known yet, and the number that count as new."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class NewEvents:
     """The events of a microbatch that are not known yet."""
 
     events: DataFrame
-    """With what :func:`~airflow_cdc.pipeline.record.change_log.flag_events` adds."""
+    """Including the columns of :func:`~airflow_cdc.pipeline.record.change_log.flag_events`."""
     stale: int = 0
-    """How many are left out, as they are known."""
+    """Number of known events left out."""
     late: bool = False
     """Whether events newer than the microbatch may have been applied."""
 
@@ -63,11 +63,11 @@ class KeptEvents(SettledEvents):
 
     @property
     def taken(self) -> int:
-        """Good events, and the truncates that the flow's policy lets pass."""
+        """Number of good events, plus the truncates that the flow's policy ignores."""
         return self.counted.staged.events + self.counted.truncates.ignored
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report: every event that is new counts as merged."""
+        """Return the report: every new event counts as merged."""
         surveyed, staged = quarantined.surveyed, self.counted.staged
         events = EventCounts(
             read=surveyed.read,
@@ -84,17 +84,17 @@ class KeptEvents(SettledEvents):
 
 @dataclass(frozen=True, kw_only=True)
 class StagedEvents:
-    """The good events of a microbatch, written down and counted."""
+    """The good events of a microbatch, materialized and counted."""
 
     events: DataFrame
-    """Without copies of each other, with what :func:`~airflow_cdc.pipeline.record.change_log.flag_events` adds."""
+    """Without redelivered copies, including the columns of :func:`~airflow_cdc.pipeline.record.change_log.flag_events`."""
     counted: Counted
     all_events: DataFrame
-    """The same before copies were left out, and with what is rejected."""
+    """All events, including copies and rejects."""
 
 
 def settle_epochs(run: MicrobatchRun, settle: Callable[[MicrobatchRun], S | Epochs]) -> S:
-    """Settle a microbatch; anew with each epoch that is found to begin in it."""
+    """Settle a microbatch; starts over with each epoch that is found to begin in it."""
     while isinstance(settled := settle(run), Epochs):
         run = replace(run, found_epochs=settled)
     return settled
@@ -109,11 +109,11 @@ def stage_events(
     keeps_truncates: bool,
     keys: Sequence[str] | None = None,
 ) -> StagedEvents:
-    """Write down a microbatch's good events and count them.
+    """Materialize a microbatch's good events and count them.
 
     :param tables: the source's tables that the topic holds.
-    :param keys: columns that tell an event with its position from any other; None: the table's keys.
-    :param keeps_truncates: whether there is a place for a truncate, which has no columns.
+    :param keys: columns that, with the position, identify an event; None: the table's keys.
+    :param keeps_truncates: whether a truncate, which has no columns, can be stored.
     """
     surveyed = count_surveyed(decoder.shapes)
     whole = decoder.events(run.lines()) if surveyed.truncates else events
@@ -135,7 +135,7 @@ def stage_events(
 
 
 def _with_tables_of_truncates(good: DataFrame, whole: DataFrame) -> DataFrame:
-    """Return good events with :data:`~airflow_cdc.model.columns.TABLE`, the table that a truncate names; NULL of any other.
+    """Return good events with :data:`~airflow_cdc.model.columns.TABLE`: the table that a truncate names; NULL for other events.
 
     :param whole: all events, with the raw text.
     """
@@ -146,8 +146,8 @@ def _with_tables_of_truncates(good: DataFrame, whole: DataFrame) -> DataFrame:
 
 
 def watch_snapshots(run: MicrobatchRun, decoder: Decoder, staged: StagedEvents, *, tables: PhysicalTables) -> Snapshots | Epochs:
-    """Return what :func:`settle_snapshots` does where no snapshot removes a row by being proven: in a change log, and in a table without a
-    key, which is counted from a snapshot on by all known events.
+    """As :func:`settle_snapshots`, where a proven snapshot removes no row: in a change log, and in a table without a key, which is counted
+    from a snapshot on, by all known events.
 
     :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
@@ -159,13 +159,13 @@ def watch_snapshots(run: MicrobatchRun, decoder: Decoder, staged: StagedEvents, 
 def settle_snapshots(
     run: MicrobatchRun, decoder: Decoder, staged: StagedEvents, *, tables: PhysicalTables, known: DataFrame | None = None
 ) -> Snapshots | Epochs:
-    """Return the full snapshots; or the epochs with one that begins in the microbatch, where the source's log went back.
+    """Return the full snapshots; or the epochs, including one that begins in the microbatch, where the source's log went back.
 
-    :param known: what reads may lose against.
+    :param known: rows or events that may be newer than a read.
     """
     reads = staged.events.filter(f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'")
     keys = [sql.name(key) for key in decoder.columns.keys if key in staged.events.columns]
-    # What they need of row changes each read tells by itself.
+    # Each read carries the fields of a row change that the search needs.
     newest = F.struct(F.struct(*read_columns()).alias("newest"), read_place().alias("oldest")).alias(READS)
     latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if staged.counted.surveyed.rows else None
     asked = SnapshotReads(
@@ -186,8 +186,8 @@ def settle_snapshots(
 def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:
     """Return the log of all events of the flow, None where it has none yet.
 
-    :param lost: what it means that a table with rows has no log.
-    :raises StateUnreadableError: when it has none.
+    :param lost: the consequence of a table with rows that has no log, as a phrase of the error.
+    :raises StateUnreadableError: when a table with rows has no log.
     """
     log = read_appended(run.spark, run.state(events_uri))
     if log is None and target and target.size:
@@ -196,9 +196,9 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
 
 
 def leave_out_known(run: MicrobatchRun, target: TargetTable | None, staged: StagedEvents, *, sieve: Sieve | None) -> NewEvents:
-    """Return the events that the table, or its log, does not hold yet; looked for only where it may hold some.
+    """Return the events that the table, or its log, does not hold yet; compares only where it may hold some.
 
-    :param sieve: None where nothing is known.
+    :param sieve: None where no event is known.
     """
     counted = staged.counted.staged
     late = may_be_late(run, target, counted)

@@ -1,4 +1,4 @@
-"""Doubt a snapshot: one of which a read was lost does not prove that a row which it did not find is gone."""
+"""Doubt a snapshot: if a read of it was lost, it does not prove that a row it did not find is gone."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from airflow_cdc.pipeline.spark import sql
 
 @dataclass(frozen=True)
 class Doubts:
-    """Asks a microbatch whether reads of a snapshot were lost."""
+    """Checks a microbatch for lost reads of a snapshot."""
 
     events: DataFrame
     latest: DataFrame
     """Row changes."""
     known: DataFrame | None
-    """What reads may lose against: the target's rows, or, where it keeps versions, the known events of those that live; None where there
-    are none."""
+    """What may be newer than a read: the target's rows, or, where it keeps versions, the known events of live rows; None where there are
+    none."""
     keys: Sequence[str]
     """Key columns of the target."""
 
     def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
-        """Return why a snapshot with reads here proves nothing; None where nothing speaks against it. Costs two small jobs.
+        """Return why a snapshot with reads here proves nothing; None without a reason against it. Costs two small jobs.
 
-        :param stays: SQL over a row ``k`` that a read lost against: whether the snapshot leaves it alone.
+        :param stays: SQL over a row ``k`` that is newer than a read: whether the snapshot does not affect it.
         :param has_other_lanes: whether a key may have been in another lane before.
         """
-        # A rejected read need not tell its position: whatever read was rejected beside those of the snapshot may be one of them.
+        # A rejected read may have no position: any rejected read beside those of the snapshot may be one of them.
         if self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1):
             return "a read beside those of the snapshot was rejected"
         if has_other_lanes and self._loses_reads(position, stays):

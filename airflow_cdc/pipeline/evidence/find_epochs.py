@@ -1,8 +1,8 @@
-"""Find where the source's log went back: an event that its lane holds behind a higher position, and that is no copy of an earlier one.
+"""Find where the source's log went back: an event after a higher position in its lane that is not a copy of an earlier event.
 
-A connector that restarts sends its last events again, at higher offsets and lower positions: they are copies, and prove nothing. Asked only
-where a microbatch holds such events at all; then it costs a sort of its events, and a look at the earlier files that may hold the first
-delivery.
+A restarted connector sends its last events again, at higher offsets and lower positions: they are copies, and prove nothing. The search
+runs only where a microbatch holds such events. It then costs a sort of the events, and a pass over the earlier files that may hold the
+first delivery.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from airflow_cdc.pipeline.spark import sql
 
 
 def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
-    """Tell whether events may stand behind a higher position of their lane; costs nothing."""
+    """Return whether events may come after a higher position of their lane; costs nothing."""
     if not decoder.dialect.position.goes_back or run.microbatch.is_again:
         return False
     applied = run.checkpoint.reach
@@ -57,15 +57,15 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
 
 
 def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
-    """Tell whether events may stand below an earlier life of the topic: a source was restored when its topic was made anew."""
+    """Return whether events may be below an earlier life of the topic: the source was restored and its topic created again."""
     places = ((first, known.highest_of_earlier_lives(lane)) for lane, first in here.streamed_from.items())
     return any(highest is not None and first.commit < highest.commit for first, highest in places)
 
 
 def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
-    """Return the epochs with the one that begins in the microbatch; None where the log did not go back.
+    """Return the epochs, including the one that begins in the microbatch; None where the log did not go back.
 
-    Of several that begin here the first is found; it is asked again with that one known.
+    If several begin here, this finds the first; the caller searches again once it is known.
 
     :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
     """
@@ -92,16 +92,16 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
 
 
 def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
-    """Return by lane the highest offset that earlier microbatches held; one that only a missing tombstone may account for is none."""
+    """Return by lane the highest offset that earlier microbatches held; one that only a missing tombstone explains does not count."""
     applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
     return {str(lane): offsets.runs[-1].certain for lane, offsets in applied.partitions.items() if offsets.runs}
 
 
 def _known_commit(run: MicrobatchRun, applied: Reach, through: Mapping[str, int]) -> str:
-    """Return the SQL of the highest commit that earlier microbatches streamed in an event's partition, where they all stand before it.
+    """Return the SQL of the highest commit streamed in an event's partition by earlier microbatches that all precede the event.
 
-    What an earlier microbatch left of a file stands behind all that was applied, though the file's offsets count as applied; a later life
-    of the topic stands behind the earlier ones.
+    The rest of a file left by an earlier microbatch comes after everything applied, though the file's offsets count as applied. A later
+    life of the topic comes after the earlier ones.
     """
     rests = run.microbatch.rests
     in_rest = f" OR {FILE} IN ({', '.join(map(sql.text, sorted(rests)))})" if rests else ""
@@ -130,7 +130,7 @@ def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, k
 
 
 def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapping[str, Row]) -> None:
-    """Stop where an epoch begins in the middle of a file whose records have no offsets: its lines are at one place of the lane."""
+    """Stop where an epoch begins inside a file whose records have no offsets: all its lines share one place in the lane."""
     for lane, first in sorted(firsts.items()):
         ordinal = first[ORDINAL]
         if first[OFFSET] is not None:

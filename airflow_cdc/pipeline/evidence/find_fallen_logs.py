@@ -1,6 +1,6 @@
-"""Find which connectors' logs went back, before a run that ends its tables together divides any file: positions compare within one epoch.
+"""Find connectors whose logs went back, before a consistent run divides any file: positions compare within one epoch only.
 
-One job a connector tells whether any table may hold an event behind a higher position; mostly none does. Only of those that may the
+One job per connector finds out whether any table may hold an event after a higher position; usually none does. Only for those tables
 records are placed (:mod:`airflow_cdc.pipeline.locate.archived_records`).
 """
 
@@ -47,19 +47,19 @@ from airflow_cdc.pipeline.survey.commit_positions import (
 
 @dataclass(frozen=True)
 class FallenLogs:
-    """What is known of the epochs of the connectors' logs when a run begins."""
+    """Known epochs of the connectors' logs when a run begins."""
 
     starts: Mapping[str, LogStart] = field(default_factory=dict)
-    """By ``topic.prefix``: where an epoch begins that the transactions are not followed in yet."""
+    """By ``topic.prefix``: start of an epoch in which transactions are not followed yet."""
     archived: Mapping[str, ArchivedEpochs] = field(default_factory=dict)
-    """By flow: of which epoch its pending files' records are, where it had to be looked for."""
+    """By flow: the epochs of its pending files' records, where a search was needed."""
     last_ms: Mapping[str, int] = field(default_factory=dict)
     """By flow: when the source committed the last of its pending events."""
 
 
 @dataclass(frozen=True)
 class _Flow:
-    """One flow and the files that it has not applied yet, or not wholly."""
+    """One flow and its files that are not applied, or only in part."""
 
     state: FlowState
     settings: CdcFlow
@@ -69,10 +69,10 @@ class _Flow:
     """By path: the commit position below which a file is applied."""
     connectors: frozenset[str]
     has_later_epoch: bool
-    """Whether a file was divided by who knew of a later epoch than the flow has applied."""
+    """Whether a file was divided under a later epoch than the flow has applied."""
 
     def falls(self, row: Row) -> bool:
-        """Tell whether records of a partition may stand behind a higher position."""
+        """Return whether records of a partition may come after a higher position."""
         newest = self.checkpoint.epochs.newest * EPOCH
         lane = UNKNOWN_PARTITION if row[PARTITION] is None else row[PARTITION]
         reached = [
@@ -85,21 +85,21 @@ class _Flow:
 
 @dataclass(frozen=True)
 class FindFallenLogs:
-    """Finds what is known of the epochs of the connectors' logs."""
+    """Finds the epochs of the connectors' logs."""
 
     spark: SparkSession
     archive: ArchiveState
     ledger: Ledger
     settings: Mapping[str, CdcFlow]
-    """Of the flows, by topic."""
+    """Settings of the flows, by topic."""
     there: Container[str]
     """Paths of the files that are still in the archive."""
 
     def find(self, flows: Mapping[str, Sequence[FlowState]], known: TransactionLedger) -> FallenLogs:
-        """Return what is known of the logs. Costs a job for each connector that has files pending.
+        """Return what is known of the logs. Costs a job for each connector with pending files.
 
         :param flows: by ``topic.prefix``.
-        :param known: the transactions that are followed.
+        :param known: the transactions followed so far.
         """
         starts: dict[str, LogStart] = {}
         archived: dict[str, ArchivedEpochs] = {}
@@ -115,7 +115,7 @@ class FindFallenLogs:
             for flow in pending:
                 if flow.state.flow in suspects and (found := self._look(flow)):
                     archived[flow.state.flow], last_ms_before, first_ms = found
-                    # A table that was quiet when the log went back meets the epoch later than the others.
+                    # A table that was quiet when the log went back reaches the epoch later than the others.
                     if first_ms is not None and followed.holds(last_ms_before):
                         begins.setdefault(archived[flow.state.flow].epochs.newest, []).append(first_ms)
             if begins:
@@ -158,7 +158,7 @@ class FindFallenLogs:
         position = f"coalesce({COMMIT}, {READ_COMMIT})"
         topic = f"coalesce(topic, {file_literal(files, 'topic', 'STRING')})"
         placed = lines.selectExpr(FILE, f"{topic} AS topic", PARTITION, OFFSET, ORDINAL, COMMIT, f"{position} AS place", COMMITTED_MS)
-        # What is applied of a file begins nothing.
+        # The applied part of a file begins no epoch.
         done = [
             f"({FILE} = {sql.text(path)} AND topic = {sql.text(flow.state.flow)} AND (place < {mark % EPOCH}BD OR {COMMIT} IS NULL))"
             for flow in flows
@@ -176,9 +176,9 @@ class FindFallenLogs:
         return [(flow, row) for row in rows if (flow := by_name.get(row["topic"])) and row[FILE] in flow.files]
 
     def _look(self, flow: _Flow) -> tuple[ArchivedEpochs, int | None, int | None] | None:
-        """Return of which epoch a flow's records are, and when the source committed the last one before the newest, and the first of it.
+        """Return the epochs of a flow's records, the commit time of the last one before the newest epoch, and of the first one in it.
 
-        None where the log did not go back, and where that cannot be told: the flow's own microbatch says why.
+        None where the log did not go back, or where that is unknown: the flow's own microbatch then reports the reason.
         """
         name = flow.state.flow
         surveys = list(self.archive.surveys(self.ledger.topics[name], self.ledger.surveyed_through))

@@ -1,6 +1,6 @@
 """Find the lives of a topic: compare the records of files that hold the same offsets.
 
-Asked only for files whose offsets were archived before, or come twice in one file, as the surveys know without a look.
+Runs only for files whose offsets were archived before, or occur twice in one file, as known from the surveys.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _STRETCH = (*_PLACE, "stretch")
 def find_stretches(
     spark: SparkSession, archive: str, topic: str, files: Sequence[ArchivedFile]
 ) -> tuple[tuple[Stretch, ...], tuple[Meeting, ...]]:
-    """Return the stretches of files of a topic, in the archive's order, and which of them hold the same offsets.
+    """Return the stretches of files of a topic, in the archive's order, and the pairs that hold the same offsets.
 
-    Costs a read of the files and a join of their offsets.
+    Costs a read of the files and a join on their offsets.
     """
     records = _records(read_lines(spark, archive, files, numbered=True), topic, files)
-    # Lines in any order, or copies of each other, make no stretches: only another record at an offset of the same file does.
+    # Lines out of order, or copies of each other, start no stretch: only a different record at the same offset of a file does.
     twice = records.groupBy(*_PLACE, "offset").agg(F.countDistinct("digest").alias("records")).filter("records > 1")
     torn = twice.select(*_PLACE).distinct().withColumn("is_torn", F.lit(True))  # noqa: FBT003
     by_line = Window.partitionBy(*_PLACE).orderBy(LINE)
@@ -48,9 +48,9 @@ def find_stretches(
 
 
 def _records(lines: DataFrame, topic: str, files: Sequence[ArchivedFile]) -> DataFrame:
-    """Return file, line, partition, offset, digest of key and value, and ``ts_ms``, of the topic's records.
+    """Return the topic's records: file, line, partition, offset, digest of key and value, and ``ts_ms``.
 
-    A value file knows where it starts, not the offset of each line: tombstones are not in it. Its lines count from there.
+    A value file carries its start offset, not the offset of each line, and no tombstones. Its lines count from the start offset.
     """
     members = "topic STRING, partition STRING, offset STRING, key STRING, value STRING, ts_ms STRING"
     parsed = lines.selectExpr(FILE, LINE, ORDINAL, RAW, RAW_KEY, f"from_json({RAW}, {sql.text(members)}) AS line")
@@ -68,7 +68,7 @@ def _records(lines: DataFrame, topic: str, files: Sequence[ArchivedFile]) -> Dat
             f"if({is_record}, line.key, {RAW_KEY}) AS key",
             f"{value} AS value",
         )
-        # What is no object, or cannot be read, is no event, and so no other record.
+        # A value that is not an object, or cannot be read, is not an event, and so not a different record.
         .filter("value IS NULL OR (startswith(ltrim(value), '{') AND get_json_object(value, '$') IS NOT NULL)")
         .selectExpr(*_PLACE, LINE, "`offset`", "xxhash64(key, value) AS digest", f"try_cast(coalesce({times}) AS BIGINT) AS ms")
         .dropna(subset=["partition", "offset"])
@@ -84,7 +84,7 @@ _Pair = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def _meetings(placed: DataFrame, files: Sequence[ArchivedFile]) -> dict[_Pair, tuple[int, int]]:
-    """Return by two stretches at how many offsets they hold the same record, and other ones."""
+    """Return for each two stretches the number of offsets at which they hold the same record, and different ones."""
     one, two = placed.alias("one"), placed.alias("two")
     names = {side: F.struct(*[F.col(f"{side}.{name}").alias(name) for name in _STRETCH]) for side in ("one", "two")}
     apart = names["one"] < names["two"]
@@ -100,7 +100,7 @@ def _meetings(placed: DataFrame, files: Sequence[ArchivedFile]) -> dict[_Pair, t
 
 
 def _of_values(placed: DataFrame, counts: Mapping[_Pair, tuple[int, int]], files: Sequence[ArchivedFile]) -> dict[_Pair, tuple[int, int]]:
-    """Return the meetings of value files counted anew: one record that both hold, wherever it stands, proves a redelivery."""
+    """Return the meetings of value files, recounted: one shared record, at any offset, proves a redelivery."""
     numbered = {file.path for file in files if file.start_offset is not None}
     doubtful = {pair for pair in counts if {pair[0][0], pair[1][0]} & numbered}
     if not doubtful:

@@ -1,8 +1,8 @@
 """Find full snapshots among a microbatch's reads, and whether one of them proves which rows are gone from the source.
 
-The markers of a filtered snapshot are those of a whole one, so a marker proves little. A snapshot removes rows only if the connector took
-it as its initial one (or the flow says that any may), its last read came, no read of it was lost, and the archive goes on behind it in
-every lane without a gap. Else the rows stay and are counted (docs/reference/target-tables.md#a-second-snapshot).
+A filtered snapshot has the same markers as a whole one, so a marker proves little. A snapshot removes rows only if the connector took it
+as its initial one (or the flow's policy allows any), its last read arrived, none of its reads was lost, and the archive continues after it
+in every lane without a gap. Otherwise the rows stay and are counted (docs/reference/target-tables.md#a-second-snapshot).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_colum
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The full snapshots that a flow knows after a microbatch."""
+    """A flow's full snapshots after a microbatch."""
 
     newest: Snapshot | None = None
     pending: tuple[Snapshot, ...] = ()
-    """Older ones that may yet be proven."""
+    """Older ones that may still be proven."""
     replacing: Snapshot | None = None
-    """The one that removes, in this microbatch, the rows which it did not find."""
+    """The snapshot that removes, in this microbatch, the rows that it did not find."""
     shield: Snapshot | None = None
-    """The last one that did so in an earlier microbatch."""
+    """The last snapshot that did so in an earlier microbatch."""
     ended: Snapshot | None = None
-    """The one whose last read is in this microbatch, that is not the flow's first, and that removes nothing now."""
+    """The snapshot whose last read is in this microbatch, that is not the flow's first, and that removes nothing now."""
     fell: bool = False
-    """Whether reads stand below what their lane streamed before them: the rest is not filled in."""
+    """Whether reads are below positions that their lane streamed earlier; the other fields are then left empty."""
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,33 @@ class _Reads:
 
     begin: int | None
     end: int | None
-    """Their lowest and highest offset."""
+    """Lowest and highest offset of the reads."""
     count: int
     ends_marked: bool
-    """Whether the one with the highest offset is marked as its table's last."""
+    """Whether the read with the highest offset is marked as its table's last."""
     has_last: bool
     is_initial: bool
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """What a microbatch holds in one lane beside the reads of a snapshot."""
+    """What one lane of a microbatch holds beside the reads of a snapshot."""
 
     highest: Position | None = None
     """Highest streamed position."""
     streamed_before: Position | None = None
-    """Highest streamed position archived before them."""
+    """Highest streamed position archived before the reads."""
     behind: int | None = None
-    """Of a lane without reads: offset of its first streamed event behind the snapshot."""
+    """For a lane without reads: offset of its first streamed event after the snapshot."""
     has_unplaced_behind: bool = False
-    """Whether an event without an offset of its own stands behind the snapshot."""
+    """Whether an event without an offset of its own comes after the snapshot."""
     names_gtids: bool = False
     """Whether streamed events name their transaction."""
 
 
 @dataclass(frozen=True)
 class SnapshotsAsked:
-    """What the question which snapshots there are needs to know of a microbatch."""
+    """A microbatch's inputs to the search for snapshots."""
 
     run: MicrobatchRun
     surveyed: Surveyed
@@ -89,15 +89,15 @@ class SnapshotsAsked:
     doubts: Doubts
     tables: PhysicalTables
     read_tables: frozenset[str] = frozenset()
-    """Names of the tables that the microbatch's reads are of."""
+    """Names of the tables in the microbatch's reads."""
     offsets: ArchivedOffsets = field(default_factory=ArchivedOffsets)
     """The offsets of all applied files and the microbatch's."""
     knows_initial: bool = False
-    """Whether the connector's reads tell an initial snapshot from others."""
+    """Whether the connector's reads distinguish an initial snapshot from others."""
     names_gtids: Callable[[], bool] | None = None
-    """Asks whether the source's earlier events name GTIDs; None where the connector's reads are recognised otherwise."""
+    """Returns whether the source's earlier events name GTIDs; None where the connector's reads are recognised otherwise."""
     may_fall: bool = True
-    """Whether reads that stand below what was streamed before them may prove that the log went back."""
+    """Whether reads below positions streamed earlier may prove that the log went back."""
 
     @property
     def lanes(self) -> frozenset[str]:
@@ -106,9 +106,9 @@ class SnapshotsAsked:
 
 
 def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
-    """Return the full snapshots that are known after the microbatch.
+    """Return the full snapshots known after the microbatch.
 
-    Costs a job over the row changes where the survey saw reads, and more where a snapshot is not the flow's first or stands beside changes.
+    Costs a job over the row changes where the survey saw reads, and more where a snapshot is not the flow's first or occurs beside changes.
 
     :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
@@ -127,7 +127,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     for position in positions:
         before = bool(checkpoint.reach.partitions or snapshots or any(other < position for other in known))
         snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
-        # Whatever the flow's policy is today: the reads are asked now or never.
+        # Under any policy: the reads can be checked only in this microbatch.
         if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
             snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
         snapshots.append(snapshot)
@@ -135,7 +135,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
 
 
 def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots:
-    """Return the full snapshots that are known once somebody decided about one of them.
+    """Return the full snapshots after a user's decision about one of them.
 
     :raises ConfigurationError: when the flow knows no such snapshot.
     """
@@ -153,18 +153,18 @@ def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots
 def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
     if asked.tables.are_several and not asked.tables.are_distinct:
         return "several tables share the topic, and nothing says which of them a row is of (table_column)"
-    # A row in a lane whose reads are not known yet may turn out to stand before them.
+    # A row in a lane whose reads are not known yet may turn out to precede them.
     begins = {lane: begin for lane, begin in snapshot.begins.items() if lane in snapshot.last_offsets}
     stays = f"{beside(begins, '>=', 'k.')} OR {is_earlier_life(f'k.{PARTITION}', snapshot.life)}"
     return asked.doubts.of(snapshot.position, stays=stays, has_other_lanes=len(asked.lanes) > 1)
 
 
 def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
-    """Return the reads of full snapshots by their position and lane."""
+    """Return the reads of full snapshots by position and lane."""
     rows = asked.latest.filter(f"{READS}.newest IS NOT NULL").select(f"{READS}.newest.*", f"{READS}.oldest")
     found = _by_lane(rows, F.min("oldest").alias("oldest"))
     if len({row["position"] for row in found}) > 1 or any(tuple(row["oldest"]) != (row["position"], row[PARTITION]) for row in found):
-        # A key's row change tells of the newest of its reads alone.
+        # A key's row change carries only the newest of its reads.
         whole = asked.events.filter(f"{OP} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> 'incremental'")
         found = _by_lane(whole.select(*read_columns()))
     by_position: dict[Position, dict[str, _Reads]] = {}
@@ -220,7 +220,7 @@ def _look_beside(
 
 
 def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], beside: Mapping[Position, Mapping[str, _Beside]]) -> bool:
-    """Tell whether reads may stand below what their partition streamed before them, in this microbatch or an earlier one."""
+    """Return whether reads may be below positions streamed earlier in their partition, in this microbatch or an earlier one."""
     known = run.checkpoint.reach
     streamed_here = Reach(streamed_through={lane: seen.highest for lane, seen in beside.get(position, {}).items() if seen.highest})
     everything = known | streamed_here
@@ -248,7 +248,7 @@ def _updated(
     *,
     has_past: bool,
 ) -> Snapshot:
-    """Return a snapshot with what the microbatch tells of it."""
+    """Return a snapshot, updated from the microbatch."""
     here = beside.get(position, {})
     if known is None:
         is_first = not has_past and not any(each.streamed_before for lane, each in here.items() if lane in reads)
@@ -258,7 +258,7 @@ def _updated(
     for lane, each in reads.items():
         if each.begin is not None and each.end is not None:
             ends[lane] = max(each.end, ends.get(lane, each.end))
-            # A lane without reads until now began where something stood behind the snapshot; a read goes first.
+            # A lane without reads so far began at its first event after the snapshot; a read takes precedence.
             begins[lane] = min(each.begin, begins.get(lane, each.begin)) if lane in known.last_offsets else each.begin
     for lane, seen in here.items():
         if lane not in ends and seen.behind is not None:
@@ -272,7 +272,7 @@ def _updated(
         tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
         reads=known.reads + (0 if asked.run.microbatch.is_again else sum(each.count for each in reads.values())),
     )
-    # The marker ends the table, and so the topic's part of the snapshot where no other partition or table is.
+    # The marker ends the table. Without another partition or table, it also ends the topic's part of the snapshot.
     partitions = {lane if lane == UNKNOWN_PARTITION else str(partition_of_lane(int(lane))) for lane in asked.lanes}
     alone = len(partitions) == 1 and not asked.tables.are_several
     marked = {lane for lane, each in reads.items() if each.ends_marked and alone and _has_no_gap(snapshot, lane, asked.offsets)}
@@ -282,10 +282,10 @@ def _updated(
 
 
 def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapping[str, _Beside]) -> bool:
-    """Tell whether only a connector's initial snapshot looks so."""
+    """Return whether the reads can only come from a connector's initial snapshot."""
     is_marked = any(each.is_initial for each in reads.values())
     if asked.knows_initial and not is_marked:
-        # A blocking snapshot, which may be filtered, also where it comes first in another life.
+        # A blocking snapshot, which may be filtered; even if it comes first in another life.
         return False
     if is_marked and (asked.names_gtids is None or any(each.names_gtids for each in beside.values()) or asked.names_gtids()):
         return True
@@ -293,7 +293,7 @@ def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapp
     for lane, each in reads.items():
         if lane == UNKNOWN_PARTITION or each.begin is None:
             continue
-        # A connector that starts anew reads first in another life of the topic, or where the log went back.
+        # A connector that starts over reads first, in another life of the topic or where the log went back.
         begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
         is_first = each.begin == 0 or (lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before)
         if begins_epoch or (life_of_lane(int(lane)) and is_first):
@@ -310,19 +310,19 @@ def _has_no_gap(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool
 
 
 def _leads_to(run: Run, offset: int) -> bool:
-    """Tell whether the archive leads up to a snapshot's first offset of a lane: where it begins there, reads before it may be missing."""
+    """Return whether the archive leads up to a snapshot's first offset in a lane: if it begins there, earlier reads may be missing."""
     return offset == 0 or run.first < offset <= run.last
 
 
 def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
-    """Tell whether the archive goes on behind a snapshot in a lane, without a gap from its reads to there."""
+    """Return whether the archive continues after a snapshot in a lane, without a gap since its reads."""
     if lane == UNKNOWN_PARTITION:
         return False
     runs = offsets.partitions[int(lane)].runs if int(lane) in offsets.partitions else ()
     if lane in snapshot.last_offsets:
         begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
         return any(_leads_to(run, begin) and run.certain > end for run in runs)
-    # What stands behind it, and everything archived before that, leave no room for a read.
+    # The first event after the snapshot, and everything archived before it, leave no room for a read.
     behind = snapshot.begins.get(lane)
     return behind is not None and bool(runs) and behind <= runs[0].last and _leads_to(runs[0], behind)
 
@@ -362,7 +362,7 @@ def _settled(
 
 
 def may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:
-    """Tell whether a snapshot may remove rows, once it is proven to be whole."""
+    """Return whether a snapshot may remove rows, once it is proven complete."""
     if snapshot.is_first or snapshot.cut is not None or snapshot.doubt is not None:
         return False
     if snapshot.decision:

@@ -22,41 +22,41 @@ class Voids:
     """What truncates and proven snapshots make void."""
 
     here: str
-    """SQL: a change that one of this microbatch cancels."""
+    """SQL over a change: whether a truncate or snapshot of this microbatch voids it."""
     before: str
-    """SQL: a change that one of an earlier microbatch shields the table from."""
+    """SQL over a change: whether a truncate or snapshot of an earlier microbatch voids it."""
     rows: tuple[Vanishing, ...] = ()
-    """What takes rows of the target; the newest last."""
+    """Truncates and snapshots that remove rows of the target, newest last."""
     unread: Unread | None = None
-    """What a snapshot that is not proven yet did not find, though all its reads of some lanes are known."""
+    """What a snapshot that is not proven yet did not find, though all its reads in some lanes are known."""
 
     @property
     def of_events(self) -> str:
-        """SQL over an event: whether nothing lives any more that it wrote, so that no later event is about it."""
+        """SQL over an event: whether what it wrote is gone, so that no later event refers to it."""
         return f"{self.here} OR {self.before}" + (f" OR {self.unread.events}" if self.unread else "")
 
 
 @dataclass(frozen=True)
 class Unread:
-    """What stands before a snapshot that is not proven yet, where a later event of the key lies in a lane of which all reads are known.
+    """What precedes a snapshot that is not proven yet, where a later event of the key is in a lane with all reads known.
 
-    The row is not removed for that. But a create of its key behind the snapshot is no row that made room for another, which a delete of the
-    same transaction would then be about.
+    The row is not removed for that. But it did not make room for a create of its key after the snapshot, and a delete in the same
+    transaction is not about it.
     """
 
     events: str
-    """SQL over an event: whether it stands before the snapshot, or in another lane."""
+    """SQL over an event: whether it precedes the snapshot, or is in another lane."""
     rows: str
-    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row stands before the snapshot, the change not."""
+    """SQL over a row ``t`` of the target and a change ``s`` of its key: whether the row precedes the snapshot and the change does not."""
 
 
 def find_voids(
     run: MicrobatchRun, truncates: Truncates, snapshots: Snapshots, tables: PhysicalTables, *, are_copies: bool = False
 ) -> Voids:
-    """Return what the microbatch's truncates and snapshots, and those of earlier ones, make void.
+    """Return what the microbatch's truncates and snapshots, and earlier ones, make void.
 
-    :param are_copies: whether events below an earlier position of their lane were found to be copies of archived ones: then their
-        offsets say nothing.
+    :param are_copies: whether events below an earlier position of their lane have been found to be copies of archived events: their offsets
+        then prove nothing.
     """
     takers = [
         Vanishing(position, truncates.committed_micros.get(table), truncated(table, tables, truncates, alias="t."))
@@ -73,10 +73,10 @@ def find_voids(
 
 
 def _unread(run: MicrobatchRun, snapshots: Snapshots, tables: PhysicalTables) -> Unread | None:
-    # Not only of one whose last read came: that may lie in a lane of which nothing came yet, and a lane goes on only behind all reads.
+    # Includes snapshots without a last read so far: it may be in a lane without any event yet. A lane continues only after all its reads.
     known = (each for each in (*snapshots.pending, snapshots.newest) if each)
     newest = max((each for each in known if may_replace(each, run.flow.on_snapshot)), key=lambda each: each.position, default=None)
-    # Partitions that were raised since hold keys whose reads lie in another lane.
+    # Partitions added since hold keys whose reads are in another lane.
     if newest is None or any(
         lane not in newest.last_offsets for lane in run.lanes if is_of_life(lane, newest.life) or newest.is_raised(lane)
     ):
@@ -94,12 +94,12 @@ def _unread(run: MicrobatchRun, snapshots: Snapshots, tables: PhysicalTables) ->
 
 
 def truncated(table: str, tables: PhysicalTables, truncates: Truncates, alias: str = "") -> str:
-    """Return the SQL that is true for what a truncate of a table took."""
+    """Return the SQL that is true for what a truncate of a table removed."""
     return f"({before(truncates.through[table], alias)} AND {tables.rows_of([table], alias)})"
 
 
 def not_found(snapshot: Snapshot | None, tables: PhysicalTables, alias: str = "") -> str:
-    """Return the SQL that is true for what stands before a snapshot that removed what it did not find."""
+    """Return the SQL that is true for what precedes a snapshot that removed what it did not find."""
     if snapshot is None or snapshot.cut is None:
         return "false"
     return f"({stands_before(snapshot, alias)} AND {tables.rows_of(snapshot.tables, alias)})"

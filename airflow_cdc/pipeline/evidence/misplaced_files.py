@@ -1,7 +1,7 @@
-"""Tell a log that went back while its topic was made anew from files that came in another order.
+"""Distinguish a log that went back while its topic was created again from files that arrived in another order.
 
-Both show a life of the topic that begins below what the life before streamed. A file of the new life that is archived before the one which
-begins it continues the old life's offsets, and was taken for its end. The connector's own clock tells the two apart.
+In both cases a life of the topic begins below positions of the life before. A file of the new life, archived before the file that begins
+it, continues the old life's offsets, and was taken for its end. The connector's own clock distinguishes the two.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 
 def without_misplaced(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the fallen events but for those of a life whose end was taken for that of the life before.
+    """Return the fallen events, without those of a life whose end was taken for that of the life before.
 
-    Costs a look at the earlier files only where a life of the topic may begin below the one before.
+    Costs a pass over the earlier files, only where a life of the topic may begin below the one before.
 
-    :param fallen: events that stand below a higher position of their partition, with
+    :param fallen: events below a higher position of their partition, with
         :data:`~airflow_cdc.pipeline.locate.epoch_begins.SENT`.
     :param events: all events of the microbatch.
     """
@@ -43,7 +43,7 @@ def without_misplaced(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, e
 
 
 def _contradicts(first: Row) -> str:
-    """Return the SQL of an event that an earlier life holds at a higher position, though the connector processed it later."""
+    """Return the SQL of an event at a higher position in an earlier life that the connector processed later."""
     lane = int(first[PARTITION])
     earlier = f"pmod({PARTITION}, {LANES}) = {lane % LANES} AND {PARTITION} < {lane}"
     return f"{earlier} AND {POSITION}.commit > {int(first['commit'])}BD AND {SENT} > {int(first['sent'])}"

@@ -1,4 +1,4 @@
-"""Plan lives: which lives of a flow's topic the pending files hold, before a microbatch owns any of them."""
+"""Plan lives: find the lives of a flow's topic in the pending files, before a microbatch owns any of them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _DECISIONS: Mapping[OnRepeatedOffsets, Callable[[int], int]] = {
     OnRepeatedOffsets.NEW_LIFE: lambda newest: newest + 1,
     OnRepeatedOffsets.REDELIVERY: lambda newest: newest,
 }
-"""From the newest life to that of offsets that come again, as the flow's policy has it; none stops."""
+"""By the flow's policy: from the newest life to the life of repeated offsets; a policy without an entry stops."""
 
 
 @dataclass(frozen=True)
 class PlanLives:
-    """Finds the lives that a flow's pending files hold."""
+    """Finds the lives in a flow's pending files."""
 
     spark: SparkSession
     archive: ArchiveState
@@ -57,13 +57,13 @@ class PlanLives:
     flow: CdcFlow
 
     def find(self, checkpoint: FlowCheckpoint) -> Lives:
-        """Return by path the lives of the pending files that hold another than the first.
+        """Return by path the lives of the pending files that hold another life than the first.
 
-        Costs no job unless offsets come again.
+        Costs no job unless offsets repeat.
 
         :raises LifeUnknownError: where nothing proves whether a file repeats an earlier one or begins another life.
         """
-        # Of a file whose first part is applied its microbatch says what it holds.
+        # For a partly applied file, its microbatch recorded the lives.
         divided = {item.path for item in checkpoint.plan(self.archive.archive)[1] if item.since is not None}
         every = list(self._pending(checkpoint))
         pending = [item for item in every if item[1].path not in divided]
@@ -73,7 +73,7 @@ class PlanLives:
     def _find(self, checkpoint: FlowCheckpoint, pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]]) -> Lives:
         applied = checkpoint.offsets.get(self.archive.archive, ArchivedOffsets())
         repeating = {path for survey, _, _ in pending for path in repeating_files(survey, self.flow.topic)}
-        # A file that was written anew under its name has nothing left to be compared with.
+        # A rewritten file can no longer be compared with its earlier content.
         replaced = frozenset(item.path for survey, _, _ in pending for item in survey.replaces)
         suspects = _suspects([item for _, _, offsets in pending for item in offsets], applied) | (
             repeating & {file.path for _, file, _ in pending}
@@ -146,14 +146,14 @@ class PlanLives:
         )
 
     def _spans_of(self, files: Sequence[ArchivedFile], dialect: Connector) -> dict[str, LogSpan]:
-        """Return by path the stretch of the log, and of time, in which the topic's records lie."""
+        """Return by path the range of log positions and times of the topic's records."""
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)
         ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic).selectExpr("*", member("ts_ms"))
         commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
         found = ours.select(FILE, commit.alias("commit"), sent.alias("sent")).groupBy(FILE)
         bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
-        # One record without a time may be the oldest.
+        # A single record without a time may be the oldest.
         rows = found.agg(*bounds, F.count_if(F.expr("sent IS NULL AND commit IS NOT NULL")).alias("untimed")).collect()
         return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
 
@@ -169,7 +169,7 @@ class PlanLives:
     def _overlapped(
         self, pending: Sequence[tuple[Survey, ArchivedFile, list[FileOffsets]]], suspects: Iterable[str], checkpoint: FlowCheckpoint
     ) -> list[ArchivedFile]:
-        """Return the applied files that hold offsets which suspects hold too."""
+        """Return the applied files that share offsets with suspects."""
         asked = [item for _, file, offsets in pending if file.path in set(suspects) for item in offsets]
         waiting = {file.path for _, file, _ in pending}
         found = []
@@ -185,7 +185,7 @@ class PlanLives:
         return bool(fs.exists(f"{root.rstrip('/')}/{file.path}"))
 
     def _lives_of(self, files: Sequence[ArchivedFile], checkpoint: FlowCheckpoint) -> Lives:
-        """Return the lives of applied files, as their intents have them; of all of them, those of the first life too."""
+        """Return the lives of applied files from their intents, for all of them, including those of the first life only."""
         found: dict[str, tuple[LifeSpan, ...]] = {file.path: () for file in files}
         for number in range(1, checkpoint.number + 1) if files else ():
             intent = self.state.intent(number)
@@ -233,7 +233,7 @@ def _log_span(row: Row) -> LogSpan:
 
 
 def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[str]:
-    """Return the paths of the pending files that hold offsets which applied files, or each other, hold too."""
+    """Return the paths of the pending files that share offsets with applied files or with each other."""
     newest: dict[int, int] = {}
     for lane in applied.partitions:
         newest[partition_of_lane(lane)] = max(lane, newest.get(partition_of_lane(lane), lane))
@@ -241,7 +241,7 @@ def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[s
     seen: dict[int, list[FileOffsets]] = {}
     for item in pending:
         lanes = [lane for lane in applied.partitions if partition_of_lane(lane) == item.partition]
-        # What follows the newest life without a gap is of it, whatever offsets an earlier life had.
+        # What follows the newest life without a gap belongs to it, whatever offsets an earlier life had.
         last = applied.partitions[newest[item.partition]].runs[-1].last if lanes else None
         follows = last is not None and item.first > last and len(lanes) > 1
         if not follows and any(True for lane in lanes for _ in applied.partitions[lane].overlaps(item)):
@@ -287,7 +287,7 @@ def _spans(
     *,
     moved: Mapping[str, int] = MappingProxyType({}),
 ) -> Lives:
-    """Return the lives by path, of files that hold another than the first."""
+    """Return the lives by path, for files that hold another life than the first."""
     reached = {partition: dict(each) for partition, each in ends.items()}
     found: dict[str, tuple[LifeSpan, ...]] = {}
     for _, file, offsets in pending:
@@ -300,7 +300,7 @@ def _spans(
             following = following_life(here, item.first)
             life = max(here, default=0) if following is None else following
             shift = moved.get(file.path, 0)
-            # The first file of a new life opens it, those behind it follow.
+            # The first file of a new life opens it; later files follow.
             if shift < 0 or (shift > 0 and item.first <= here.get(life, -1)):
                 life += shift
             spans.append(LifeSpan(item.partition, 1, life, item.first, item.last))
@@ -313,7 +313,7 @@ def _spans(
 
 
 def _joined(spans: Sequence[LifeSpan]) -> Iterator[LifeSpan]:
-    """Yield spans of which neighbours of one partition differ in their life."""
+    """Yield merged spans: neighbours in one partition have different lives."""
     for partition in sorted({span.partition for span in spans}):
         current: LifeSpan | None = None
         for span in sorted(item for item in spans if item.partition == partition):

@@ -1,1 +1,1 @@
-"""One attempt at one microbatch, and what it hands to its steps."""
+"""One attempt at one microbatch, and its inputs for the steps."""

@@ -1,4 +1,4 @@
-"""Count what a microbatch holds, so that the report's parts add up to what the survey found."""
+"""Count a microbatch's records, so that the report's parts add up to the survey's count."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from airflow_cdc.pipeline.target.key_range import KeyRange, ends, key_ranges
 TABLE_OF_EVENT = f"""concat_ws('.', {in_line("source.name")},
     if({in_line("source.connector")} IN ({", ".join(map(sql.text, without_database()))}), NULL, {in_line("source.db")}),
     {in_line("source.schema")}, {in_line("source.table")})"""
-"""SQL of the table that an event names, as :attr:`airflow_cdc.model.archive.survey.TopicShape.table` has it."""
+"""SQL of the table that an event names, in the form of :attr:`airflow_cdc.model.archive.survey.TopicShape.table`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surveyed:
-    """The survey's own count of a microbatch, by what the records are."""
+    """The survey's own count of a microbatch's records, by kind."""
 
     read: int = 0
     rows: int = 0
     """Create, read, update and delete events."""
     reads: int = 0
-    """Those of them that a snapshot read."""
+    """Those from a snapshot."""
     truncates: int = 0
     tombstones: int = 0
     control: int = 0
     broken: int = 0
-    """Lines that are no JSON or no change event."""
+    """Lines that are not JSON or not a change event."""
 
     @property
     def to_account_for(self) -> int:
-        """Records that are events, or should be: taken in, or rejected."""
+        """Number of records that are events, or should be: taken in, or rejected."""
         return self.rows + self.truncates + self.broken
 
     @property
@@ -66,7 +66,7 @@ def count_surveyed(shapes: Iterable[TopicShape]) -> Surveyed:
 
 
 def count_kinds(by_kind: Mapping[str, int]) -> Surveyed:
-    """Return the count of records by what they are."""
+    """Return the count of records by kind."""
     control = [*(kind.value for kind in CONTROL_KINDS), Operation.MESSAGE.value]
     return Surveyed(
         read=sum(by_kind.values()),
@@ -86,22 +86,22 @@ class Truncates:
     good: int = 0
     """Those with a position."""
     ignored: int = 0
-    """Those that the flow's policy lets pass."""
+    """Those ignored by the flow's policy."""
     stale: int = 0
     """Those at or before a truncate that was applied earlier."""
     through: Mapping[str, Position] = field(default_factory=dict)
     """By the source's table: position of the last one to apply."""
     reach: Reach = field(default_factory=Reach)
-    """Where they stand."""
+    """Their extent in lanes, positions and offsets."""
     committed_micros: Mapping[str, int] = field(default_factory=dict)
-    """By table: when the source committed it, in microseconds since 1970, where the event says."""
+    """By table: commit time in the source, in microseconds since 1970, where the event carries one."""
 
 
 def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables, *, applied: Mapping[str, Position]) -> Truncates:
     """Return the microbatch's truncates; costs a job only where the survey saw any.
 
     :param applied: by table: position of the last truncate that an earlier microbatch applied.
-    :raises TruncateRefusedError: when the flow's policy is to stop, or when the target holds rows of several tables and does not say which.
+    :raises TruncateRefusedError: when the flow's policy is to stop, or when the target holds rows of several tables without naming them.
     """
     flow = tables.flow
     if not surveyed.truncates:
@@ -147,46 +147,46 @@ def _reach_of_truncate(row: Row) -> Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """What the reconciled row changes of a microbatch amount to."""
+    """Counts and extent of a microbatch's reconciled row changes."""
 
     events: int = 0
     keys: int = 0
     redelivered: int = 0
     conflicts: int = 0
     cancelled: int = 0
-    """Keys whose last event stands before a truncate of the same microbatch."""
+    """Keys whose last event precedes a truncate of the same microbatch."""
     shielded: int = 0
-    """Keys whose last event stands before a truncate that was applied earlier."""
+    """Keys whose last event precedes a truncate that was applied earlier."""
     has_deletes: bool = False
     """Whether any event of a live key is a delete."""
     last: dict[str, Position] = field(default_factory=dict)
     """Highest live position by Kafka partition."""
     reach: Reach = field(default_factory=Reach)
-    """Where the live events stand."""
+    """Extent of the live events."""
     unknown: int = 0
-    """Live keys with a value that nothing in the batch, nor the row that moved here, tells."""
+    """Live keys with a value that neither the microbatch nor the row moved here provides."""
     untold: tuple[str, ...] = ()
-    """Columns of which some live row change does not tell the value."""
+    """Columns that at least one live row change leaves out."""
     committed_through: int | None = None
-    """When the source committed the last live event, in milliseconds since 1970; None where no event tells."""
+    """Commit time in the source of the last live event, in milliseconds since 1970; None where no event carries one."""
     retold: tuple[str, ...] = ()
-    """Columns that some live row change knows only from an older event than its last."""
+    """Columns that at least one live row change has only from an event older than its last."""
     falls: bool = False
-    """Whether a lane's last archived event stands below another one of it."""
+    """Whether a lane's last archived event is below another one of the lane."""
     hazards: int = 0
-    """Keys with a :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`, where they were asked for."""
+    """Keys with a :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`, if requested."""
     ranges: tuple[KeyRange, ...] = ()
-    """Between which keys all row changes lie, of the key columns that were asked for."""
+    """Ranges that contain all row changes, for the requested key columns."""
 
     @property
     def live(self) -> int:
-        """Keys that neither truncate concerns."""
+        """Number of keys that no truncate affects."""
         return self.keys - self.cancelled - self.shielded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What a microbatch was counted to hold."""
+    """All counts of a microbatch."""
 
     surveyed: Surveyed
     truncates: Truncates = field(default_factory=Truncates)
@@ -205,10 +205,10 @@ def count_staged(
     """Return the sums over the row changes, in one job.
 
     :param cancelled: SQL that is true for a change that a truncate or snapshot of this microbatch makes void.
-    :param shielded: the same of an earlier microbatch.
-    :param names_transactions: whether :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH` tells the texts of transactions.
-    :param and_hazards: whether the rows say which keys have a hazard.
-    :param ranged: types of the key columns whose range is asked for.
+    :param shielded: as above, of an earlier microbatch.
+    :param names_transactions: whether :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH` carries transaction identifiers.
+    :param and_hazards: whether the rows mark the keys that have a hazard.
+    :param ranged: types of the key columns whose range is requested.
     """
     ranged = ranged or {}
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
@@ -239,7 +239,7 @@ def count_staged(
 
 
 def _sums(live: Column) -> list[Column]:
-    """Return what is counted and gathered over row changes."""
+    """Return the counts and collected values over row changes."""
     return [
         F.sum(EVENTS).alias("events"),
         F.count("*").alias("keys"),
@@ -256,7 +256,7 @@ def _sums(live: Column) -> list[Column]:
 
 
 def _ends_of_live(live: Column) -> list[Column]:
-    """Return from where to where live row changes reach."""
+    """Return the lowest and highest places of live row changes."""
     return [
         F.max(F.when(live, F.col(POSITION))).alias("last"),
         F.min(F.when(live, F.col(REACH)["first"])).alias("streamed_from"),
@@ -283,7 +283,7 @@ def _reach_of(rows: Sequence[Row]) -> Reach:
 
 
 def _outer_transactions(live: Column) -> Column:
-    """Return the texts of the first and the last transaction of live row changes."""
+    """Return the identifiers of the first and the last transaction of live row changes."""
     first, last = (
         pick(F.when(live, F.col(REACH)[f"{end}_transaction"]), F.when(live, F.col(REACH)[end]))
         for pick, end in ((F.min_by, "first"), (F.max_by, "last"))

@@ -1,4 +1,4 @@
-"""Decode what earlier microbatches of a flow applied of a stretch of the log."""
+"""Decode the events of a stretch of the log that earlier microbatches of a flow applied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decode
 
 
 def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int | None) -> list[DataFrame]:
-    """Return the good events of the earlier microbatches that may hold some between two commits, as they were decoded then.
+    """Return the good events of the earlier microbatches that may hold events between two commits, as decoded then.
 
     :param last: None: to the end of the log.
     """
@@ -30,7 +30,7 @@ def _microbatches_between(run: MicrobatchRun, first: int, last: int | None) -> l
         if report is None or intent is None or intent.is_again:
             continue
         reach = report.reach
-        # Reads are in no reach.
+        # A reach does not include reads.
         streams = [(reach.streamed_from[lane].commit, reach.streamed_through[lane].commit) for lane in reach.streamed_from]
         meets = any((last is None or since <= last) and through >= first for since, through in streams)
         if not streams or meets or report.snapshot:

@@ -1,4 +1,4 @@
-"""One attempt at one microbatch: what its steps need to know, and where they write down what they have."""
+"""One attempt at one microbatch: inputs for its steps, and where they store intermediate results."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from airflow_cdc.pipeline.target.merge_plan import told_plan
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
-"""Read twice and thrown away: to look for repeated values and to compress well would cost more than it saves."""
+"""Staged files are read twice and then removed: dictionaries and better compression would cost more than they save."""
 
 
 def decoder_for(decoder: Decoder, microbatch: Microbatch) -> Decoder:
-    """Return the decoder as it reads an earlier microbatch: types and epochs of today, the lives of the topic in that one's files."""
+    """Return the decoder for an earlier microbatch: current types and epochs, with the lives of the topic in that microbatch's files."""
     return replace(decoder, files=microbatch.files, shapes=microbatch.shapes, lives=microbatch.lives)
 
 
@@ -46,28 +46,28 @@ class MicrobatchRun:
     """One attempt at one microbatch."""
 
     spark: SparkSession
-    """A session of its own: the transaction identifier is a setting of it."""
+    """A session for this attempt only: the transaction identifier is a session setting."""
     lake: str
     flow: CdcFlow
     application: str
-    """Who commits: flow and incarnation; microbatches rise by one in it."""
+    """Delta application identifier of the commits: flow and incarnation; microbatch numbers rise by one within it."""
     checkpoint: FlowCheckpoint
-    """Where the flow stood before this microbatch."""
+    """The flow's checkpoint before this microbatch."""
     microbatch: Microbatch
     past: FlowState
     """The flow's earlier intents and reports."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     is_retry: bool = True
     """Whether an earlier run planned it, and so may have merged it."""
     facts: SourceFacts = NOTHING_KNOWN
-    """What is known of the source's table beside the events."""
+    """Facts about the source's table from outside the events."""
     found_epochs: Epochs | None = None
-    """Where epochs of the source's log begin, as this attempt found out; None: as the checkpoint knows."""
+    """Where epochs of the source's log begin, as found by this attempt; None: as in the checkpoint."""
     is_dry: bool = False
-    """Whether nothing may be written: the report then says what would become of the rows."""
+    """Whether nothing may be written: the report then counts what would happen to the rows."""
     seen_through: int | None = None
-    """Version of the table up to which it was looked for foreign changes; None where none was asked for."""
+    """Table version up to which foreign changes were looked for; None where they were not."""
 
     @property
     def table(self) -> str:
@@ -76,7 +76,7 @@ class MicrobatchRun:
 
     @property
     def epochs(self) -> Epochs:
-        """Where epochs of the source's log begin; a lane that was never seen begins in the newest."""
+        """Where epochs of the source's log begin; a new lane begins in the newest epoch."""
         if self.found_epochs is not None:
             return self.found_epochs
         return self.checkpoint.epochs.with_new_lanes(self.new_lanes)
@@ -88,18 +88,18 @@ class MicrobatchRun:
 
     @property
     def tables(self) -> frozenset[str]:
-        """Names of the source's tables whose events the flow has seen, those of the microbatch among them."""
+        """Names of the source's tables with events in the flow so far, including the microbatch's."""
         return self.checkpoint.tables | tables_of(self.microbatch)
 
     @property
     def lanes(self) -> frozenset[str]:
-        """All lanes that the flow has seen (:mod:`airflow_cdc.model.position.lives`), those of the microbatch among them."""
+        """All lanes that the flow has seen (:mod:`airflow_cdc.model.position.lives`), including the microbatch's."""
         return self.checkpoint.reach.partitions | {str(item.partition) for item in self.microbatch.offsets}
 
     @property
     def may_read_log(self) -> bool:
         """Whether the target's log can be read without Spark."""
-        # Where the state lies, fsspec reads; what it needs for another store nobody may have told it.
+        # fsspec has credentials only for the lake's store.
         return store_of(self.table) == store_of(spark_uri(self.lake))
 
     def state(self, uri_of: Callable[[str, str], str]) -> str:
@@ -111,31 +111,31 @@ class MicrobatchRun:
         return read_microbatch(self.spark, self.microbatch, numbered=numbered)
 
     def rows_of(self, target: TargetTable) -> DataFrame:
-        """Return the target's rows as they are; a row that is flagged as deleted is none."""
+        """Return the target's live rows; flagged deletes are excluded."""
         rows = self.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
         return rows.filter(IS_LIVE) if target.flags_deletes else rows
 
     def committing(self, report: BatchReport, **more: Any) -> AbstractContextManager[None]:
-        """Make the Delta commit inside carry the microbatch's identifier, its report, and ``more``."""
+        """Attach the microbatch's identifier, its report and ``more`` to the Delta commit made inside."""
         ours = {APPLICATION: self.application, INTENT: self.microbatch.digest, SEEN_THROUGH: self.seen_through}
         metadata = {**ours, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
         return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata_text(metadata))
 
     def tending(self) -> AbstractContextManager[None]:
-        """Make the Delta commit inside say whose it is, where it merges nothing: of an UPDATE nobody else could tell."""
+        """Attach the flow's identifier to a Delta commit that merges nothing: an UPDATE has no other mark of its writer."""
         return noted(self.spark, metadata_text({UPKEEP: self.application}))
 
     def merging(self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = ()) -> AbstractContextManager[None]:
-        """Make ready for a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.
+        """Prepare a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.
 
-        :param within: the ranges of keys that the MERGE names.
+        :param within: the key ranges in the MERGE condition.
         """
         compile_for_table(self.spark, table_bytes=target.size)
         plan = told_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=within)
         return self.committing(replace(report, merge_plan=plan), files=target.files)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
-        """Write rows to the staging folder and return them from there, so that nothing computes them again.
+        """Write rows to the staging folder and return them from there, so that they are computed once.
 
         A dry run keeps them in Spark.
         """

@@ -1,4 +1,4 @@
-"""Read applied files once more, where a late part of what they hold needs them; they may have left the archive since."""
+"""Read applied files again for a late event or cut transaction that needs them; they may have left the archive since."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 @contextmanager
 def reading_earlier(run: MicrobatchRun, keys: DataFrame) -> Iterator[None]:
-    """Explain a file that is gone: the error's fact ``keys`` says how many keys cannot be decided without it.
+    """Explain a file that is gone: the error's fact ``keys`` counts the keys that cannot be decided without it.
 
-    :param keys: of which the events are read.
+    :param keys: the keys whose events are read.
     :raises ArchivedFileMissingError: when a file of an earlier microbatch is gone.
     """
     try:

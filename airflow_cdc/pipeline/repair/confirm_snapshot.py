@@ -1,4 +1,4 @@
-"""Confirm a snapshot: what a person decides about the rows that it did not find is a microbatch of the flow, which owns no file."""
+"""Confirm a snapshot: a user's decision about the rows that it did not find is a microbatch of the flow that owns no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIST = "`airflow-cdc confirm-snapshot` without a choice lists the snapshots."
 
 @dataclass(frozen=True)
 class SnapshotConfirmation:
-    """A choice about a snapshot of a flow."""
+    """A user's choice about a snapshot of a flow."""
 
     spark: SparkSession
     lake: str
@@ -36,21 +36,21 @@ class SnapshotConfirmation:
     """Name of the flow."""
     choice: SnapshotChoice
     position: str | None = None
-    """Of the snapshot, as it is listed; None: the only one that is undecided."""
+    """Of the snapshot, as listed; None: the only undecided one."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flows' runs have them."""
+    """Settings by topic, as in the flows' runs."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing the flow."""
+    """How long to wait for another run that writes the flow."""
 
 
 def confirm_snapshot(order: SnapshotConfirmation) -> ApplyReport:
-    """Write down what was decided about a snapshot, and do it: once, whatever crashes.
+    """Record the decision about a snapshot and carry it out, exactly once across crashes.
 
-    Rows go with this microbatch where the snapshot is proven to be whole, else with the one that completes the proof.
+    Rows are removed with this microbatch if the snapshot is proven complete, otherwise with the microbatch that completes the proof.
 
     :raises ConfigurationError: when the lake knows no such flow, no such snapshot is undecided, or it proves nothing.
     :raises ConcurrentRunError: when another run is writing the flow, or another microbatch of it is planned and not done.
@@ -84,7 +84,7 @@ def _confirm(order: SnapshotConfirmation, lake: str, state: FlowState, lease: Le
 
 
 def _is_asked(order: SnapshotConfirmation, decision: SnapshotDecision) -> bool:
-    """Tell whether a decision that a crash left is the one that is asked for."""
+    """Return whether a decision left by a crash is the requested one."""
     return decision.choice is order.choice and order.position in {None, str(decision.position)}
 
 

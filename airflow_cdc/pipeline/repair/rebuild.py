@@ -1,6 +1,6 @@
-"""Rebuild flows from their archive, wholly or as of a moment, in a lake of their own: the live tables and their state are not touched.
+"""Rebuild flows from their archive, whole or as of a moment, in a separate lake: the live tables and their state are not touched.
 
-<into>/_cdc/rebuilt/<flow>.json    what a flow of the new lake was rebuilt of, by which a rebuild that was cut off goes on
+<into>/_cdc/rebuilt/<flow>.json    the source of a rebuilt flow, by which an interrupted rebuild goes on
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rebuild:
     archive: str
     """URI of the archive's root."""
     lake: str
-    """URI of the root of the lake in which the flows live: what its runs know of the archive is taken from there."""
+    """URI of the root of the flows' live lake; its surveys of the archive are copied."""
     names: tuple[str, ...]
     """Names of the flows."""
     as_of: AsOf | None = None
@@ -51,22 +51,22 @@ class Rebuild:
     into: str | None = None
     """URI of the new lake's root; None: a folder named after the current time below the live lake's state."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flows' runs have them; where a flow's table lies and what it is called does not count."""
+    """Settings by topic, as in the flows' runs; table locations and catalog names are ignored."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     expected: ArchiveShape = field(default_factory=ArchiveShape)
-    """What the archive is said to hold; another file stops the run."""
+    """Declared shape of the archive; a file that does not match stops the run."""
 
 
 def rebuild(order: Rebuild) -> ApplyReport:
     """Apply flows' archived files to a new lake, up to and including the transaction at a moment.
 
-    A rebuild that was cut off, or of which flows failed, goes on where it stood when it is ordered again in the same words.
+    A rebuild that was interrupted, or in which flows failed, goes on where it stopped when it is called again with the same arguments.
 
-    :return: the report of the new lake's run; its ``lake`` is where the tables lie, as ``<lake>/<flow>``.
-    :raises ConfigurationError: when the new lake is the live one or knows a flow already, or the archive does not.
+    :return: the report of the new lake's run; the tables are in its ``lake``, as ``<lake>/<flow>``.
+    :raises ConfigurationError: when the new lake is the live one or already knows a flow, or the archive does not hold one.
     :raises CdcError: when the archive or the lake's state cannot be read at all.
     """
     archive, lake = absolute_uri(order.archive), absolute_uri(order.lake)
@@ -83,7 +83,7 @@ def rebuild(order: Rebuild) -> ApplyReport:
             order.spark,
             archive,
             into,
-            # A table of its own place or name is the live one.
+            # A flow's own table location or name is the live table's.
             {name: replace(settings_of(order.flows, name), table=None, catalog_table=()) for name in order.names},
             tuple(map(glob.escape, order.names)),
             order.progress,
@@ -103,7 +103,7 @@ def rebuild(order: Rebuild) -> ApplyReport:
 
 
 def rebuild_matching(order: Rebuild) -> ApplyReport:
-    """Rebuild the flows that the live lake knows and whose names match the globs in ``names``; none: all.
+    """Rebuild the flows of the live lake whose names match the globs in ``names``; empty: all.
 
     :raises ConfigurationError: when a glob matches none, and as :func:`rebuild`.
     """
@@ -119,12 +119,12 @@ def _new_folder(lake: str) -> str:
 
 @dataclass(frozen=True)
 class _Note:
-    """What a new lake tells of the rebuild of one of its flows."""
+    """A new lake's note about the rebuild of one flow."""
 
     into: str
     flow: str
     of: Mapping[str, Any]
-    """What is ordered."""
+    """The arguments of the rebuild."""
 
     @property
     def number(self) -> int:
@@ -132,7 +132,7 @@ class _Note:
         return FlowState(*file_system(self.into), self.flow).checkpoint().number
 
     def goes_on(self) -> bool:
-        """Tell whether the flow is one of this order, and no run of another kind has gone on with it."""
+        """Return whether the flow belongs to this rebuild, and no run of another kind has written it since."""
         found = RebuildNote.read(*file_system(self.into), self.flow)
         return found is not None and found.of == self.of and found.through in {None, self.number}
 
@@ -160,10 +160,10 @@ def _refuse_if_taken(order: Rebuild, lake: str, note: _Note) -> None:
 
 
 def _copy_surveys(archive: str, lake: str, into: str) -> ArchiveState:
-    """Give the new lake what the live one knows of the archive, so that nothing is looked into twice."""
+    """Copy the live lake's surveys of the archive to the new lake, so that no file is surveyed twice."""
     live, new = (ArchiveState(fs, root, archive) for fs, root in map(file_system, (lake, into)))
     there, through = new.ledger().surveyed_through, live.ledger().surveyed_through
-    # Beside surveys of its own the copies would hold files twice; behind those of a copy that was cut off they are right.
+    # Next to surveys of its own, the copies would hold files twice; after an interrupted copy they are correct.
     copied = list(new.surveys(1, there))
     if copied == list(live.surveys(1, min(there, through))):
         for survey in live.surveys(there + 1, through):

@@ -1,4 +1,4 @@
-"""Replay a quarantine: read again the files of which records were set aside, as the flow's settings are now."""
+"""Replay a quarantine: read again the files with rejected records, under the flow's current settings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from airflow_cdc.pipeline.spark.uris import spark_uri
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay found, and what it did about it."""
+    """Result of a replay: what was found, and what was done."""
 
     files: int
-    """Files that were read again."""
+    """Number of files read again."""
     again: Reprocessed | None
-    """None where the quarantine holds nothing of what was asked for."""
+    """None where the quarantine holds no matching record."""
 
     @property
     def report(self) -> BatchReport | None:
-        """What was done, or of a dry run and where nothing was to be changed: found."""
+        """The report of what was done; of what was found in a dry run, or if nothing had to change."""
         if self.again is None:
             return None
         done = self.again.report.flows[0].batches if self.again.report and self.again.report.flows else ()
@@ -41,17 +41,17 @@ class Replayed:
 
 
 def replay_quarantine(order: Reprocessing, reasons: Collection[str] = ()) -> Replayed:
-    """Read again, whole, the files of which records are in a flow's quarantine: what can be merged now is, in its place among the others.
+    """Read again, whole, the files with records in a flow's quarantine, and merge what can be merged now, in its place among the others.
 
-    The files' records that are merged already stay as they are. What still cannot be merged stands in the quarantine once more, with the
-    reason that it has now, in place of the earlier entries of these files.
+    Records that are already merged stay as they are. Records that still cannot be merged are quarantined again with their current reason,
+    in place of the earlier entries of these files. A topic whose records are in the archive's quarantine has applied nothing yet: it is
+    applied, from its first file on.
 
-    :param order: of which flow; its range is not asked for.
-    :param reasons: only files with records that were set aside for one of these reasons; none: all.
-    A topic whose records stand in the archive's quarantine has applied nothing yet: it is applied, from its first file on.
+    :param order: the flow; its range is ignored.
+    :param reasons: only files with records rejected for one of these reasons; empty: all.
 
-    :raises ConfigurationError: for a reason that there is none of, a flow that the lake does not know, or a topic that is no flow still.
-    :raises CdcError: as :func:`airflow_cdc.pipeline.repair.reprocess.reprocess` does.
+    :raises ConfigurationError: for an unknown reason, a flow that the lake does not know, or a topic that is still not a flow.
+    :raises CdcError: as :func:`airflow_cdc.pipeline.repair.reprocess.reprocess`.
     """
     check_reasons(reasons)
     lake = absolute_uri(order.lake)

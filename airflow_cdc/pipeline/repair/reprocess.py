@@ -1,4 +1,4 @@
-"""Reprocess: read again what a flow has applied of a range, and give its live table what it lacks."""
+"""Reprocess: read again a range of what a flow has applied, and restore what its live table lacks."""
 
 from __future__ import annotations
 
@@ -52,41 +52,41 @@ class Reprocessing:
     last: AsOf | None = None
     """Position of the last transaction, or a time; None: to the end of what is applied."""
     dry_run: bool = False
-    """Whether to tell only what would become of the rows."""
+    """Whether to report only what would change."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flow's runs have them."""
+    """Settings by topic, as in the flow's runs."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     files: frozenset[str] | None = None
     """Paths of the only files to read; None: all of the range."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing the flow."""
+    """How long to wait for another run that writes the flow."""
 
 
 @dataclass(frozen=True)
 class Reprocessed:
-    """What was found, and what was done about it."""
+    """Result of reprocessing: what was found, and what was done."""
 
     found: BatchReport
-    """What a microbatch of the range would do, really reconciled, guarded and joined with the target; ``events.stale`` are the changes
-    that are older than the row or its delete marker."""
+    """What a microbatch of the range would do: fully reconciled, guarded and joined with the target. ``events.stale`` are changes older
+    than the row or its delete marker."""
     report: ApplyReport | None = None
-    """What was done; None after a dry run, and where no row was to be changed."""
+    """What was done; None after a dry run, and if no row had to change."""
 
 
 def reprocess(order: Reprocessing) -> Reprocessed:
-    """Put the applied events of a range through the guarded path once more: rows that are right stay, what they lack comes back.
+    """Apply the events of a range again through the guarded path: correct rows stay, missing changes are restored.
 
-    It looks first, as a dry run does, and writes an intent only where a row is to be changed, or where fewer records are rejected than
-    the quarantine has of these files: one that cannot be done would stand in the flow's way. From there on it is a microbatch like any
-    other, which the next run takes up after a crash; so does the next reprocessing that is no dry run, before it looks.
+    It starts with a dry run. It writes an intent only if a row is to change, or if fewer records are rejected than the quarantine has of
+    these files: an intent that cannot be carried out would block the flow. From then on it is a microbatch like any other. After a crash
+    it is resumed by the next run, or by the next reprocessing that is not a dry run, before its own search.
 
-    :raises ConfigurationError: when the lake has applied nothing of the flow, its table keeps history, or its events do not spell positions
-        so.
-    :raises ConcurrentRunError: when another run is writing the flow, or a microbatch of new files is planned and not done; for a dry run
-        any.
+    :raises ConfigurationError: when the lake has applied nothing of the flow, its table keeps history, or its events have no positions of
+        the given form.
+    :raises ConcurrentRunError: when another run is writing the flow, or a microbatch of new files is planned and not done; in a dry run,
+        any microbatch.
     :raises CdcError: when the range cannot be read or merged; nothing was changed.
     """
     if order.dry_run:
@@ -138,7 +138,7 @@ def _reprocess(order: Reprocessing, lease: Lease | None) -> Reprocessed:
 
 
 def _take_up(order: Reprocessing, run: ArchiveRun, flow: FlowState) -> ApplyReport | None:
-    """Finish an earlier reprocessing that was cut off: a task that is tried again would else wait for the flow's next run."""
+    """Finish an earlier, interrupted reprocessing: a retried task would otherwise wait for the flow's next run."""
     number = flow.checkpoint().number + 1
     planned = flow.intent(number)
     if planned is None:
@@ -162,7 +162,7 @@ def _joined(earlier: ApplyReport | None, report: ApplyReport) -> ApplyReport:
 class _Found:
     report: BatchReport
     microbatch: Microbatch | None = None
-    """None where nothing is to be done."""
+    """None where there is nothing to do."""
 
 
 def _look(order: Reprocessing, run: ArchiveRun, state: ArchiveState, flow: FlowState, settings: CdcFlow) -> _Found:

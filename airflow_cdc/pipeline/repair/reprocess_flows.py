@@ -1,4 +1,4 @@
-"""Reprocess flows, or replay their quarantines: in one Spark application, each for itself."""
+"""Reprocess flows, or replay their quarantines, each on its own, in one Spark application."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 2
 
 @dataclass(frozen=True)
 class FlowsAgain:
-    """Which flows to read again, what of them, and whether to change anything."""
+    """Which flows to read again, which range, and whether to change anything."""
 
     spark: SparkSession
     archive: str
@@ -34,34 +34,34 @@ class FlowsAgain:
     lake: str
     """URI of the lake's root."""
     tables: tuple[str, ...] = ()
-    """Globs of flow names, of which each must match; none: all."""
+    """Globs of flow names, each of which must match; empty: all."""
     first: AsOf | None = None
     last: AsOf | None = None
-    """The range, as of :class:`airflow_cdc.pipeline.repair.reprocess.Reprocessing`; a replay asks for none."""
+    """The range, as in :class:`airflow_cdc.pipeline.repair.reprocess.Reprocessing`; ignored by a replay."""
     dry_run: bool = False
-    """Whether to tell only what would become of the rows."""
+    """Whether to report only what would change."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flows' runs have them."""
+    """Settings by topic, as in the flows' runs."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing a flow."""
+    """How long to wait for another run that writes a flow."""
 
 
 def reprocess_flows(run: FlowsAgain) -> ReprocessReport:
-    """Reprocess a range of flows; one that fails does not stop the others. Doing it again does what is left.
+    """Reprocess a range of flows; a flow that fails does not stop the others. A repetition does what is left.
 
-    :raises ConfigurationError: when a glob matches no flow, or the range is turned round.
+    :raises ConfigurationError: when a glob matches no flow, or the range ends before it begins.
     """
     check_range(run.first, run.last)
     return _each(run, reprocess)
 
 
 def replay_flows(run: FlowsAgain, reasons: Collection[str] = ()) -> ReprocessReport:
-    """Replay the quarantines of flows; one that fails does not stop the others. Doing it again does what is left.
+    """Replay the quarantines of flows; a flow that fails does not stop the others. A repetition does what is left.
 
-    :param reasons: as of :func:`airflow_cdc.pipeline.repair.replay_quarantine.replay_quarantine`.
-    :raises ConfigurationError: when a glob matches no flow, or there is no such reason.
+    :param reasons: as in :func:`airflow_cdc.pipeline.repair.replay_quarantine.replay_quarantine`.
+    :raises ConfigurationError: when a glob matches no flow, or a reason is unknown.
     """
     check_reasons(reasons)
     return _each(run, lambda order: replay_quarantine(order, reasons).again, and_held=True)
@@ -69,7 +69,7 @@ def replay_flows(run: FlowsAgain, reasons: Collection[str] = ()) -> ReprocessRep
 
 def _each(run: FlowsAgain, work: Callable[[Reprocessing], Reprocessed | None], *, and_held: bool = False) -> ReprocessReport:
     archive, lake = absolute_uri(run.archive), absolute_uri(run.lake)
-    # A topic that was held and is declared by now is a flow, of which nothing is applied yet.
+    # A topic that was held and has been declared since is a flow that has applied nothing yet.
     declared = run.flows if and_held else ()
     names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables, declared)
 
@@ -99,7 +99,7 @@ def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
 
 
 def unexpected_error(name: str, problem: Exception) -> CdcError:
-    """Return what nobody foresaw while a flow was read again, as an error of ours."""
+    """Return an unexpected failure of reprocessing a flow as an error of ours."""
     if isinstance(problem, SPARK_ERRORS):
         kind: type[CdcError] = SparkFailedError
     else:

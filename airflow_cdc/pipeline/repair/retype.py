@@ -1,9 +1,9 @@
-"""Retype a flow: make its table anew from the archive with the types that are known now, compare, and replace it.
+"""Retype a flow: rebuild its table from the archive with the types that are known now, compare, and replace it.
 
-The microbatches that the flow applied are applied again in a lake of their own, by the settings of today. The live table then changes
-by one Delta commit; what the flow knows of it (quarantine, delete markers, events of versions) is replaced behind that. A note says so
-from before the first of these effects until behind the last one: a run that was cut off is finished by the next, and no other run of the
-flow begins meanwhile.
+The flow's applied microbatches are reapplied in a separate lake, under the current settings. The live table then changes by one Delta
+commit, and the flow's own tables beside it (quarantine, delete markers, event log) are replaced after that. A note is in place from before
+the first of these effects until after the last one: an interrupted run is finished by the next, and no other run of the flow begins
+meanwhile.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class Retyping:
     flow: str
     """Name of the flow."""
     dry_run: bool = False
-    """Whether to tell only what would change; the next run goes on from there."""
+    """Whether to report only what would change; the next run goes on from there."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flow's runs have them."""
+    """Settings by topic, as in the flow's runs."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing the flow."""
+    """How long to wait for another run that writes the flow."""
 
 
 def retype(order: Retyping) -> Retyped:
-    """Make a flow's table anew with the types that are known now, and replace the live one unless it is a dry run.
+    """Rebuild a flow's table with the types that are known now, and replace the live one unless it is a dry run.
 
     :raises ConfigurationError: when the lake has applied nothing of the flow.
-    :raises ConcurrentRunError: when another run is writing the flow, or somebody else committed to the table meanwhile.
-    :raises TableChangedError: when the archive does not give back what was applied; the table was left as it is.
-    :raises CdcError: when a microbatch cannot be applied again; the table was left as it is, and the next run goes on.
+    :raises ConcurrentRunError: when another run is writing the flow, or another writer committed to the table meanwhile.
+    :raises TableChangedError: when the archive does not reproduce what was applied; the table was left unchanged.
+    :raises CdcError: when a microbatch cannot be reapplied; the table was left unchanged, and the next run goes on.
     """
     archive, lake = absolute_uri(order.archive), absolute_uri(order.lake)
     fs, root = file_system(lake)
@@ -152,7 +152,7 @@ class _FlowRetyping:
         self.again.clear()
 
     def _overwrite(self, live: str, made: str) -> None:
-        """Make a table's rows and columns those of another; without rows where there is no other."""
+        """Replace a table's rows and columns by those of another; delete its rows where there is no other."""
         spark = self.order.spark
         held, wanted = (describe_table(spark, uri) for uri in (live, made))
         if held is None and wanted is None:
@@ -193,7 +193,7 @@ class _FlowRetyping:
 
     @cached_property
     def _settings(self) -> str:
-        """Digest of what decides how events are read."""
+        """Digest of the settings that determine how events are read."""
         schema = self.facts.handed_over(self.flow.name)
         return short_hash(json.dumps([repr(self.flow), schema.to_json() if schema else None]))
 
@@ -209,10 +209,10 @@ class _FlowRetyping:
 
 
 def _bring_features(session: SparkSession, live: str, held: Row | None, wanted: Row) -> None:
-    """Give a table the Delta features that another one's types need; an overwrite asks for them and does not enable them.
+    """Enable on a table the Delta features that another table's types need: an overwrite requires them, but does not enable them.
 
-    :param held: what Delta tells of the table; None where there is none yet, and the overwrite makes it with them.
-    :param wanted: the same of the other.
+    :param held: Delta's description of the table; None where it does not exist, and the overwrite creates it with them.
+    :param wanted: the same for the other table.
     """
     if held is None:
         return

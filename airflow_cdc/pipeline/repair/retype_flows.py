@@ -1,4 +1,4 @@
-"""Retype flows in one Spark application, one behind the other."""
+"""Retype flows one after another in one Spark application."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class FlowsRetyping:
     lake: str
     """URI of the lake's root."""
     tables: tuple[str, ...] = ()
-    """Globs of flow names, of which each must match; none: all."""
+    """Globs of flow names, each of which must match; empty: all."""
     dry_run: bool = False
-    """Whether to tell only what would change."""
+    """Whether to report only what would change."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic, as the flows' runs have them."""
+    """Settings by topic, as in the flows' runs."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing a flow."""
+    """How long to wait for another run that writes a flow."""
 
 
 def retype_flows(run: FlowsRetyping) -> RetypeReport:
-    """Retype flows; one that fails does not stop the others. Doing it again does what is left.
+    """Retype flows; a flow that fails does not stop the others. A repetition does what is left.
 
     :raises ConfigurationError: when a glob matches no flow.
     """
     archive, lake = absolute_uri(run.archive), absolute_uri(run.lake)
     names = select_flows(ArchiveState(*file_system(lake), archive), lake, run.tables)
-    # A table is made anew beside the live one: side by side, two would need the room of four.
+    # A rebuilt table exists beside the live one; two retypes in parallel would need the space of four tables.
     return RetypeReport(archive, lake, run.dry_run, tuple(_one(run, archive, lake, name) for name in names))
 
 

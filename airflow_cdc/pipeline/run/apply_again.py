@@ -1,4 +1,4 @@
-"""Apply a flow's microbatches once more, in a lake of their own, so that a table can be replaced by what they give today."""
+"""Reapply a flow's microbatches in a separate lake, so that the result can replace a table."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.target_table import describe_table
 
 Refused = Callable[[str], CdcError]
-"""From why a microbatch cannot be applied once more to the error that says so."""
+"""From the reason why a microbatch cannot be reapplied to the error that reports it."""
 
 
 @dataclass(frozen=True)
 class FlowAgain:
-    """A flow whose microbatches are applied once more, one by one; a crash leaves those that were, and the next run goes on."""
+    """A flow whose microbatches are reapplied one by one. A crash keeps those that are done, and the next run goes on from there."""
 
     run: ArchiveRun
     flow: CdcFlow
     past: FlowState
-    """What the flow did."""
+    """The flow's own history."""
     facts: SourceFacts
     lake: str
-    """URI of the root of the lake in which they are applied."""
+    """URI of the root of the separate lake."""
     refused: Refused
 
     def apply(self, number: int) -> tuple[BatchReport | None, BatchReport]:
-        """Apply a microbatch, unless that was done; return what it did before and what it does now.
+        """Reapply a microbatch, unless that is done; return its original report and its new one.
 
-        :raises CdcError: as ``refused`` makes it; or when Spark failed, and the next run goes on.
+        :raises CdcError: made by ``refused``; or because Spark failed, after which the next run goes on.
         """
         intent = self.past.intent(number)
         if intent is None:
             raise self.refused(f"the intent of microbatch {number} is gone, and with it which files it applied")
         done = self.state.intent(number)
         if done and done.to_json() != intent.to_json():
-            # It was taken back there, for a file that had changed.
+            # It was withdrawn there because a file had changed.
             self.clear()
             raise self.refused(f"microbatch {number} cannot be applied as it was")
         is_retry = not self.state.write_intent(intent)
@@ -69,17 +69,17 @@ class FlowAgain:
 
     @cached_property
     def state(self) -> FlowState:
-        """What the flow has done in the lake of its own."""
+        """The flow's state in the separate lake."""
         return FlowState(*file_system(self.lake), self.flow.name)
 
     @cached_property
     def table(self) -> str:
-        """URI of its table there."""
+        """URI of its table in the separate lake."""
         return spark_uri(self._settings.table_path(self.lake))
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of its table there."""
+        """Size of that table in bytes."""
         detail = describe_table(self.run.spark, self.table)
         return int(detail["sizeInBytes"] or 0) if detail else 0
 

@@ -1,4 +1,4 @@
-"""Apply an archive: survey what is new, then bring every flow up to date, one session a table."""
+"""Apply an archive: survey its new files, then bring every flow up to date, one session a table."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
 
 
 def _write_waiting(state: ArchiveState, ledger: Ledger, flows: Sequence[FlowRun], outcomes: Sequence[FlowOutcome]) -> None:
-    """Write down which files no next run would take before more has come, so that no sensor calls for one."""
+    """Record which files no run would take before more arrive, so that no sensor triggers one for them."""
     known = state.waiting(ledger)
-    # What a cut by position holds back the next run takes; a flow that failed is to be tried again.
+    # Files behind a cut by position go to the next run; a failed flow is to be retried.
     held = {
         flow.flow.name: tuple(flow.behind_cut) if flow.is_cut_proven and outcome.status is not FlowStatus.FAILED else ()
         for flow, outcome in zip(flows, outcomes, strict=True)
@@ -88,7 +88,7 @@ def _check_transactions(
         logs = find_fallen_logs(run, state, ledger, look, states)
         known = check_transactions(run.spark, state, ledger, look.there, logs.starts)
     except SPARK_ERRORS as problem:
-        # What was merged before must be told all the same.
+        # A failed check must not hide the merged microbatches from the report.
         failed = SparkFailedError(
             f"The check of transactions failed: {told_line(problem)}", next_step="See the job's log; the flows were applied."
         )

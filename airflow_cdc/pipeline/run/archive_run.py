@@ -1,4 +1,4 @@
-"""ArchiveRun: what one run over an archive is asked to do."""
+"""ArchiveRun: the settings of one run over an archive."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ class ArchiveRun:
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
     """Settings by topic; a topic without any gets the defaults."""
     tables: tuple[str, ...] = ()
-    """Globs of the flows to apply; none: all."""
+    """Globs of the flows to apply; empty: all."""
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     after_effect: Callable[[str], None] = lambda effect: None
-    """Told the name of each effect when it is done; tests crash there."""
+    """Receives the name of each effect once it is done; tests crash there."""
     check_transactions: bool = False
-    """Whether to check the counts of archived transaction topics; costs one more look at each new file."""
+    """Whether to check the counts of archived transaction topics; costs one more pass over each new file."""
     consistent: bool = False
-    """Whether the tables of a connector shall end together: at its last whole transaction, or by position where nothing tells. Checks the
-    transactions too."""
+    """Whether the tables of a connector end together: at its last complete transaction, or by position without transaction topics. Checks
+    the transactions too."""
     interval: Interval = field(default_factory=Interval)
-    """When the files were archived that are to be applied; others wait for another run."""
+    """Archiving times of the files to apply; other files wait for another run."""
     expected: ArchiveShape = field(default_factory=ArchiveShape)
-    """What the archive is said to hold; another file stops the run."""
+    """Declared shape of the archive; a file that does not match stops the run."""
     parallel: int = min(4, 1 + (os.cpu_count() or 1))
-    """Tables merged at a time: one more than there are cores, for each waits now and then."""
+    """Number of tables merged in parallel: one more than there are cores, because each waits at times."""
     end_of: Callable[[ArchiveState, Ledger, str, Lives], FlowEnd] | None = None
-    """Says how far a flow is to be applied, asked once everything is surveyed, with the lives of the topic; None: to its end."""
+    """Returns how far to apply a flow. Called after the survey, with the lives of the topic; None: to its end."""
     only_planned: bool = False
-    """Whether to survey and plan nothing, but to finish the microbatches that are planned."""
+    """Whether to survey and plan nothing, and only finish planned microbatches."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing a flow."""
+    """How long to wait for another run that writes a flow."""
     lease: Lease | None = None
-    """The lease of the only flow in ``tables``, where the caller holds it; None: the run takes one for each flow that has work to do."""
+    """The lease of the only flow in ``tables``, if the caller holds it; None: the run takes one for each flow with work to do."""
     only_survey: bool = False
-    """Whether to look into the new files and apply nothing: runs that follow at the same time need not look into them each."""
+    """Whether to survey the new files and apply nothing, so that parallel runs that follow need not survey each."""

@@ -1,7 +1,7 @@
-"""Check a flow's state against its table before anything is planned: state that is older or poorer than the table must count no file as
-done, and a table that somebody else changed must not pass for the source's.
+"""Check a flow's state against its table before planning. State that is older than the table, or incomplete, must not make files count as
+done, and a table that another writer changed must not pass for the source's.
 
-The table's log is read without Spark, and from the flow's last merge on: mostly one commit, its own, and none behind it.
+The table's log is read without Spark, from the flow's last merge on: usually that one commit and none after it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _WAY_OUT = (
 )
 
 _REPAIRED = frozenset({"DELETE", "RESTORE", "TRUNCATE"})
-"""Operations that leave no value behind which no event carried: what they took comes back when the events are read again."""
+"""Operations that write no values of their own: the rows that they remove come back when the events are read again."""
 
 Repair = Callable[[FlowCheckpoint, ForeignChanges], None]
 
 
 @dataclass
 class StateCheck:
-    """Checks one flow in one run, and remembers what it found."""
+    """Checks one flow in one run, and remembers the findings."""
 
     spark: SparkSession
     lake: str
@@ -51,18 +51,19 @@ class StateCheck:
     flow: CdcFlow
     state: FlowState
     seen_through: int | None = None
-    """Version of the table up to which the last check looked."""
+    """Table version up to which the last check looked."""
     changes: list[ForeignChange] = field(default_factory=list)
-    """What somebody else changed, where the flow goes on all the same, and what was repaired."""
+    """Changes by other writers that did not stop the flow, and those that were repaired."""
 
     def before(self, checkpoint: FlowCheckpoint, *, repairs: bool = False, repair: Repair | None = None) -> None:
-        """Check before a microbatch is planned or taken up again.
+        """Check before a microbatch is planned or resumed.
 
-        :param repairs: whether the microbatch only reads again, and so gives back what a foreign change took.
-        :param repair: undoes what others changed, where the flow's policy is to repair.
-        :raises RetypeUnfinishedError: when a retyping was cut off while it replaced the table.
-        :raises StateLostError: when the table holds what the state does not know.
-        :raises TableChangedError: when the table lacks what the state says is in it, or somebody else changed it and the flow stops then.
+        :param repairs: whether the microbatch only reprocesses, and so restores what a foreign change removed.
+        :param repair: undoes foreign changes, if the flow's policy is to repair.
+        :raises RetypeUnfinishedError: when a retype was interrupted while it replaced the table.
+        :raises StateLostError: when the table holds microbatches that the state does not know.
+        :raises TableChangedError: when the table lacks rows that the state records as applied, or another writer changed it and the policy
+            is to stop.
         """
         RetypeNote(*file_system(self.lake), self.state.folder).refuse_unfinished(self.flow.name)
         known = checkpoint.table_version
@@ -77,11 +78,11 @@ class StateCheck:
         if found.standing and not repairs:
             self._decide(found.standing, checkpoint, known)
         elif not {commit.operation for commit in found.standing} <= _REPAIRED:
-            # What reading again cannot tell is still to be decided behind it.
+            # What reprocessing cannot restore is still to be decided afterwards.
             self.seen_through = found.standing[0].version - 1
 
     def _look(self, checkpoint: FlowCheckpoint, known: int) -> ForeignChanges:
-        """Return what others changed since the last merge."""
+        """Return the changes by others since the last merge."""
         commits = self._commits_since(checkpoint, known)
         for commit in commits:
             self._refuse_unknown(commit, checkpoint)
@@ -92,7 +93,7 @@ class StateCheck:
         self.changes += [change for change in changes if change not in self.changes]
 
     def surveys_of(self, archive: str, ledger: Ledger, checkpoint: FlowCheckpoint) -> None:
-        """Check that an archive's surveys are those by which the flow has planned: by others its new files would count as planned.
+        """Check that an archive's surveys are the ones that the flow was planned by: with others, new files would count as planned.
 
         :raises StateLostError: when they are not.
         """
@@ -106,7 +107,7 @@ class StateCheck:
             )
 
     def _commits_since(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
-        """Return the commits that were not looked at before the last merge, in order, but for the merge itself where it is ours."""
+        """Return the commits that the check before the last merge did not see, in order, without the merge itself if it is ours."""
         last = read_commit(self.table, known) if self._may_read_log else None
         if last is None:
             return self._told_by_spark(checkpoint, known)
@@ -114,7 +115,7 @@ class StateCheck:
         return [*filter(None, (read_commit(self.table, version) for version in unseen)), *_behind(self.table, known)]
 
     def _unseen_before(self, last: TableCommit, checkpoint: FlowCheckpoint) -> range:
-        """Return the versions that came between a check and the merge behind it; refuse a commit in its place that is not that merge."""
+        """Return the versions between a check and the merge after it; refuse another commit in the merge's place."""
         if not last.is_of(self.flow.name):
             raise TableChangedError(
                 f"{self._place}: the flow's last merge is version {last.version}, and the table there has another commit of that number"
@@ -127,10 +128,10 @@ class StateCheck:
         return range(last.version if seen is None else int(seen) + 1, last.version)
 
     def _told_by_spark(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
-        """Return the same from the table's history: its log lies elsewhere, or does not go back to the last merge."""
+        """As :meth:`_commits_since`, from the table's history: the log is in another store, or does not go back to the last merge."""
         is_there = describe_table(self.spark, self.table) is not None
         if not is_there and not self._is_at(checkpoint):
-            # Named another place where no table is: refused in its own words before anything is merged.
+            # The settings name another location without a table: refused with an error of its own before anything is merged.
             return []
         history = {commit.version: commit for commit in history_of(self.spark, self.table)} if is_there else {}
         if known > max(history, default=-1):
@@ -149,7 +150,7 @@ class StateCheck:
         return checkpoint.table is not None and spark_uri(checkpoint.table) == self.table
 
     def _refuse_rows(self, checkpoint: FlowCheckpoint) -> None:
-        """Refuse a table that holds rows although the state knows of no merge."""
+        """Refuse a table that holds rows although the state has no merge."""
         if self._may_read_log and not has_log(self.table):
             return
         detail = describe_table(self.spark, self.table)
@@ -171,19 +172,19 @@ class StateCheck:
         if commit.application != self._application:
             self._lost(f"holds microbatch {number} of another life of the flow's state ({commit.application})", checkpoint)
         if number > checkpoint.number:
-            # One that was merged and has no commit marker yet, by this run's predecessor or by a run beside it.
+            # Merged but without a commit marker yet, by a preceding or a parallel run.
             intent = self.state.intent(number)
             if intent is None or commit.metadata.get(INTENT, intent.digest) != intent.digest:
                 self._lost(f"holds microbatch {number} (version {commit.version})", checkpoint)
 
     def _refuse_forgotten(self, checkpoint: FlowCheckpoint) -> None:
-        """Refuse where only Delta's own record of transactions tells of microbatches that the state does not know."""
+        """Refuse where only Delta's own transaction records show microbatches that the state does not know."""
         files = self.spark.read.option("pathGlobFilter", "*.checkpoint*.parquet")
         try:
             rows = files.parquet(f"{self.table}/_delta_log").filter(F.col("txn.appId") == self._application)
             merged = rows.agg(F.max("txn.version").alias("version")).collect()[0]["version"]
         except AnalysisException:
-            # No checkpoint in Parquet: nothing was cleaned away.
+            # No Parquet checkpoint: the log was never cleaned up.
             return
         if merged is not None and merged > checkpoint.number and self.state.intent(int(merged)) is None:
             self._lost(f"holds microbatch {merged}", checkpoint)
@@ -215,7 +216,7 @@ class StateCheck:
 
     @cached_property
     def _may_read_log(self) -> bool:
-        # Where the state lies, fsspec reads; what it needs for another store nobody may have told it.
+        # fsspec has credentials only for the lake's store.
         return store_of(self.table) == store_of(spark_uri(self.lake))
 
     @property

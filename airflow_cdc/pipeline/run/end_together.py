@@ -1,4 +1,4 @@
-"""Where the tables of a run end that is asked to be consistent: of each connector at one transaction, in the newest epoch of its log."""
+"""Where the tables of a consistent run end: each connector at one transaction, in the newest epoch of its log."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Together:
         return self.cuts.get(connector_prefix(flow, self.cuts))
 
     def end_of(self, state: FlowState, pending: Callable[[], tuple[Lives, Collection[str]]]) -> FlowEnd:
-        """Return how far a flow is applied. The cut stands in the newest epoch of the log, behind everything of those before.
+        """Return how far a flow is applied. The cut is in the newest epoch of the log, after everything of earlier epochs.
 
-        :param pending: which lives of the topic the flow's pending files hold, and their lanes; asked where they matter.
+        :param pending: returns the lives of the topic in the flow's pending files, and their lanes; called only if needed.
         """
         cut = self.cut_of(state.flow)
         if cut is None or cut.before is None:
             return FlowEnd()
         last = self.logs.last_ms.get(state.flow)
         if last is not None and not self.known.start_of(cut.prefix).holds(last):
-            # The table was quiet since the log went back.
+            # The table has been quiet since the log went back.
             return FlowEnd()
         archived = self.logs.archived.get(state.flow)
         checkpoint = state.checkpoint()
@@ -59,7 +59,7 @@ class Together:
 def find_together(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, flows: Sequence[FlowState]) -> Together:
     """Return where the tables of a run end together.
 
-    :raises SparkFailedError: when the archive could not be looked into for it.
+    :raises SparkFailedError: when the archive could not be read for it.
     """
     there = {file.path for file in look.there}
     try:
@@ -74,7 +74,7 @@ def find_together(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Lo
 
 
 def find_fallen_logs(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Look, flows: Sequence[FlowState]) -> FallenLogs:
-    """Return which of the connectors' logs went back since their transactions were checked last."""
+    """Return the connectors' logs that went back since their transactions were last checked."""
     proven = connectors_with_transactions(ledger)
     members: dict[str, list[FlowState]] = {}
     for flow in flows:

@@ -1,4 +1,4 @@
-"""Explain why Spark failed under a microbatch: terminal or transient by type."""
+"""Explain why Spark failed in a microbatch: terminal or transient by type."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from airflow_cdc.pipeline.spark.spark_errors import failed_file, told_line
 
 
 def explain_failure(state: FlowState, number: int, problem: Exception, *, archive: str) -> CdcError:
-    """Return the error that a person is told when Spark failed under a flow's microbatch.
+    """Return the error to report when Spark fails in a flow's microbatch.
 
     :param archive: URI of the root of the archive that it reads.
     """
     place = f"Flow {state.flow}, microbatch {number}"
     if state.report(number):
-        # The winner cleared the staging folder away, so what fails here is anything: only its commit marker tells why.
+        # The winner removed the staging folder, so any error may follow; only its commit marker shows the cause.
         return ConcurrentRunError(f"{place}: another run of this flow finished it first.", next_step="Nothing is lost; run again.")
     unreachable = gone(problem) if isinstance(problem, PySparkException) else None
     if named := missing_connector(problem) or unreachable or _unreadable(place, problem, archive):
@@ -51,7 +51,7 @@ def explain_failure(state: FlowState, number: int, problem: Exception, *, archiv
 
 
 def _unreadable(place: str, problem: Exception, archive: str) -> CdcError | None:
-    """Return the error for an archived file that could be read when it was surveyed; None where something else failed."""
+    """Return the error for an archived file that was readable when surveyed; None where another thing failed."""
     failed = failed_file(problem)
     path = failed.path_in(archive) if failed else None
     if failed is None or path is None:
@@ -70,7 +70,7 @@ def _unreadable(place: str, problem: Exception, archive: str) -> CdcError | None
 
 
 def missing_connector(problem: Exception) -> ConfigurationError | None:
-    """Return the error for a store that this Spark cannot reach at all; None where something else failed."""
+    """Return the error for a store that this Spark cannot reach at all; None where another thing failed."""
     told = str(problem)
     for scheme, (name, package) in CONNECTORS.items():
         if f"Class {name} not found" in told:

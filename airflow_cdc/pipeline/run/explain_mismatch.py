@@ -1,4 +1,4 @@
-"""Explain why the files of a microbatch are not as they were surveyed: mostly one changed in between."""
+"""Explain why the files of a microbatch differ from their survey: usually one has changed since."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NAMED_FILES = 5
 
 
 def explain_mismatch(archive: ArchiveState, flow: FlowState, microbatch: Microbatch, problem: CdcError) -> CdcError:
-    """Return the error that names the files that changed, and have the next run survey them anew; the problem itself where none did.
+    """Return the error that names the changed files, and mark them for the next survey; return ``problem`` itself where none changed.
 
-    Costs a listing of the archive. Nothing of the microbatch was merged, so its files go to later ones. A crash between the two effects:
-    the next run meets the same mismatch once more.
+    Costs a listing of the archive. Nothing of the microbatch was merged, so its files go to later ones. After a crash between the two
+    effects, the next run meets the same mismatch again.
     """
     there = {file.path: file for file in list_archive(*file_system(microbatch.archive)).files}
     changed = [

@@ -1,4 +1,4 @@
-"""Find where the tables of each connector may end together: behind the last whole transaction, or by position where nothing tells."""
+"""Find where the tables of each connector may end together: after the last complete transaction, or by position without transactions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def find_cuts(
     known: TransactionLedger,
     logs: FallenLogs,
 ) -> dict[str, Cut]:
-    """Return the cut of each connector of which the run has flows, by ``topic.prefix``; its position is of the newest epoch of the log.
+    """Return the cut of each connector that has flows in the run, by ``topic.prefix``; its position is in the newest epoch of the log.
 
-    Costs a look at the pending files of the connectors that archive no transaction topic.
+    Costs a pass over the pending files of connectors without an archived transaction topic.
 
-    :param flows: those of the run.
+    :param flows: the run's flows.
     :param there: paths of the files that are still in the archive.
-    :param known: the transactions, caught up with the ledger's surveys.
-    :param logs: what is known of the epochs of the logs.
+    :param known: the transactions, up to date with the ledger's surveys.
+    :param logs: what is known of the logs' epochs.
     """
     proven = connectors_with_transactions(ledger)
     by_prefix: dict[str, list[FlowState]] = {}
@@ -57,7 +57,7 @@ def find_cuts(
 
 
 def connector_prefix(topic: str, prefixes: Collection[str]) -> str:
-    """Return the connector's ``topic.prefix``, which may have dots: the longest known one that the topic begins with."""
+    """Return the connector's ``topic.prefix``, which may contain dots: the longest known one that the topic begins with."""
     known = (prefix for prefix in prefixes if topic.startswith(f"{prefix}."))
     return max(known, key=len, default=prefix_of(topic))
 
@@ -80,7 +80,7 @@ def _by_position(
     there: Container[str],
     since_ms: int | None,
 ) -> Cut:
-    """Return the cut behind the lowest of the positions with which the flows end that have files pending: a quiet one holds nobody back."""
+    """Return the cut after the lowest end position of the flows with pending files: a quiet flow does not hold back the others."""
     pending: dict[str, list[ArchivedFile]] = {}
     connectors: set[str] = set()
     for flow in flows:
@@ -90,10 +90,10 @@ def _by_position(
             if files := [file for file in pending_in(survey, flow.flow, *plan) if file.path in there]:
                 pending.setdefault(flow.flow, []).extend(files)
                 connectors |= {shape.connector for shape in survey.shapes if shape.topic == flow.flow and shape.connector}
-    # A single table has nothing to wait for.
+    # A single table does not wait for another.
     compares = len(pending) > 1 and comparable_connector(connectors)
     ends = _highest_positions(spark, state.archive, pending, connectors, since_ms=since_ms) if compares else {}
-    # What ends with the others holds nothing back.
+    # Tables that end at the same position hold nothing back.
     before = min(ends.values()) + 1 if len(set(ends.values())) > 1 else None
     return Cut(prefix, is_proven=False, before=before)
 
@@ -101,9 +101,9 @@ def _by_position(
 def _highest_positions(
     spark: SparkSession, archive: str, pending: Mapping[str, Sequence[ArchivedFile]], connectors: set[str], *, since_ms: int | None
 ) -> dict[str, int]:
-    """Return the highest commit position in each topic's pending files; topics without any are left out.
+    """Return the highest commit position in each topic's pending files; topics without one are left out.
 
-    :param since_ms: when the source committed the first event of the newest epoch of its log; None: all are of that epoch.
+    :param since_ms: commit time in the source of the first event of the log's newest epoch; None: all events are of that epoch.
     """
     files = list({file.path: file for members in pending.values() for file in members}.values())
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))

@@ -1,4 +1,4 @@
-"""Apply one flow: take its lease, plan its microbatches one by one, and bring each into its table."""
+"""Apply one flow: take its lease, plan its microbatches one by one, and merge each into its table."""
 
 from __future__ import annotations
 
@@ -132,16 +132,16 @@ class FlowRun:
         )
 
     def _lease(self) -> AbstractContextManager[Lease | None]:
-        """Return the right to write the flow; of nothing where nothing waits, which then costs nothing."""
+        """Return the lease to write the flow; without pending work take none, which costs nothing."""
         if self.run.lease or not self._has_work():
             return nullcontext(self.run.lease)
         leases = Leases(self.lake_fs, self.lake_root, self.run.wait_seconds, progress=self.run.progress)
         return leases.hold(self.flow.name)
 
     def _has_work(self) -> bool:
-        """Tell whether anything is planned or pending.
+        """Return whether anything is planned or pending.
 
-        :raises StateLostError: when surveys are gone: new files would then look as if they had been planned.
+        :raises StateLostError: when surveys are gone: new files would then pass for planned ones.
         """
         checkpoint = self.state.checkpoint()
         if not self.run.only_planned:
@@ -160,12 +160,12 @@ class FlowRun:
         try:
             return columns_of(self.run.spark, spark_uri(self.table))
         except SPARK_ERRORS:
-            # They are told for lineage alone: what was merged must not look as if it had failed.
+            # Used for lineage only: a failure here must not make merged work look failed.
             return {}
 
     def _failed(self, reports: list[BatchReport], problem: CdcError) -> FlowOutcome:
         error = problem.to_json()
-        # The report has the other lines: evidence by column, and what to paste.
+        # The report has the remaining lines: evidence by column, and settings to paste.
         first, _, _ = error["message"].partition("\n")
         self.run.progress(f"{self.flow.name}: FAILED: {first}")
         changes = tuple(self._check.changes)
@@ -179,7 +179,7 @@ class FlowRun:
         )
 
     def _next(self, lease: Lease) -> tuple[Microbatch, bool] | None:
-        """Return the microbatch that is planned but not done, else plan the next one and write it down; and whether it is not new."""
+        """Return the planned but unfinished microbatch, or plan and record the next one; and whether it is a retry."""
         repair = partial(self._repair, lease)
         while True:
             checkpoint = self.state.checkpoint()
@@ -247,12 +247,12 @@ class FlowRun:
 
     @cached_property
     def behind_cut(self) -> dict[str, int]:
-        """By path: records of pending files that stand at or behind the cut. To be asked when nothing more is applied."""
+        """By path: number of records of pending files at or after the cut. Valid once the flow applies nothing more."""
         return {path: part.left for path, part in self._parts.find(self.state.checkpoint()).items() if part.left}
 
     @cached_property
     def _surveyed_offsets(self) -> tuple[ArchivedOffsets, tuple[FileOffsets, ...]]:
-        """What all surveyed files hold, applied or not, and what those hold that were pending when the run began."""
+        """Offsets of all surveyed files, applied or not, and of the files that were pending when the run began."""
         checkpoint = self.state.checkpoint()
         plan = checkpoint.plan(self.archive.archive)
         pending: list[FileOffsets] = []
@@ -267,14 +267,14 @@ class FlowRun:
 
     @cached_property
     def _outside(self) -> frozenset[str]:
-        """Paths of the pending files that were archived outside of the run's interval."""
+        """Paths of the pending files archived outside the run's interval."""
         if self.run.interval == Interval():
             return frozenset()
         return frozenset(file.path for file in self._pending(self.state.checkpoint()) if not self.run.interval.holds(file))
 
     @property
     def _gaps(self) -> tuple[OffsetGap, ...]:
-        # Over all that is surveyed: what a later microbatch owns is not missing.
+        # Over all surveyed files: what a later microbatch owns is not missing.
         return self._surveyed_offsets[0].gaps(self.flow.topic)
 
     @cached_property
@@ -320,7 +320,7 @@ class FlowRun:
         except CdcError:
             raise
         except Exception as problem:
-            # Where another run was faster, its end takes our staged files away, which may also fail in Java and in its own words.
+            # Another run that finished first removes our staged files. That may fail in Java, with an error of its own.
             if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
                 raise
             cause = self._explained(microbatch.number, problem)

@@ -1,7 +1,7 @@
-"""Hold topics: the records of topics that are no flows stand in the archive's quarantine, until their topics are.
+"""Hold topics: records of topics that are not flows stay in the archive's quarantine until the topics become flows.
 
-No flow plans their files, so nothing is lost and nothing needs to be undone: a topic that becomes a flow is applied from its first file on,
-and leaves the quarantine then.
+No flow plans their files, so nothing is lost and nothing needs to be undone: a topic that becomes a flow is applied from its first file
+on, and then leaves the quarantine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.survey.survey_files import named_lines
 
 _MOST_AT_ONCE = 1000
-"""Topics in one statement."""
+"""Maximum number of topics in one statement."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class ArchiveQuarantine:
 
     spark: SparkSession
     uri: str
-    """As :func:`airflow_cdc.model.places.archive_quarantine_uri` names it."""
+    """From :func:`airflow_cdc.model.places.archive_quarantine_uri`."""
     state: ArchiveState
 
     def hold(self, topics: Mapping[str, HeldTopic], ledger: Ledger) -> dict[str, HeldTopic]:
-        """Write the records of held topics that no run has written yet, and return the topics with what stands there of them.
+        """Write the records of held topics that no run has written yet; return the topics with their counts in the quarantine.
 
-        A crash before the state is written: the next run writes the same records in place of these.
+        After a crash before the state is written, the next run overwrites these records with the same ones.
         """
         known = self.state.held_topics()
         found: dict[str, HeldTopic] = {}
@@ -64,7 +64,7 @@ class ArchiveQuarantine:
         return found
 
     def release(self, topics: Collection[str]) -> None:
-        """Remove the records of topics that are flows now, whose flows own them."""
+        """Remove the records of topics that have become flows and own their records now."""
         known = self.state.held_topics()
         gone = sorted(known.keys() & {*topics})
         if not gone:
@@ -86,12 +86,12 @@ class ArchiveQuarantine:
 
 
 def _is_one_of(topics: Iterable[str]) -> str:
-    # A line that names none has no topic there.
+    # A line that names no topic has NULL there.
     return f"coalesce(topic, {sql.text(NO_TOPIC)}) IN ({', '.join(map(sql.text, sorted(topics)))})"
 
 
 def _size(surveys: Iterable[Survey], topic: str) -> tuple[int, int]:
-    """Return how many files of surveys hold records of a topic, and how many records that are."""
+    """Return how many surveyed files hold records of a topic, and how many records."""
     shapes = [shape for survey in surveys for shape in survey.shapes if shape.topic == topic and shape.file not in survey.void]
     return len({shape.file for shape in shapes}), sum(shape.records for shape in shapes)
 

@@ -1,9 +1,9 @@
-"""Repair a table that somebody else changed: by its own version before the change, else by applying the flow's microbatches once more.
+"""Repair a table that another writer changed: restore its own version before the change, or else reapply the flow's microbatches.
 
-    <lake>/_cdc/repairs/<flow>/    a lake in which the microbatches are applied again; removed when the table is replaced
+    <lake>/_cdc/repairs/<flow>/    a separate lake in which the microbatches are reapplied; removed once the table is replaced
 
-The live table changes by one Delta commit, a RESTORE or an overwrite of all rows, which says what it repairs. A crash before it leaves the
-table as it was found, and the next run goes on with the lake of its own; a crash behind it leaves a table that is right.
+The live table changes by one Delta commit, a RESTORE or an overwrite of all rows, which records what it repairs. A crash before it leaves
+the table unchanged, and the next run goes on with the separate lake; a crash after it leaves a correct table.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class RepairedFlow:
 
 
 def repair_table(of: RepairedFlow, checkpoint: FlowCheckpoint, found: ForeignChanges) -> None:
-    """Make a flow's table what it would be if nobody else had changed it.
+    """Restore a flow's table to what it would be without foreign changes.
 
-    :param checkpoint: where the flow stands.
-    :param found: what others changed; something of it stands.
-    :raises TableChangedError: when the archive, or the flow's settings of today, give another table than the flow had; nothing was changed.
+    :param checkpoint: the flow's current checkpoint.
+    :param found: the foreign changes; at least one is still in effect.
+    :raises TableChangedError: when the archive, or the flow's current settings, give another table than before; nothing was changed.
     :raises ConcurrentRunError: when another run committed at the same time.
     :raises CdcError: when Spark failed; the next run goes on.
     """
@@ -78,21 +78,21 @@ class _Repair(RepairedFlow):
 
     @property
     def changes(self) -> str:
-        """What others changed, as people are told."""
+        """The foreign changes, as text for messages."""
         return "; ".join(str(commit.as_change()) for commit in self.found.standing)
 
     def restore(self) -> bool:
-        """Restore the version before the first change; False where that lacks a merge, or is not there any more."""
+        """Restore the version before the first foreign change; return False where it lacks a merge, or no longer exists."""
         before = self.found.standing[0].version - 1
         if before < self.found.merged or any(version > before for version in self.found.vouched):
             return False
-        # A commit's metadata are a setting of its session.
+        # A commit's metadata is a setting of its session.
         session = session_for_batch(self.run.spark, batch_bytes=0)
         try:
             with self._committing(session):
                 session.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
         except SPARK_ERRORS as problem:
-            # VACUUM took its files, or the log's clean-up its commit.
+            # VACUUM removed its files, or log clean-up its commit.
             self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
             return False
         finally:
@@ -100,7 +100,7 @@ class _Repair(RepairedFlow):
         return True
 
     def rebuild(self) -> None:
-        """Apply the flow's microbatches once more, in a lake of their own, and replace the table's rows by what they give."""
+        """Reapply the flow's microbatches in a separate lake, and replace the table's rows by the result."""
         self._refuse_vouched()
         for number in range(1, max(self.checkpoint.number, self.found.through) + 1):
             self._refuse_other(number, *self.again.apply(number))
@@ -108,11 +108,11 @@ class _Repair(RepairedFlow):
 
     @cached_property
     def again(self) -> FlowAgain:
-        """The flow, applied once more."""
+        """The flow in the separate lake."""
         return FlowAgain(self.run, self.flow, self.state, self.facts, repair_uri(self.run.lake, self.state.folder), self._refused)
 
     def _refuse_other(self, number: int, was: BatchReport | None, now: BatchReport) -> None:
-        """Refuse where a microbatch does something else than it did: settings that were set for one run, and taken out again."""
+        """Refuse where a microbatch has another effect than before: some settings were set for one run, and later removed."""
         if was is None:
             return
         other = [name for name in ("truncated_through", "epochs") if getattr(was, name) != getattr(now, name)]
@@ -145,13 +145,13 @@ class _Repair(RepairedFlow):
             is_other = {*map(tuple, rows.dtypes)} != {*map(tuple, there.dtypes)}
             writer = rows.write.format("delta").mode("overwrite")
             with self._committing(session):
-                # Only then: it would take the columns away by which the table is clustered.
+                # Only if the columns differ: overwriteSchema would remove the clustering columns.
                 (writer.option("overwriteSchema", "true") if is_other else writer).save(self._table)
         finally:
             release_session(session)
 
     def _bring_properties(self, session: SparkSession) -> None:
-        """Give the table our properties as they were: a RESTORE by somebody else takes back what was renamed since."""
+        """Restore our own table properties: a foreign RESTORE undoes renames recorded since."""
         wanted, held = (_properties(session, uri) for uri in (self.again.table, self._table))
         ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
         if ours:

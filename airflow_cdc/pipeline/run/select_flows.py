@@ -1,4 +1,4 @@
-"""Which flows of a lake somebody asks for by name."""
+"""Select flows of a lake by name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_cdc.pipeline.spark.storage import file_system
 def select_flows(state: ArchiveState, lake: str, globs: Iterable[str], declared: Container[str] = ()) -> list[str]:
     """Return the flows of an archive that a lake knows and whose names match, ordered by name.
 
-    :param globs: of which each must match a flow: who repairs a table would take a misspelled name's silence for success. None: all.
-    :param declared: topics that are flows also where the last run held them.
+    :param globs: each must match a flow, because a misspelled name would otherwise look like a successful repair. Empty: all.
+    :param declared: topics that are flows even if the last run held them.
     :raises ConfigurationError: when one matches none.
     """
     known, wanted = state.flows(state.ledger()), list(globs)
@@ -29,10 +29,10 @@ def select_flows(state: ArchiveState, lake: str, globs: Iterable[str], declared:
 
 
 def known_flow(lake: str, flow: str) -> FlowState:
-    """Return the state of a flow that a lake knows, of whatever archive.
+    """Return the state of a flow that a lake knows, from any archive.
 
     :param lake: URI of the lake's root.
-    :raises ConfigurationError: for a name that is no flow's.
+    :raises ConfigurationError: for an unknown flow.
     """
     fs, root = file_system(lake)
     if flow not in (known := flows_in(fs, root)):
@@ -41,7 +41,7 @@ def known_flow(lake: str, flow: str) -> FlowState:
 
 
 def check_known(state: ArchiveState, lake: str, flow: str) -> None:
-    """Refuse a name that is no flow's.
+    """Refuse the name of an unknown flow.
 
     :raises ConfigurationError: for such a name.
     """

@@ -1,4 +1,4 @@
-"""Sort the topics of an archive into flows and others, and see to the others once the flows are applied."""
+"""Sort the topics of an archive into flows and others, and hold the others once the flows are applied."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from airflow_cdc.pipeline.spark.uris import spark_uri
 def sort_topics(run: ArchiveRun, ledger: Ledger, fs: FileSystem, root: str) -> SortedTopics:
     """Return which topics are flows, with their settings, and which are not.
 
-    :param root: the lake's, as its file system names it.
-    :raises ConfigurationError: when two topics would share a table, or a declared one has no place.
+    :param root: the lake's root, as its file system names it.
+    :raises ConfigurationError: when two topics would share a table, or a declared topic has no location.
     """
     folds = folds_case(fs, f"{root.rstrip('/')}/{STATE_FOLDER}")
     gate = TopicGate(run.flows, run.lake, on_new_topic(run.flows), partial(flows_in, fs, root), folds)
@@ -36,7 +36,7 @@ def sort_topics(run: ArchiveRun, ledger: Ledger, fs: FileSystem, root: str) -> S
 
 
 def refused_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger, topics: SortedTopics) -> list[FlowOutcome]:
-    """Return the failed outcomes of new topics, of those that are asked for, where the settings say to stop at one."""
+    """Return the failed outcomes of the selected new topics, where the settings are to stop at a new topic."""
     outcomes = []
     for topic in topics.refused if not (run.only_planned or run.only_survey) else ():
         if not matches_any(topic, run.tables):
@@ -62,9 +62,9 @@ def refused_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger, topics: 
 
 
 def hold_topics(run: ArchiveRun, state: ArchiveState, ledger: Ledger, topics: SortedTopics, report: ApplyReport) -> ApplyReport:
-    """Write the records of topics that are no flows into the archive's quarantine, and take out those of topics that are flows now.
+    """Write records of topics that are not flows to the archive's quarantine, and remove those of topics that are flows now.
 
-    Done when the flows are applied: what fails here stops none of them.
+    Done after the flows are applied: a failure here stops none of them.
     """
     held = {name: topic for name, topic in topics.held.items() if matches_any(name, run.tables)}
     if run.only_planned or run.only_survey or not (held or state.held_topics()):

@@ -1,4 +1,4 @@
-"""Flows that a run must not apply: those of topics of which an archived file cannot be read."""
+"""Flows that a run must not apply: those whose topic has an unreadable archived file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
 
 def stopped_flows(run: ArchiveRun, state: ArchiveState, ledger: Ledger) -> list[FlowOutcome]:
-    """Return the failed outcomes of the flows, of those that are asked for, to whose topics set-aside files belong by their names.
+    """Return the failed outcomes of the selected flows whose topics, by file name, have files set aside.
 
-    A file may belong to a topic of which nothing else was archived; its outcome is there all the same, so that the run is not green.
+    A topic without any other file has an outcome too: the run must not succeed.
     """
     if run.only_planned or run.only_survey:
         return []

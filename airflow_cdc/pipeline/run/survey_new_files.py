@@ -1,4 +1,4 @@
-"""Survey new files: what a run finds out once about all that came since the last one, and writes down."""
+"""Survey new files: read once what has arrived since the last run, and record it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ATTEMPTS = 5
 
 
 def survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledger:
-    """Survey the archive's new files, set those aside that cannot be read, and return the ledger after that.
+    """Survey the archive's new files, set aside unreadable ones, and return the updated ledger.
 
-    :raises ConcurrentRunError: when other runs kept being faster.
+    :raises ConcurrentRunError: when other runs were repeatedly faster.
     """
     for _ in range(_ATTEMPTS):
         ledger = state.ledger()
@@ -30,14 +30,14 @@ def survey_new_files(run: ArchiveRun, state: ArchiveState, look: Look) -> Ledger
         if not found.files:
             state.write_set_aside(found.set_aside)
         if found.looked != state.looked():
-            # What the look saw is surveyed now: none of it need be listed again.
+            # Everything in the look is surveyed now and need not be listed again.
             state.write_looked(found.looked)
         return state.ledger() if found.files else ledger
     raise ConcurrentRunError(f"Other runs kept surveying archive {run.archive} at the same time.", next_step="Nothing is lost; run again.")
 
 
 def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFiles) -> bool:
-    """Write down what new files hold, and which cannot be read; False when another run was faster."""
+    """Record the contents of new files, and the unreadable ones; return False if another run was faster."""
     new = found.files
     size = sum(file.size for file in new)
     run.progress(f"looking into {len(new)} new files ({megabytes(size)})")
@@ -55,11 +55,11 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFile
     is_first = not survey.files or state.add(survey)
     run.after_effect("survey")
     if is_first:
-        # A crash in between: they are new once more, and set aside then.
+        # After a crash in between, the files are new again and are set aside then.
         state.write_set_aside([*found.set_aside, *surveyed.set_aside])
     return is_first
 
 
 def megabytes(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in KiB or MiB, for messages."""
     return f"{size / 1024**2:.1f} MiB" if size >= 1024**2 else f"{size / 1024:.0f} KiB"

@@ -1,4 +1,4 @@
-"""Find which columns of a microbatch are others under an older name: as the flow says, the table remembers, or a schema change told."""
+"""Find renamed columns of a microbatch: by the flow's settings, the table's properties, or a schema change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from airflow_cdc.pipeline.survey.schema_changes import ChangesOf, TableChange
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _MODES = (TableMode.CURRENT, TableMode.FLAGGED)
-"""The others keep events by the names that they had."""
+"""The other modes keep events under their original column names."""
 _NAME = r'(?:`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|([\w$#]+))'
 _RENAMES = (
     re.compile(rf"\bRENAME\s+COLUMN\s+(?:IF\s+EXISTS\s+)?{_NAME}\s+TO\s+{_NAME}", re.IGNORECASE),
-    # This form names the type too.
+    # CHANGE COLUMN names the type too.
     re.compile(rf"\bCHANGE\s+(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?{_NAME}\s+{_NAME}\s+\w", re.IGNORECASE),
 )
 
@@ -34,13 +34,13 @@ def find_renames(
     *,
     without_key: bool = False,
 ) -> dict[str, str]:
-    """Return the columns' names of today by the older names that events may have for them.
+    """Return current column names by the older names that events may use.
 
-    A name that an event or the table has beside the newer one is a column of its own: no rename explains both. The schema-change topic
-    is asked only where a name is new to the table, or not in all events of the one that makes it.
+    A name that appears beside the newer one in an event or the table is a column of its own: no rename explains both. The schema-change
+    topic is read only where a name is new to the table, or, for a table still to be created, not in all events.
 
     :param rows: shapes of the microbatch's row events.
-    :raises ConfigurationError: when the flow renames columns of a table that keeps them by the names they had.
+    :raises ConfigurationError: when the flow renames columns of a table that keeps original names.
     """
     mode = target.mode if target else flow.mode
     if without_key or mode not in _MODES or not connector.images.names_may_change:
@@ -56,7 +56,7 @@ def find_renames(
     is_new = any(name.lower() not in held for names in names_of for name in names) if target else len({*names_of}) > 1
     told = renames_told(changes_of(flow.topic)) if is_new else {}
     known = {**(target.renamed if target else {}), **told, **flow.renamed_columns}
-    # A key of another name is another key: that stops the flow.
+    # A renamed key is another key, which stops the flow.
     keys = {
         *flow.keys,
         *(target.keys if target else ()),
@@ -80,9 +80,9 @@ def _newest(name: str, renames: Mapping[str, str]) -> str:
 
 
 def renames_told(changes: Iterable[TableChange]) -> dict[str, str]:
-    """Return the columns' names of today by their older ones, as a table's changes tell it.
+    """Return current column names by their older ones, from a table's schema changes.
 
-    What a statement says counts only where the columns before and behind it bear it out. An old name that a column has again tells nothing.
+    A RENAME statement counts only where the columns before and after confirm it. An old name that a column has again is no rename.
 
     :param changes: in their order.
     """
@@ -98,7 +98,7 @@ def renames_told(changes: Iterable[TableChange]) -> dict[str, str]:
 
 
 def renames_in(ddl: str) -> list[tuple[str, str]]:
-    """Return old and new names of the columns that a statement renames."""
+    """Return old and new names of the columns that a DDL statement renames."""
     return [(_unquoted(match.groups()[:3]), _unquoted(match.groups()[3:])) for pattern in _RENAMES for match in pattern.finditer(ddl)]
 
 

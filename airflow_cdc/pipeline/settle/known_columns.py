@@ -1,4 +1,4 @@
-"""Known columns: how bare events spell their columns, as the schemas of other events and the schema that was handed over tell."""
+"""Known columns: how events without a schema encode their columns, from other events' schemas and the imported schema."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """What is known of some columns."""
+    """Facts known about some columns."""
 
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
-    """Of the columns whose JSON text alone does not say what it is: the name of their spelling."""
+    """The encoding's name, for columns whose JSON text alone is ambiguous."""
     keys: tuple[str, ...] = ()
-    """The table's primary key, where a schema that was handed over tells it."""
+    """The table's primary key, where an imported schema has it."""
 
 
 def known_columns(flow: CdcFlow, names: Collection[str], connector: str, facts: SourceFacts, renames: Mapping[str, str]) -> KnownColumns:
-    """Return what is known of columns of which neither the flow nor the events speak.
+    """Return what is known of columns that neither the flow nor the events declare.
 
-    :param connector: of the events; empty where they do not say.
-    :param renames: names of columns today by their older ones.
-    :raises SchemaChangeError: when events had a column in two spellings of which no rule reads both: nothing says of which a bare event is.
+    :param connector: of the events; empty where they do not name it.
+    :param renames: current column names by their older ones.
+    :raises SchemaChangeError: when events had a column in two encodings that no single rule reads: nothing shows which a bare event has.
     """
     if not names:
         return KnownColumns()
@@ -63,7 +63,7 @@ _Fields = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def _definitions(names: Collection[str], archived: _Fields, handed_over: _Fields) -> dict[str, dict[Origin, Sequence[Mapping[str, Any]]]]:
-    """Return by column the definitions that each tells: the archive first, and where it has two spellings, the schema decides."""
+    """Return each column's definitions by origin. The archive comes first; where it has two encodings, the imported schema decides."""
     both = {Origin.ARCHIVE: archived, Origin.SCHEMA: handed_over}
     found = {name: {origin: fields[name] for origin, fields in both.items() if name in fields} for name in names}
     return {name: definitions for name, definitions in found.items() if definitions}
@@ -83,13 +83,13 @@ def _today(fields: Mapping[str, Sequence[Mapping[str, Any]]], renames: Mapping[s
 
 
 def _rule(name: str, fields: Sequence[Mapping[str, Any]], connector: str) -> ColumnType | None:
-    """Return the rule that reads the values of all definitions; None where there is none."""
+    """Return the rule that reads the values of all definitions, None where no single rule does."""
     rules = [column_type({**each, "field": name}, connector) for each in fields]
     if len({is_encoded(each) for each in fields}) > 1:
         return None
     common = common_type_of(rules)
     widest = next((rule for rule in rules if rule.sql_type == common), None)
-    # Of one Spark type may be several spellings: micro- and milliseconds since 1970.
+    # One Spark type may have several encodings: micro- and milliseconds since 1970.
     names = {(each.get("name"), (each.get("parameters") or {}).get("scale")) for each in fields if is_encoded(each)}
     if widest is None or len(names) > 1:
         return None
@@ -97,14 +97,14 @@ def _rule(name: str, fields: Sequence[Mapping[str, Any]], connector: str) -> Col
 
 
 def spelling(each: Mapping[str, Any]) -> str:
-    """Return the name of how an encoded field's values are spelled; of an array its elements'."""
+    """Return the name of an encoded field's encoding; for an array, of its elements' encoding."""
     items = each.get("items")
     return spelling(items) if each.get("type") == "array" and isinstance(items, Mapping) else str(each.get("name"))
 
 
 def _refuse_two_spellings(flow: CdcFlow, name: str, fields: Sequence[Mapping[str, Any]], connector: str) -> None:
     if not any(map(is_encoded, fields)):
-        # The JSON text says what it is, whichever of the two it was.
+        # Either way the JSON text is unambiguous.
         return
     kinds = ", ".join(f"{column_type({**each, 'field': name}, connector).sql_type} ({spelling(each)})" for each in fields)
     raise SchemaChangeError(

@@ -45,11 +45,11 @@ def plan_decoding(
     """Return the decoder of a microbatch.
 
     :param target: the target table, None where it does not exist yet.
-    :param facts: what is known of the topic's table beside the events.
+    :param facts: facts about the topic's table from outside the events.
     :param epochs: where epochs of the source's log begin.
     :raises UnsupportedConnectorError: for a connector that is not known.
     :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
-    :raises KeysUnknownError: when nothing says what identifies a row, or it is not what the table was made with.
+    :raises KeysUnknownError: when nothing identifies a row, or the key differs from the one that the table was created with.
     :raises SchemaChangeError: when the columns cannot be settled.
     """
     events = [shape for shape in microbatch.shapes if shape.kind in _EVENT_KINDS]
@@ -95,7 +95,7 @@ def plan_decoding(
 
 
 def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColumns:
-    """Return the columns, and those of the table that no event's schema has: each is NULL where an event does not have it."""
+    """Return the columns, plus those of the table that are in no event's schema: they are NULL where an event lacks them."""
     known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
     held = target.columns if target else {}
     lacking = {name: _always_null(kind) for name, kind in held.items() if name.lower() not in known}
@@ -116,9 +116,9 @@ def _rows(microbatch: Microbatch) -> list[TopicShape]:
 
 
 def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | None) -> bool:
-    """Tell whether the flow's table has no key, so that only its content identifies a row.
+    """Return whether the flow's table has no key, so that only its content identifies a row.
 
-    Only whole records tell that: their keys are null. In an archive of values the keys may have been left behind.
+    Only whole records prove that: their keys are null. An archive of values may have lost the keys.
 
     :raises KeysUnknownError: when the flow's settings need a key.
     """
@@ -131,7 +131,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
         return target is not None and target.mode is TableMode.MULTISET
     foreign = _foreign(flow, microbatch, target)
     rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
-    # A record that lost its offset tells nothing.
+    # A record that lost its offset proves nothing.
     if not rows or not are_few([shape for shape in rows if not _tells_no_key(shape)], rows):
         return False
     if flow.mode is not TableMode.CURRENT:
@@ -150,7 +150,7 @@ def _tells_no_key(shape: TopicShape) -> bool:
 
 
 def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
-    """Count an update that changes the key as the two events it becomes: which columns are the key, the survey did not know."""
+    """Count an update that changes the key as the two events it becomes: the survey did not know the key columns."""
     updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
     if not decoder.value_shape.splits_key_changes or not updates:
         return decoder
@@ -159,7 +159,7 @@ def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decod
 
 
 def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
-    """Return the columns of a table of documents, which are those of every other one.
+    """Return the columns of a table of documents; they are the same for all such tables.
 
     :param columns: their names; the first is the key.
 
@@ -175,7 +175,7 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
 
 
 def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, connector: Connector, *, without_key: bool) -> DataFrame:
-    """Return the JSON texts of the topic's row images and keys that carry no schema, one column ``image``."""
+    """Return the JSON texts of the topic's row images and keys that carry no schema, in one column ``image``."""
     lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
     members = [*shape_of(connector).images, *(["before"] if without_key else [])]

@@ -1,4 +1,4 @@
-"""What a schema-change topic tells of the columns and the key of a microbatch whose events carry no schema."""
+"""Columns and key from a schema-change topic, for a microbatch whose events carry no schema."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 @dataclass(frozen=True)
 class Told:
-    """What the topic tells of a microbatch."""
+    """The topic's facts about a microbatch."""
 
     types: Mapping[str, ColumnType] = field(default_factory=dict)
-    """By column; a column of which the topic does not tell enough is not there."""
+    """By column; a column that the topic does not define well enough is missing."""
     encoded: frozenset[str] = frozenset()
-    """Those of the columns whose values cannot be read without the topic."""
+    """Columns among them whose values cannot be read without the topic."""
     keys: tuple[str, ...] = ()
-    """The table's primary key, where the archive holds values alone."""
+    """The table's primary key, where the archive holds values only."""
 
 
 def find_told(
@@ -42,15 +42,15 @@ def find_told(
     *,
     names: Sequence[str],
 ) -> Told:
-    """Return what the schema-change topic tells; asks for it only where some of the events carry no schema.
+    """Return the columns and the key from the schema-change topic; reads it only where some events carry no schema.
 
-    A column of the table that the topic made is read by the topic ever after. Any other column of the table stays with the table, unless
-    the topic tells a wider number: its rows were read by another rule.
+    A column of the table that was created from the topic is always read by the topic. Any other column of the table keeps the table's type,
+    unless the topic declares a wider number: its rows were read by another rule.
 
     :param rows: shapes of the microbatch's row events.
-    :param images: returns the JSON texts of the row images; costs a look at the microbatch, asked for new columns only.
-    :param names: the columns whose types nothing that goes before tells.
-    :raises SchemaChangeError: when the topic made a column of the table and tells no longer how to read it.
+    :param images: returns the JSON texts of the row images; costs a pass over the microbatch, made for new columns only.
+    :param names: the columns whose types no earlier origin knows.
+    :raises SchemaChangeError: when a column of the table was created from the topic, and the topic no longer defines how to read it.
     """
     if all(shape.value_shape is None or is_schema(shape.value_shape) for shape in rows):
         return Told()
@@ -74,14 +74,14 @@ def find_told(
 
 
 def _connector(rows: Sequence[TopicShape]) -> str:
-    """Return the connector whose column types are known; an odd record of another does not count. Empty where there is none."""
+    """Return the connector whose column types are known, ignoring stray records of another; empty where there is none."""
     named = (CONNECTORS.get(shape.connector or "") for shape in rows)
     found = {entry.names[0] for entry in named if entry and entry.schema_changes}
     return found.pop() if len(found) == 1 else ""
 
 
 def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, NativeType]:
-    """Return the columns that have a type of which one rule reads all values, whatever the table was altered to."""
+    """Return the columns whose type one rule reads, through all ALTERs of the table."""
     found: dict[str, list[NativeType | None]] = {}
     for change in changes:
         for column in change.columns:
@@ -107,7 +107,7 @@ def _refuse_untold(flow: CdcFlow, columns: Sequence[str], held: Mapping[str, str
 
 
 def _keys(changes: Sequence[TableChange], rows: Sequence[TopicShape]) -> tuple[str, ...]:
-    """Return the primary key of a table whose archive may have left the records' keys behind, where it was never another."""
+    """Return the primary key of a table whose archive may have lost the records' keys, if the key never changed."""
     keys = {change.keys for change in changes}
     if len(keys) != 1 or not all(shape.layout is RecordLayout.VALUE for shape in rows):
         return ()

@@ -1,4 +1,4 @@
-"""Settle the columns of a microbatch: what each holds, how its values are spelled, and who says so (docs/reference/types.md)."""
+"""Settle the columns of a microbatch: type, encoding and origin of each (docs/reference/types.md)."""
 
 from __future__ import annotations
 
@@ -38,45 +38,45 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 @dataclass(frozen=True)
 class Source:
-    """What the columns are settled of."""
+    """The inputs from which columns are settled."""
 
     flow: CdcFlow
     shapes: Sequence[TopicShape]
-    """Of the microbatch's row events, as they were archived."""
+    """Of the microbatch's row events, as archived."""
     target: TargetTable | None
     facts: SourceFacts
     renames: Mapping[str, str]
-    """Names of columns today by their older ones."""
+    """Current column names by their older ones."""
     without_key: bool
 
     @cached_property
     def rows(self) -> list[TopicShape]:
-        """The shapes under the names of today."""
+        """The shapes under current column names."""
         return [under_new_names(shape, self.renames) for shape in self.shapes]
 
     @cached_property
     def table(self) -> TargetTable | None:
-        """The target under the names of today."""
+        """The target under current column names."""
         return self.target and self.target.under(self.renames)
 
     @property
     def connector(self) -> str:
-        """What the events call their connector; empty where they differ or do not say."""
+        """The connector's name in the events; empty where they differ or do not name it."""
         found = {shape.connector for shape in self.rows if shape.connector}
         return found.pop() if len(found) == 1 else ""
 
     def changes(self, topic: str) -> tuple[TableChange, ...]:
-        """Return what the schema-change topic says, under the names of today."""
+        """Return the changes in the schema-change topic, under current column names."""
         return tuple(change.under(self.renames) for change in self.facts.changes(topic))
 
 
 def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceColumns:
-    """Settle the columns; the first that knows a type decides (:class:`~airflow_cdc.model.flow.column_origin.Origin`).
+    """Settle the columns; the first origin that knows a type decides (:class:`~airflow_cdc.model.flow.column_origin.Origin`).
 
-    :param images: returns the JSON texts of the row images and keys without a schema, one column ``image``; costs a look at the microbatch.
-    :raises KeysUnknownError: when nothing says what identifies a row.
-    :raises SchemaChangeError: when the columns cannot be settled, or would be read otherwise than those of the table were.
-    :raises TypesUnknownError: when new columns look as if they spelled something else, and the flow says to stop then.
+    :param images: returns the JSON texts of the row images and keys without a schema, in one column ``image``; reads the microbatch once.
+    :raises KeysUnknownError: when nothing identifies a row.
+    :raises SchemaChangeError: when the columns cannot be settled, or would be read differently from the table's.
+    :raises TypesUnknownError: when new columns look encoded, and the flow's policy is to stop.
     """
     flow, rows, table = source.flow, source.rows, source.table
     from_events = schema_types(rows, flow)
@@ -131,7 +131,7 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
 
 @dataclass(frozen=True)
 class _Guess:
-    """What the values of columns look like of which nothing else speaks."""
+    """Types inferred from the values of columns that no other origin knows."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     doubts: Mapping[str, Suspicion] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: 
 
 
 def _with_keys(flow: CdcFlow, rows: Sequence[TopicShape], table: TargetTable | None, known: tuple[str, ...]) -> CdcFlow:
-    """Return the flow with the keys of its table, or those that are known beside the events, where neither it nor the events have any."""
+    """Return the flow with its table's keys, or keys known from outside the events, where neither flow nor events have any."""
     if flow.keys or any(shape.key_shape and member_names(shape.key_shape) for shape in rows):
         return flow
     return CdcFlow(flow.topic, keys=table.keys if table else known, columns=flow.columns)
@@ -158,15 +158,15 @@ def _spelled_out(from_events: Mapping[str, ColumnType], known: KnownColumns, tol
 
 
 def _spelled_by_events(rows: Sequence[TopicShape]) -> dict[str, str]:
-    """Return the columns that events' own schemas say are encoded, and how."""
+    """Return the columns that the events' own schemas declare as encoded, with the name of each encoding."""
     shapes = [shape.value_shape for shape in rows if shape.value_shape and is_schema(shape.value_shape)]
     return {each["field"]: spelling(each) for shape in shapes for each in image_fields(shape) if is_encoded(each)}
 
 
 def _refuse_other_reading(flow: CdcFlow, table: TargetTable | None, columns: SourceColumns, spelled: Mapping[str, str]) -> None:
-    """Stop where a column's rows were read as the JSON text looked, and now something says that the text is an encoding.
+    """Stop where a column's rows were read as plain JSON text, and its text is now known to be encoded.
 
-    The two would stand beside each other: ``C2E=`` and ``29.13`` in one column of texts.
+    Otherwise both would share a column: ``C2E=`` and ``29.13`` in one column of texts.
     """
     wrong = sorted(name for name in (table.guessed if table else ()) if name in spelled and name in columns.types)
     if wrong and table:
@@ -180,10 +180,10 @@ def _refuse_other_reading(flow: CdcFlow, table: TargetTable | None, columns: Sou
 
 
 def unknown_types(flow: CdcFlow, names: Sequence[str], types: Mapping[str, str], doubts: Mapping[str, Suspicion]) -> TypesUnknownError:
-    """Return the error of columns that look as if they spelled something else, with the settings to paste.
+    """Return the error about columns that look encoded, with the settings to paste.
 
     :param names: all columns of the events, in the source's order.
-    :param types: by column, what is known or looks like its type.
+    :param types: by column, the known or inferred type.
     """
     evidence = "\n".join(f"  {name}: {doubt.evidence}" for name, doubt in doubts.items())
     declared = {name: column.to_setting() for name, column in flow.declared.items()}

@@ -1,1 +1,1 @@
-"""The Delta table: what it is, what is made of it, and the commits that it holds."""
+"""The Delta table: its description, its DDL and merges, and the commits in its log."""

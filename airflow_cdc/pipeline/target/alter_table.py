@@ -1,4 +1,4 @@
-"""Alter a target table: what it takes to hold what its source has become. The rows that it holds stay as they are."""
+"""Alter a target table to follow its source's schema. Existing rows keep their values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, TargetTabl
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
 MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
-"""The property as SQL: a column has a name of its own in the files, and any name in the table."""
+"""The property as SQL: column names in the table are independent of those in its files."""
 
 
 def map_columns(spark: SparkSession, uri: str) -> None:
-    """Let a table take any name from now on, also one that Parquet would refuse."""
+    """Switch a table to column mapping by name, which also allows names that Parquet would refuse."""
     detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").collect()[0]
     if detail["properties"].get(MODE_OF_MAPPING) != "name":
         spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({MAPPED_BY_NAME})")
@@ -32,7 +32,7 @@ def set_properties(spark: SparkSession, uri: str, properties: Mapping[str, str])
 
 
 def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
-    """Add the columns that the events have and the table has not, each behind its neighbour; return their names.
+    """Add the columns that the events have and the table lacks, each after its neighbour; return their names.
 
     :param columns: the events' Spark SQL types, in order.
     """
@@ -51,19 +51,19 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
 
 def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
     """Give columns wider types."""
-    # Only tables that need it ask their readers for it.
+    # Set here only: type widening is a reader feature, so other tables keep plain readers.
     set_properties(spark, uri, {"delta.enableTypeWidening": "true"})
     for name, kind in columns.items():
         spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
 
 
 def rename_column(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
-    """Give a column another name; the table's columns are mapped by name (:func:`map_columns`)."""
+    """Rename a column; the table must map its columns by name (:func:`map_columns`)."""
     spark.sql(f"ALTER TABLE {sql.delta(uri)} RENAME COLUMN {sql.name(old)} TO {sql.name(new)}")
 
 
 def rename_in_rows(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
-    """Give a column another name where a row's ``__cdc_told_at`` names it: by that its newer events left the value out."""
+    """Rename a column in ``__cdc_told_at``, which lists the values that a row's newer events left out."""
     named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
     entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
     of_column = f"exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})"

@@ -1,4 +1,4 @@
-"""Count what a microbatch makes of the target's rows, or made of them; nothing is written."""
+"""Count the target's rows that a microbatch would change or has changed; nothing is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 def count_row_changes(
     spark: SparkSession, target: TargetTable, row_changes: DataFrame, *, vanishing: Sequence[Vanishing] = ()
 ) -> RowCounts:
-    """Return what a MERGE of the row changes would make of the target's rows; nothing is written."""
+    """Return how many rows a MERGE of the row changes would insert, update and delete; nothing is written."""
     rows = spark.sql(f"SELECT *, true AS {HELD} FROM {sql.delta(target.uri)}")
     on_keys = F.expr(sql.same_key("t", "s", target.keys))
     told = F.expr(f"if({is_taken(vanishing)}, if(s.{OP_IF_ABSENT} = '{KEEP}', 'd', s.{OP_IF_ABSENT}), s.{OP})").alias(OP)
@@ -38,7 +38,7 @@ def count_row_changes(
 
 
 def count_unresolved(spark: SparkSession, uri: str, microbatch: int) -> int:
-    """Return how many rows a microbatch merged without a value that nothing tells."""
-    # A flagged row is nobody's to read.
+    """Return how many rows a microbatch merged with a value that no event has provided."""
+    # Flagged deletes are excluded.
     lives = f"{OP} NOT IN ('d', 't')"
     return spark.sql(f"SELECT 1 FROM {sql.delta(uri)} WHERE {MICROBATCH} = {microbatch} AND {lives} AND {HAS_UNKNOWN}").count()

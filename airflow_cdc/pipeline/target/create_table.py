@@ -1,4 +1,4 @@
-"""Create a target table: the source's columns, our own behind them, and the properties that freeze what it is."""
+"""Create a target table: the source's columns, our own after them, and the properties that freeze its keys and mode."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ _COLUMNS_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class NewTable:
-    """What a target table is made of."""
+    """Columns, keys and mode of a table to create."""
 
     columns: Mapping[str, str]
     """Spark SQL types of the source's columns, in order."""
     keys: Sequence[str]
     mode: TableMode
     comments: Mapping[str, str] = field(default_factory=dict)
-    """Of columns (:mod:`airflow_cdc.model.flow.column_origin`)."""
+    """Column comments by name (:mod:`airflow_cdc.model.flow.column_origin`)."""
     document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
-    """Definitions of the columns that are taken out of documents."""
+    """Definitions of the document columns by name."""
 
 
 def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
-    """Make an empty target table with the source's columns and, behind them, ours."""
+    """Create an empty target table with the source's columns followed by ours."""
     columns, defined = new.columns, definition_of(new.document_columns)
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in new.keys)}>"
     own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}

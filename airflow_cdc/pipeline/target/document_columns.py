@@ -1,7 +1,7 @@
-"""Document columns: typed columns beside ``document``, taken out of it wherever a row's document is known.
+"""Document columns: typed columns beside ``document``, extracted from it wherever a row's document is known.
 
-A row's columns are always those of its own document. So a change that leaves the document to the target's row leaves them too, and a
-row whose document is not known has NULL in all of them.
+A row's columns always match its own document. A change that keeps the target's document keeps them too. A row whose document is not known
+has NULL in all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CORRUPT = "__cdc_corrupt"
 
 
 def with_document_columns(rows: DataFrame, columns: Mapping[str, DocumentColumn]) -> DataFrame:
-    """Return rows with the columns that their documents tell; each document is parsed once, whatever the number of columns."""
+    """Return rows with their document columns; each document is parsed once, however many columns there are."""
     if not columns or DOCUMENT not in rows.columns:
         return rows
     flat = rows.withColumn(_FLAT, F.expr(_flattened(columns)))
@@ -31,9 +31,9 @@ def with_document_columns(rows: DataFrame, columns: Mapping[str, DocumentColumn]
 
 
 def fill_document_columns(spark: SparkSession, uri: str, columns: Mapping[str, DocumentColumn], known: str) -> None:
-    """Set the columns of all rows of a table; those that were defined and are no more become NULL. Doing it twice does it once.
+    """Set the document columns of all rows of a table; columns no longer defined become NULL. Idempotent.
 
-    :param known: the definition by which the table's columns were filled.
+    :param known: the definition by which the columns were last filled.
     """
     values = {sql.name(name): "NULL" for name in names_defined(known)}
     values |= {sql.name(name): _column(column) for name, column in columns.items()}
@@ -41,14 +41,14 @@ def fill_document_columns(spark: SparkSession, uri: str, columns: Mapping[str, D
 
 
 def count_misfits(spark: SparkSession, uri: str, columns: Mapping[str, DocumentColumn], *, microbatch: int | None) -> dict[str, int]:
-    """Return in how many rows a column is NULL though its document tells a value, by column.
+    """Return by column the number of rows where the column is NULL although the document has a value.
 
-    :param microbatch: whose rows; None: all.
+    :param microbatch: restricts the count to its rows; None counts all.
     """
     if not columns:
         return {}
     rows = spark.sql(f"SELECT * FROM {sql.delta(uri)} WHERE {DOCUMENT} IS NOT NULL")
-    # A column that was defined since the microbatch was merged is not there yet.
+    # A column defined after the microbatch was merged is not in the table yet.
     columns = {name: column for name, column in columns.items() if name in rows.columns}
     if not columns:
         return {}
@@ -74,7 +74,7 @@ def _column(column: DocumentColumn) -> str:
 
 
 def _told(columns: Mapping[str, DocumentColumn]) -> str:
-    """Return the SQL of a struct by column: whether the document tells a value there; true of all for one that is no JSON object."""
+    """Return the SQL of a struct by column: whether the document has a value at its path. All true for text that is not a JSON object."""
     parser = _Parser(columns.values())
     corrupt = f"from_json({DOCUMENT}, '{_CORRUPT} STRING', map('columnNameOfCorruptRecord', '{_CORRUPT}'))"
     unread = f"({corrupt} IS NULL OR {corrupt}.{_CORRUPT} IS NOT NULL)"
@@ -83,19 +83,19 @@ def _told(columns: Mapping[str, DocumentColumn]) -> str:
 
 @dataclass
 class _Schema:
-    """A tree of the members to parse. ``leaf``: the type of what stands here, where no members of it are asked."""
+    """A tree of the members to parse. ``leaf``: the type of this node when none of its members are requested."""
 
     leaf: str = ""
     members: dict[str, _Schema] = field(default_factory=dict)
 
     def takes(self, names: Sequence[str], leaf: str) -> bool:
-        """Tell whether a path can be asked together with the others: from_json gives of each member a text or its members, not both."""
+        """Return whether a path can be parsed with the others: from_json returns a member as text or as its members, not both."""
         if not names:
             return not self.members and self.leaf in ("", leaf)
         if self.leaf:
             return False
         name, *rest = names
-        # Spark compares names of fields without case.
+        # Spark compares field names without case.
         alike = next((known for known in self.members if known.lower() == name.lower()), None)
         return alike is None or (alike == name and self.members[name].takes(rest, leaf))
 
@@ -111,7 +111,7 @@ class _Schema:
 
 
 class _Parser:
-    """SQL that parses a document for some columns: once for all whose paths go together."""
+    """SQL that parses a document for some columns: once for all columns whose paths are compatible."""
 
     def __init__(self, columns: Iterable[DocumentColumn]) -> None:
         self._schemas: list[_Schema] = []
@@ -127,33 +127,33 @@ class _Parser:
         return next((at for at, schema in enumerate(self._schemas) if schema.takes(names, _leaf(rest))), None)
 
     def text(self, column: DocumentColumn) -> str:
-        """Return the SQL of the text at a column's path; of use within :meth:`parsing`."""
+        """Return the SQL of the text at a column's path; valid within :meth:`parsing` only."""
         names, rest = _to_index(column.steps)
         return _at(f"document{self._place(names, rest)}", names, rest)
 
     def parsing(self, body: str) -> str:
-        """Return ``body`` with the parsed document in it."""
+        """Return ``body`` with the parsed document bound in it."""
         for at, schema in enumerate(self._schemas):
             body = sql.let(f"document{at}", f"from_json({DOCUMENT}, {sql.text(schema.ddl())})", body)
         return body
 
 
 def _to_index(steps: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return a path's names up to its first index, and what follows from there."""
+    """Return a path's names before its first index, and the rest from that index on."""
     end = next((at for at, step in enumerate(steps) if is_index(step)), len(steps))
     return steps[:end], steps[end:]
 
 
 def _leaf(rest: Sequence[str]) -> str:
-    # An array of structs would be lost whole where one element is none.
+    # from_json drops a whole array of structs if one element is not an object.
     return "ARRAY<STRING>" if rest else "STRING"
 
 
 def _at(parsed: str, names: Sequence[str], rest: Sequence[str]) -> str:
     """Return the SQL of the text at a path.
 
-    :param parsed: SQL of what was parsed for it.
-    :param rest: from the next index on.
+    :param parsed: SQL of the parsed value.
+    :param rest: the path from the next index on.
     """
     value = parsed + "".join(f".{sql.name(name)}" for name in names)
     if not rest:
@@ -165,6 +165,6 @@ def _at(parsed: str, names: Sequence[str], rest: Sequence[str]) -> str:
     names, rest = _to_index(after)
     schema = _Schema()
     schema.add(names, _leaf(rest))
-    # Of an array from_json takes the first element for the object that was asked.
+    # from_json reads an array as its first element where an object is requested.
     same_kind = f"if(startswith({element}, '{'{' if names else '['}'), {element}, NULL)"
     return _at(f"from_json({same_kind}, {sql.text(schema.ddl())})", names, rest)

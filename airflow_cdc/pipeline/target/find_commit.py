@@ -1,4 +1,4 @@
-"""Find the commit that a microbatch made, by what it carries."""
+"""Find a microbatch's commit by the metadata that it carries."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class MergeCommit:
     version: int
     rows: RowCounts
     metadata: dict[str, Any]
-    """What the commit carries of its microbatch (``userMetadata``)."""
+    """The commit's metadata about its microbatch (``userMetadata``)."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """What Delta counted (``operationMetrics``)."""
+    """Delta's own counts (``operationMetrics``)."""
 
 
 def find_commit(
     spark: SparkSession, uri: str, *, application: str, microbatch: int, after: int = -1, may_read_log: bool = False
 ) -> MergeCommit | None:
-    """Return the commit of a microbatch from the table's history, None where the log holds none.
+    """Return the commit of a microbatch from the table's history, None where the log has none.
 
-    Costs a look at the last versions; at more of them only while those are all younger than what the flow has committed for sure, as after
-    many a clean-up of a table whose merge crashed.
+    Reads the last versions. Reads further back only while all of those are newer than the flow's last known commit, as after many clean-ups
+    of a table whose merge crashed.
 
-    :param after: version of the flow's last commit that is known.
-    :param may_read_log: whether the table's store can be read without Spark: the commit then is found without a job, nearly always.
+    :param after: version of the flow's last known commit.
+    :param may_read_log: whether the table's store can be read without Spark; the commit is then nearly always found without a job.
     """
     read = commits_behind(uri, after) if may_read_log else ()
     if nearby := next(filter(None, (_commit_of(uri, commit, application=application, microbatch=microbatch) for commit in read)), None):
@@ -54,7 +54,7 @@ def find_commit(
 
 
 def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | None:
-    """Return the report of the last microbatch that a flow committed to its table, None where the last versions hold none."""
+    """Return the report of the last microbatch that a flow committed to its table, None where the last versions have none."""
     history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)} LIMIT {_LAST_VERSIONS}").select("version", "userMetadata")
     for row in history.collect():
         version = int(row["version"])
@@ -65,7 +65,7 @@ def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | Non
 
 
 def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
-    """Yield the commits that a table's history tells, ascending."""
+    """Yield the commits of a table's history, ascending."""
     told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
         "version",
         "operation",
@@ -84,7 +84,7 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
         return None
     metrics = row["operationMetrics"] or {}
     counts = RowCounts(
-        # An append has a name of its own for it.
+        # An append reports its rows under another name.
         inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
         updated=int(metrics.get("numTargetRowsUpdated", 0)),
         deleted=int(metrics.get("numTargetRowsDeleted", 0)),

@@ -1,7 +1,7 @@
 """Flag deletes: the MERGE clauses of a table that keeps deleted rows with their last values.
 
-A flagged row holds its key for nobody: what a change means for it is the answer for a key that the target does not hold. Its values are
-those that were told last; a delete's own image is fillers, so a delete comes as a change that tells no value (``__cdc_unavailable``).
+A flagged row does not hold its key: a change applies as if the target lacked the key. The row keeps the last known values. A delete's own
+image holds fillers, so a delete arrives as a change without values (``__cdc_unavailable``).
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.spark import sql
 
 IS_LIVE = f"NOT {DELETED}"
-"""Of a table that flags deletes: whether the source has the row."""
+"""SQL for a table that flags deletes: whether the row exists in the source."""
 
 
 @dataclass(frozen=True)
 class Vanishing:
-    """What took all rows that were written before it: a truncate, or a complete snapshot that did not find them."""
+    """A truncate or a complete snapshot, which removes all earlier rows that it covers."""
 
     position: Position
     committed_micros: int | None
-    """When, in microseconds since 1970; None where nothing tells: a snapshot does not know when a row went."""
+    """Commit time in microseconds since 1970; None where unknown: a snapshot does not record when a row was deleted."""
     takes: str = "false"
-    """SQL over a row ``t`` of the target: whether it takes the row. What the microbatch then writes there is a row of its own."""
+    """SQL over a row ``t`` of the target: whether the row is removed. Whatever the microbatch writes under its key is a new row."""
 
 
 def is_taken(vanishing: Sequence[Vanishing]) -> str:
-    """Return as SQL over a row ``t`` of the target whether something takes it; never NULL."""
+    """Return as SQL over a row ``t`` of the target whether any of ``vanishing`` removes it; never NULL."""
     return f"coalesce({' OR '.join(each.takes for each in vanishing) or 'false'}, false)"
 
 
 MADE_ROOM = f"s.{OP} NOT IN ('d', '{KEEP}', '{FILL}', '{VOID}') AND s.{OP_IF_ABSENT} = 'd'"
-"""SQL over a change ``s``: whether its row lives only where the target's made room for it."""
+"""SQL over a change ``s``: whether its row exists only where the target's row has made room for it."""
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """What a MERGE assigns to the target's columns, as SQL by column."""
+    """SQL assignments of a MERGE by column."""
 
     inserted: Mapping[str, str]
     """For a key that the target does not hold."""
     updated: Mapping[str, str]
-    """For one that it does: values that the change does not tell stay."""
+    """For a key that the target holds: columns without a value in the change keep the target's."""
     filled: Mapping[str, str]
-    """Of a change that is late."""
+    """For a late change."""
 
 
 def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: bool, microbatch: int, unread: str = "false") -> list[str]:
     """Return the clauses of a MERGE of ``s`` into ``t``.
 
-    :param vanishing: what takes rows.
+    :param vanishing: truncates and snapshots that remove rows.
     :param microbatch: its number.
-    :param unread: SQL over both: whether the row is as good as none where it decides what a change means.
+    :param unread: SQL over ``t`` and ``s``: whether the row counts as absent in deciding what a change means.
     """
     inserted, updated, filled = values.inserted, values.updated, values.filled
-    # A row that was taken holds its key for nobody either.
+    # A removed row does not hold its key either.
     holds_nothing = f"(t.{DELETED} OR {is_taken(vanishing)})"
     lives, is_gone = f"NOT {holds_nothing}", f"{holds_nothing} AND s.{OP} <> '{VOID}'"
     matched: dict[str, Mapping[str, str]] = {}
@@ -73,7 +73,7 @@ def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: 
         f"{is_gone} AND s.{OP_IF_ABSENT} <> '{KEEP}'": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
     }
     updates = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
-    # The first clause that holds decides: what took a row last says when it went.
+    # The first matching clause wins, so the latest removal sets the time.
     vanished = {
         f"NOT t.{DELETED} AND {each.takes}": sql.assign(vanished_rows(each, position_literal(each.position), microbatch))
         for each in reversed(vanishing)
@@ -103,14 +103,14 @@ def _alive() -> dict[str, str]:
 
 
 def committed_at(vanishing: Vanishing) -> str:
-    """Return as SQL when the source committed it."""
+    """Return the commit time in the source as a SQL timestamp."""
     return "CAST(NULL AS TIMESTAMP)" if vanishing.committed_micros is None else f"timestamp_micros({vanishing.committed_micros})"
 
 
 def vanished_rows(vanishing: Vanishing, position: str, microbatch: int) -> dict[str, str]:
-    """Return the assignments for the rows that vanish; their values stay.
+    """Return the assignments for the rows that are removed; their values stay.
 
-    :param position: SQL of its position.
+    :param position: SQL of the removal's position.
     """
     time = committed_at(vanishing)
     return {

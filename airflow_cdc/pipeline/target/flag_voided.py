@@ -1,4 +1,4 @@
-"""Flag what a truncate or a complete snapshot of the same microbatch makes void: the rows were there, and they are gone."""
+"""Flag rows that a truncate or a complete snapshot of the same microbatch voids: they existed, and they are gone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from airflow_cdc.pipeline.target.flag_deletes import Vanishing, committed_at
 
 
 def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[str]) -> DataFrame:
-    """Return void row changes as those of rows that are gone, for a table that flags deletes.
+    """Return void row changes as flagged deletes, for a table that flags deletes.
 
-    :param row_changes: changes that stand before ``vanishing``.
-    :param others: the columns that are no key.
+    :param row_changes: changes at positions before ``vanishing``.
+    :param others: the columns that are not keys.
     """
     died = F.col(OP) == "d"
     return row_changes.withColumns(
@@ -27,7 +27,7 @@ def flag_voided(row_changes: DataFrame, vanishing: Vanishing, others: Sequence[s
             COMMITTED_AT: F.when(died, F.col(COMMITTED_AT)).otherwise(F.expr(committed_at(vanishing))),
             PARTITION: F.when(died, F.col(PARTITION)),
             OFFSET: F.when(died, F.col(OFFSET)),
-            # The row that the target holds went too, not the one that came and went beside it.
+            # Voids the row that the target holds, not a row that came and went within the microbatch.
             UNAVAILABLE: F.when(F.col(OP) == KEEP, F.expr(sql.texts(others))).otherwise(F.col(UNAVAILABLE)),
             OP_IF_ABSENT: F.when(died, "d").otherwise("t"),
             OP: F.lit(VOID),

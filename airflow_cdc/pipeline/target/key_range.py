@@ -1,4 +1,4 @@
-"""Key range: between which keys a microbatch's row changes lie, as a condition by which Delta passes over files of a large table."""
+"""Key range: the range of a microbatch's keys, as a condition that lets Delta skip files of a large table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 from airflow_cdc.pipeline.spark import sql
 
 ASKED_FROM_BYTES = 16 * 1024**2
-"""Of table: in a smaller one there are few files to pass over, and the range stands in code that is compiled for each microbatch."""
+"""Table size: a smaller table has few files to skip, and the range is part of code that is compiled for each microbatch."""
 _LONGEST = 200
 _ORDERED = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)|STRING")
-"""Types whose values a text tells exactly, and of which Delta's statistics and Python have the same order."""
+"""Types that text represents exactly and that Delta's statistics and Python order alike."""
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The range of one key column. NULL keys are in none, and match no row either."""
+    """The range of one key column. NULL keys are in no range, and match no row either."""
 
     column: str
     sql_type: str
@@ -29,25 +29,25 @@ class KeyRange:
     highest: int | Decimal | str
 
     def of_rows(self, alias: str) -> str:
-        """Return the condition that a row's key is in the range; of a row that one of the changes matches it always holds."""
+        """Return the condition that a row's key is in the range; it holds for every row that a change matches."""
         lowest, highest = (f"CAST({sql.text(_text(value))} AS {self.sql_type})" for value in (self.lowest, self.highest))
         return f"{alias}.{sql.name(self.column)} BETWEEN {lowest} AND {highest}"
 
 
 def ranged(types: Mapping[str, str], keys: Iterable[str], *, table_bytes: int) -> dict[str, str]:
-    """Return the types of the key columns whose range is worth a question."""
+    """Return the types of the key columns whose range is worth computing."""
     return {key: types[key] for key in keys if table_bytes >= ASKED_FROM_BYTES and _ORDERED.fullmatch(types.get(key, ""))}
 
 
 def ends(asked: Iterable[str]) -> list[Column]:
-    """Return aggregations to the two ends of columns, for :func:`key_ranges`."""
+    """Return the min and max aggregations of columns, for :func:`key_ranges`."""
     return [end(sql.name(column)).alias(f"{told} {column}") for column in asked for told, end in (("min", F.min), ("max", F.max))]
 
 
 def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange, ...]:
-    """Return the ranges of columns (SQL types by name) from the rows that :func:`ends` became, a group each.
+    """Return the ranges of columns (SQL types by name) from the aggregated rows of :func:`ends`, one row a group.
 
-    None of a column that has no values, or of which an end is too long for a statement.
+    A column without values, or with an end too long for a statement, has no range.
     """
     ranges = []
     for column, kind in asked.items():
@@ -59,5 +59,5 @@ def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange,
 
 
 def _text(value: int | Decimal | str) -> str:
-    # A decimal's own text may have an exponent.
+    # str(Decimal) may contain an exponent.
     return f"{value:f}" if isinstance(value, Decimal) else str(value)

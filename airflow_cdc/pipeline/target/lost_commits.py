@@ -1,4 +1,4 @@
-"""Lost commits: the errors by which Delta says that another writer committed first, and what a flow makes of them."""
+"""Lost commits: Delta's errors for a commit that another writer won, and the flow's error for them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from delta import exceptions
 from airflow_cdc.model.errors import ConcurrentRunError
 
 LOST_COMMITS: tuple[type[Exception], ...] = tuple(getattr(exceptions, name) for name in exceptions.__all__)
-"""All of them: in Python they have no base of their own in common, though one is named as if it were."""
+"""All of Delta's conflict errors: in Python they share no base class, although one is named as if it were."""
 
 
 @contextmanager
 def unless_lost(flow: str, table: str, doing: str, *, next_step: str) -> Iterator[None]:
-    """Let the commits inside be the only ones.
+    """Turn a lost commit inside the block into an error of the flow.
 
-    :param doing: what is done to the table meanwhile: ``repaired``.
-    :raises ConcurrentRunError: when somebody else committed to the table first.
+    :param doing: what is being done to the table, as a past participle: ``repaired``.
+    :raises ConcurrentRunError: when another writer committed to the table first.
     """
     try:
         yield

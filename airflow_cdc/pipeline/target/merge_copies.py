@@ -1,4 +1,4 @@
-"""Merge copies: bring a table without a key to as many copies of each row as were counted."""
+"""Merge copies: bring a table without a key to the counted number of copies of each row."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TOLD = (POSITION, OP, COMMITTED_AT)
 
 
 def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, log: DataFrame) -> DataFrame:
-    """Return the rows that the target lacks (action ``i``) or has and should not (``d``); and a row for each content of which rows
-    are missing (``m``), with minus their number as that of the copy.
+    """Return the rows to insert (action ``i``) and to delete (``d``), and one row (``m``) for each content with missing rows, whose copy
+    number is minus their count.
 
     :param held: the target's rows of the counted contents.
-    :param counted: copies by content.
+    :param counted: number of copies by content.
     :param log: all known events.
     """
     wanted = counted.filter(f"{COPIES} > 0").select(CONTENT, F.explode(F.expr(f"sequence(1L, {COPIES})")).alias(COPY))
@@ -32,13 +32,13 @@ def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, lo
 
 
 def count_missing(changes: DataFrame) -> int:
-    """Return how many rows events took that are not known to have been there."""
+    """Return how many rows were removed by events although no event is known to have added them."""
     found = changes.filter(f"{_ACTION} = 'm'").agg(F.sum(COPY)).collect()[0][0]
     return -int(found or 0)
 
 
 def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
-    """Return the values of the contents of which rows are to be added, and the event that added the last of them."""
+    """Return the values of each content that gains rows, from the last event that added it."""
     adding = (
         target.with_all_columns(log)
         .withColumn(CONTENT, F.col(ADDED))
@@ -49,7 +49,7 @@ def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def merge_copies(spark: SparkSession, target: TargetTable, changes: DataFrame, *, microbatch: int) -> None:
-    """Make one MERGE commit of rows that come and go."""
+    """Make one MERGE commit of inserted and deleted rows."""
     changes.createOrReplaceTempView("cdc_copy_changes")
     columns = [*target.columns, *_TOLD, CONTENT, COPY]
     values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(microbatch)}

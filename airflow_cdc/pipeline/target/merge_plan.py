@@ -1,4 +1,4 @@
-"""Tell in a report how a merge wrote: which plan, and how much of the table it went over."""
+"""Describe in a report how a merge wrote: its plan, and how many of the table's files it rewrote."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from airflow_cdc.pipeline.target.key_range import KeyRange
 
 _TOUCHED = ("numTargetFilesRemoved", "numTargetDeletionVectorsAdded")
-"""A file that gets a deletion vector is not among those removed; one that gets another in place of its own is among those added too."""
+"""A file that gets its first deletion vector does not count as removed; one whose vector is replaced counts as added too."""
 
 
 def told_plan(plan: str, *, deletion_vectors: bool, within: Sequence[KeyRange]) -> str:
-    """Return a plan with how changed rows are written and by which keys files are passed over.
+    """Return a plan with how changed rows are written and the keys whose ranges skip files.
 
     >>> told_plan("merge", deletion_vectors=True, within=())
     'merge (deletion vectors)'
@@ -22,13 +22,13 @@ def told_plan(plan: str, *, deletion_vectors: bool, within: Sequence[KeyRange]) 
 
 
 def with_files(plan: str, metrics: Mapping[str, Any], files: int | None) -> str:
-    """Return a told plan with how many of the table's files its commit rewrote or gave a deletion vector.
+    """Return a plan with how many of the table's files its commit rewrote or gave a deletion vector.
 
     >>> with_files("merge (deletion vectors)", {"numTargetDeletionVectorsAdded": "12"}, 400)
     'merge (deletion vectors, 12 of 400 files)'
 
     :param metrics: the commit's ``operationMetrics``.
-    :param files: how many files the table had; None where the commit does not tell: the plan is returned as it is.
+    :param files: how many files the table had; None where the commit does not record it: the plan is returned unchanged.
     """
     if files is None:
         return plan

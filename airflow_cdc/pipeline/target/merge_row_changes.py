@@ -1,4 +1,4 @@
-"""Merge row changes: what a microbatch makes of each key becomes one Delta commit on the target."""
+"""Merge row changes: one Delta commit on the target applies a microbatch's change to each key."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What one MERGE of row changes is made of.
+    """The parts of one MERGE of row changes.
 
-    ``__cdc_op`` of a change decides what becomes of a key that the target holds (``d``: its row goes, ``k``: it stays, ``f``: it takes
-    what it lacks), ``__cdc_op_if_absent`` of one that it does not.
+    ``__cdc_op`` decides for a key that the target holds (``d``: the row is deleted, ``k``: kept, ``f``: its missing values are filled),
+    ``__cdc_op_if_absent`` for a key that it does not hold.
     """
 
     row_changes: DataFrame
-    """At most one a key."""
+    """At most one per key."""
     columns: Sequence[str]
     """The source's columns that the changes carry."""
     microbatch: int
     late: bool = False
     """Whether some changes only fill values (``f``)."""
     vanishing: Sequence[Vanishing] = ()
-    """What takes rows that no change is about."""
+    """Truncates and snapshots: they remove rows that no change is about."""
     unread: str = "false"
-    """SQL over a row ``t`` and a change ``s``: whether the row is as good as none where it decides what a change means."""
+    """SQL over a row ``t`` and a change ``s``: whether the row counts as absent in deciding what a change means."""
     untold: Collection[str] = ()
-    """Columns that some change leaves out (``__cdc_unavailable``): the target's value stays."""
+    """Columns that at least one change leaves out (``__cdc_unavailable``): the target's value stays."""
     document_columns: Collection[str] = ()
-    """Columns that come with the document and only with it."""
+    """Columns that arrive with the document and only with it."""
     within: Sequence[KeyRange] = ()
-    """Ranges in which the keys of all changes lie, where that is known and nothing vanishes."""
+    """Key ranges that contain every change's key, where they are known and nothing vanishes."""
 
 
 def merge_row_changes(spark: SparkSession, target: TargetTable, merge: Merge) -> None:
@@ -52,16 +52,16 @@ def merge_row_changes(spark: SparkSession, target: TargetTable, merge: Merge) ->
         clauses = flagging_clauses(values, vanishing=merge.vanishing, late=merge.late, microbatch=merge.microbatch, unread=merge.unread)
     else:
         clauses = _removing_clauses(values, merge)
-    # Delta passes over files by what is said of the target alone.
+    # Delta skips files only by conditions on the target alone.
     on_keys = " AND ".join([sql.same_key("t", "s", target.keys), *(keys.of_rows("t") for keys in merge.within)])
     spark.sql(f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_row_changes AS s ON {on_keys} {' '.join(clauses)}")
 
 
 def _assigned(target: TargetTable, merge: Merge) -> Assigned:
-    """Return what the MERGE assigns to a row that comes, to one that is there, and to one whose change is late."""
+    """Return what the MERGE assigns to a new row, to an existing row, and to a row with a late change."""
     columns, untold = merge.columns, list(merge.untold)
     if target.flags_deletes:
-        # A delete leaves all of them to the row.
+        # A delete keeps all values of the row.
         untold = [name for name in columns if name not in target.keys]
     elif DOCUMENT in untold:
         untold = [*untold, *merge.document_columns]
@@ -85,7 +85,7 @@ def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
     taken = is_taken(vanishing)
     clauses = []
     if vanishing:
-        # Whatever lived there is gone: the change is one of a key that the target does not hold.
+        # The old row is gone: the change applies as for a key that the target does not hold.
         clauses += [
             f"WHEN MATCHED AND {taken} AND s.{OP_IF_ABSENT} IN ('d', '{KEEP}') THEN DELETE",
             f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
@@ -101,18 +101,18 @@ def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
 
 
 def _opaque_number(number: int) -> str:
-    """Return the SQL of a number that Spark does not write into the code it generates.
+    """Return the SQL of a number that Spark does not embed in its generated code.
 
-    With the microbatch's number in it the code would differ from one microbatch to the next, and be compiled and warmed up anew each time.
+    An embedded microbatch number would make the code differ from one microbatch to the next: each would be compiled and warmed up again.
     """
-    # An operation is one letter, and no text of a statement stands in that code.
+    # An operation is one letter, so substr yields ''. Spark inlines no text literals into that code.
     return f"CAST(concat('{number}', substr(s.{OP}, 2)) AS BIGINT)"
 
 
 def _filled(told_with: Mapping[str, str], microbatch: str) -> dict[str, str]:
-    """Return the assignments of a change that is late: it fills only what the row's newer events did not tell.
+    """Return the assignments of a late change: it fills only values that the row's newer events left out.
 
-    :param told_with: by column, the one under whose name ``__cdc_told_at`` says who told it.
+    :param told_with: by column, the column under whose name ``__cdc_told_at`` records its source event.
     :param microbatch: SQL of its number.
     """
     values = {}

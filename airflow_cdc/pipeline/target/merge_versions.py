@@ -1,4 +1,4 @@
-"""Merge versions: how the target's versions differ from those that were cut from the events, and the MERGE that makes them equal."""
+"""Merge versions: diff the target's versions against those cut from the events, and MERGE the difference."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 ACTION = "__cdc_action"
-"""What becomes of a version in the target: ``i``, ``u`` or ``d``."""
+"""What happens to a version in the target: ``i``, ``u`` or ``d``."""
 ASKS = "__cdc_asks"
-"""Whether these events decide the version's previous key; else the target's stays."""
+"""Whether these events decide the version's previous key; otherwise the target's stays."""
 _CAME_FROM = "__cdc_came_from"
 _COMPARED = (END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, PREVIOUS_KEY)
 
 
 def differing_versions(cut: DataFrame, held: DataFrame, target: TargetTable, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return the versions that the target lacks (action ``i``), has otherwise (``u``), or has and should not (``d``).
+    """Return the versions to insert (action ``i``), update (``u``) or delete (``d``).
 
-    :param cut: as they follow from the events.
-    :param held: as the target has them.
-    :param keys: names of ours for the key columns, in their order.
-    :param others: the columns that are no key.
+    :param cut: versions derived from the events.
+    :param held: versions in the target.
+    :param keys: our names for the key columns, in their order.
+    :param others: the columns that are not keys.
     """
     on = " AND ".join([*(f"v.{key} = h.{key}" for key in keys), f"v.{POSITION} = h.{POSITION}"])
     both = cut.alias("v").join(held.alias("h"), F.expr(on), "full_outer")
@@ -65,7 +65,7 @@ def merge_versions(spark: SparkSession, target: TargetTable, changes: DataFrame,
 
 
 def current_versions(spark: SparkSession, target: TargetTable, changes: DataFrame) -> DataFrame:
-    """Return the versions that are current once the changes are merged, with the source's columns."""
+    """Return the versions that will be current after the merge, with the source's columns."""
     same = f"{sql.same_key('h', 'v', target.keys)} AND h.{POSITION} = v.{POSITION}"
     held = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
     columns = [*map(sql.name, target.columns), IS_CURRENT]

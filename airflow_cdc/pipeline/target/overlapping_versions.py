@@ -1,4 +1,4 @@
-"""Find versions that overlap: of one row at most one may be true at any position and at any time, and at most one today."""
+"""Find overlapping versions: a row has at most one at any position and time, and at most one current."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _BEFORE = "__cdc_before"
 
 
 def overlapping_versions(versions: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the versions that begin before the one before them has ended, by position or by time, and those that are current and ended or
+    """Return the versions that begin before their predecessor ends, by position or by time, and those that are both current and ended, or
     neither.
 
-    A version without an end, with another behind it, is such a case; so at most one of a key is current where there are none.
+    A version without an end, followed by another, is such a case; so without overlaps at most one version of a key is current.
 
     :param versions: rows of a table that keeps versions, with our columns.
     """
     ours = ", ".join(sql.name(key) for key in keys)
     ends = f"named_struct('position', {END_POSITION}, 'time', {VALID_TO})"
     before = f"lag({ends}) OVER (PARTITION BY {ours} ORDER BY {POSITION}, {END_POSITION} NULLS LAST)"
-    # A time that the source did not tell is no contradiction.
+    # A time that the source did not record contradicts nothing.
     by_position = f"{_BEFORE} IS NOT NULL AND ({_BEFORE}.position IS NULL OR {_BEFORE}.position > {POSITION})"
     wrong = f"({by_position}) OR {_BEFORE}.time > {VALID_FROM} OR {VALID_TO} < {VALID_FROM} OR {END_POSITION} <= {POSITION}"
     flagged = f"NOT ({IS_CURRENT} <=> ({END_POSITION} IS NULL))"

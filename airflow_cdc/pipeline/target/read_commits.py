@@ -1,4 +1,4 @@
-"""Read what a Delta table's newest commits tell of themselves from the log's files: Spark would start jobs to tell the same."""
+"""Read a Delta table's newest commits from the log's files; Spark would start jobs for the same facts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_READ = 20
 
 
 def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
-    """Yield what the commits behind a version tell of themselves, ascending: ``version``, ``userMetadata``, ``operationMetrics``.
+    """Yield the commits after a version, ascending: ``version``, ``userMetadata``, ``operationMetrics``.
 
-    Ends where there is no next one, where the log cannot be read, and after a few: what is not among them, the table's history has to tell.
+    Stops at the last commit, at a log that cannot be read, and after a fixed number; for anything beyond, read the table's history.
     """
     for number in range(version + 1, version + 1 + _MOST_READ):
         try:
@@ -30,9 +30,9 @@ def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
 
 
 def read_commit(uri: str, version: int) -> TableCommit | None:
-    """Return what a commit says of itself; None where the log has no such file, or no more.
+    """Return a commit from its log file; None where the log does not have the file, or no longer has it.
 
-    :raises OSError: when the store fails: a commit that could not be read must not pass for one that is not there.
+    :raises OSError: when the store fails: a commit that could not be read must not pass for a missing one.
     """
     text = _read(uri, version)
     if text is None:
@@ -43,7 +43,7 @@ def read_commit(uri: str, version: int) -> TableCommit | None:
 
 
 def commit_of(uri: str, version: int, told: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
-    """Return a table's commit of what a log or a history says of it, in Delta's names, and ``by`` and ``at_millis``.
+    """Return a commit from its fields in a log or a history, under Delta's names, plus ``by`` and ``at_millis``.
 
     :raises StateTooNewError: when a newer version of airflow-cdc made it.
     """
@@ -61,7 +61,7 @@ def commit_of(uri: str, version: int, told: Mapping[str, Any], *, has_new_data: 
 
 
 def has_log(uri: str) -> bool:
-    """Tell whether there is a Delta table."""
+    """Return whether a Delta table exists."""
     fs, path = file_system(uri)
     return bool(fs.exists(f"{path}/_delta_log"))
 
@@ -76,14 +76,14 @@ def _read(uri: str, version: int) -> bytes | None:
 
 
 def _commit_info(text: bytes) -> dict[str, Any]:
-    # The other lines tell of files, and there may be thousands of them.
+    # The other lines describe files, and there may be thousands of them.
     line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
     told: dict[str, Any] = json.loads(line).get("commitInfo", {})
     return told
 
 
 def _has_new_data(text: bytes) -> bool:
-    """Tell whether a commit changes data: rewrites such as OPTIMIZE mark their files as no change."""
+    """Return whether a commit changes data: rewrites such as OPTIMIZE mark their files as unchanged."""
     lines = (line for line in text.splitlines() if line.startswith((b'{"add"', b'{"remove"')))
     # Delta reads a missing mark as a change.
     return any(next(iter(json.loads(line).values())).get("dataChange", True) for line in lines)

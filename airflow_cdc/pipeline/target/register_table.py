@@ -1,4 +1,4 @@
-"""Register a target table in Spark's catalog, so that it has a name beside its path."""
+"""Register a target table by name in Spark's catalog."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NO_SUCH_NAME = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 
 
 def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
-    """Give a flow's table its name in the catalog, once it exists; a name that stands for it already is left as it is.
+    """Register a flow's table in the catalog once it exists; a name that already refers to it stays as it is.
 
     :param flow: with a ``catalog_table``.
     :param uri: of the target table.
-    :raises CatalogTableError: when the name stands for something else, or the catalog refuses it.
+    :raises CatalogTableError: when the name refers to something else, or the catalog refuses it.
     :raises SparkFailedError: when the catalog does not answer.
     """
     uri, name = spark_uri(uri), sql.path(flow.catalog_table)
@@ -30,7 +30,7 @@ def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
         if there is None:
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {sql.path(flow.catalog_table[:-1])}")
             spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {sql.text(uri)}")
-            # Somebody else may have taken the name since.
+            # Another writer may have taken the name since.
             there = _location(spark, name)
         here = _location(spark, sql.delta(uri))
     except AnalysisException as problem:
@@ -39,7 +39,7 @@ def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
             next_step="Its rows are merged all the same. Correct the flow's catalog_table, or what Spark is told of that catalog.",
         ) from problem
     except Exception as problem:
-        # A metastore that does not answer; also a class that is no catalog, which fails in Java and in its own words.
+        # A metastore that does not answer, or a catalog class that is not one and fails in Java with its own message.
         raise SparkFailedError(
             f"Flow {flow.name}: table {uri} could not be registered as {name}: {first_line(problem)}",
             next_step="Its rows are merged all the same. See the job's log; if it stays so, look at what Spark is told of that catalog.",
@@ -52,7 +52,7 @@ def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
 
 
 def _location(spark: SparkSession, name: str) -> str | None:
-    """Return where the table of a name lies, None where nothing has the name."""
+    """Return the location of the table of a name, None where the name is free."""
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
     except AnalysisException as error:

@@ -1,4 +1,4 @@
-"""Table history: what a Delta table's own log tells, without a look at its data."""
+"""Table history: facts from a Delta table's log, without reading its data."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class Commit:
 
     @property
     def may_drop_files(self) -> bool:
-        """Whether files of the version before may be no part of this one."""
+        """Whether files of the version before may be missing from this one."""
         overwrites = self.operation == "WRITE" and self.parameters.get("mode") != "Append"
         return overwrites or self.operation not in _NO_FILE_LEAVES
 
     @property
     def changes_rows(self) -> bool:
-        """Whether it may have left files, or deletion vectors, for a rewrite to find."""
+        """Whether it may have left files, or deletion vectors, that a rewrite would act on."""
         return self.operation == "WRITE" or (self.may_drop_files and self.operation not in _REWRITES)
 
     @property
     def hidden_rows(self) -> int:
-        """At most so many rows a deletion vector hides since this commit; none where it wrote no vector."""
+        """Upper bound of the rows that this commit's deletion vectors hide; 0 where it wrote none."""
         told = {name: int(value) for name, value in self.metrics.items() if value.isdigit()}
         vectors = ("DeletionVectorsAdded", "DeletionVectorsUpdated")
         if not any(told.get(f"{prefix}{name}") for prefix in ("numTarget", "num") for name in vectors):
@@ -66,7 +66,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableHistory:
-    """The versions that the log still tells of, the newest first; Delta forgets them after 30 days."""
+    """The versions that the log still has, newest first; Delta drops them after 30 days."""
 
     commits: tuple[Commit, ...]
 
@@ -77,31 +77,31 @@ class TableHistory:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether nothing came since the last rewrite: another one would find nothing."""
+        """Whether nothing changed since the last rewrite: another rewrite would have nothing to do."""
         return not any(commit.changes_rows for commit in self._since(_REWRITES))
 
     @property
     def hidden_rows(self) -> int:
-        """At most so many rows are hidden by deletion vectors that came since the last rewrite, which leaves no file with many of them."""
+        """Upper bound of the rows hidden by deletion vectors since the last rewrite, which leaves no file with many of them."""
         return sum(commit.hidden_rows for commit in self._since(_REWRITES))
 
     @property
     def vacuumed_before(self) -> datetime | None:
-        """Files that left the table before this moment are gone; None where they never were removed."""
+        """Moment before which files that left the table are removed from storage; None where a vacuum never ran."""
         moments = [commit.at - _retention(commit) for commit in self.commits if commit.operation == _VACUUM]
         return max(moments, default=None)
 
     def at(self, version: int) -> datetime | None:
-        """Return when a version was committed, None where the log tells it no more."""
+        """Return when a version was committed, None where the log no longer has it."""
         return next((commit.at for commit in self.commits if commit.version == version), None)
 
     def leaves_to_vacuum(self, before: datetime) -> bool:
-        """Tell whether files may have left the table before a moment, and after those which are gone already."""
+        """Return whether files may have left the table before a moment and are not vacuumed yet."""
         done = self.vacuumed_before
         return any(commit.may_drop_files and commit.at < before and (done is None or commit.at >= done) for commit in self.commits)
 
     def is_readable(self, version: int) -> bool:
-        """Tell whether all files of a version are still there, as far as the log tells."""
+        """Return whether all files of a version still exist, as far as the log shows."""
         done = self.vacuumed_before
         return done is None or not any(commit.version > version and commit.may_drop_files and commit.at < done for commit in self.commits)
 
@@ -113,7 +113,7 @@ class TableHistory:
 def read_history(spark: SparkSession, uri: str) -> TableHistory:
     """Return the history of a Delta table."""
     told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
-        # Python's local time of an instant depends on the machine's zone.
+        # Python's local time of an instant depends on the machine's time zone.
         "version",
         "unix_millis(timestamp) AS at",
         "operation",

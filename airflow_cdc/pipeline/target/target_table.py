@@ -1,4 +1,4 @@
-"""The target table as it stands, by what Delta and the table's own properties record."""
+"""The target table's current state, from Delta's metadata and the table's own properties."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
 
 KEYS_PROPERTY = "airflow_cdc.keys"
-"""Table property: the key columns as JSON; they are frozen when the table is made."""
+"""Table property: the key columns as JSON; frozen when the table is created."""
 MODE_PROPERTY = "airflow_cdc.mode"
 """Table property: the table's :class:`~airflow_cdc.model.flow.table_mode.TableMode`; frozen like the keys."""
 DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
-"""Table property: the definition of the document columns by which all rows were filled."""
+"""Table property: the document column definition by which all rows were filled."""
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
-"""Table property: the names of columns by the older ones under which late events may have them, as JSON."""
+"""Table property, JSON: current column names by the older names that late events may use."""
 MODE_OF_MAPPING = "delta.columnMapping.mode"
-"""Table property: how the columns of the table's files are named."""
+"""Table property: how Delta maps column names to those in the files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetTable:
-    """The target as it stands before a merge."""
+    """The target before a merge."""
 
     uri: str
     columns: Mapping[str, str]
@@ -40,37 +40,37 @@ class TargetTable:
     size: int
     """Bytes of the live files."""
     files: int
-    """How many they are."""
+    """Number of live files."""
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
     told: frozenset[str] = frozenset()
-    """Columns that are read as a schema-change topic, a schema or the flow tells: the JSON text does not say what they are."""
+    """Columns read by a schema-change topic, a schema or the flow's declaration: their JSON text alone is ambiguous."""
     guessed: frozenset[str] = frozenset()
-    """Columns that were made of what the JSON values look like."""
+    """Columns whose type was inferred from JSON values."""
     document_columns: str = definition_of({})
-    """Definition of the document columns by which all its rows were filled."""
+    """Document column definition by which all rows were filled."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Names of columns by their older ones."""
+    """Current column names by their older ones."""
 
     def under(self, renames: Mapping[str, str]) -> TargetTable:
-        """Return the table as it is once its columns have the names of today."""
+        """Return the table with current column names."""
         columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
         told, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.told, self.guessed))
         return replace(self, columns=columns, told=told, guessed=guessed)
 
     def with_all_columns(self, log: DataFrame) -> DataFrame:
-        """Return a log with all of the table's columns: it lacks those that no event carried yet."""
+        """Return a log with all of the table's columns; columns that no event has carried yet are NULL."""
         held = {name.lower() for name in log.columns}
         return log.withColumns({name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
 
     @property
     def flags_deletes(self) -> bool:
-        """Whether deleted rows stay in it, flagged."""
+        """Whether deleted rows stay in the table, flagged."""
         return self.mode is TableMode.FLAGGED
 
 
 def describe_table(spark: SparkSession, uri: str) -> Row | None:
-    """Return what Delta tells of a table (``DESCRIBE DETAIL``), None where there is none."""
+    """Return Delta's description of a table (``DESCRIBE DETAIL``), None where there is none."""
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {sql.delta(uri)}").first()
     except AnalysisException as error:
@@ -104,7 +104,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, by the columns' comments."""
+    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, from the columns' comments."""
     told, guessed = (
         frozenset(name for name, text in comments.items() if text in texts)
         for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))

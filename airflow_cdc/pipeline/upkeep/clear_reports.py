@@ -1,4 +1,4 @@
-"""Clear reports: remove the job reports that no task has taken."""
+"""Clear reports: remove job reports that no task has read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.places import REPORTS_FOLDER
 
 KEPT_FOR = timedelta(days=7)
-"""How long a report stays: a task waits no longer for one, and reads it within minutes once it is there."""
+"""How long a report stays: no task waits longer, and a task reads its report within minutes."""
 
 
 def clear_reports(fs: FileSystem, lake_root: str, *, dry_run: bool) -> int:
-    """Remove the files in a lake's folder of job reports that are older than :data:`KEPT_FOR`; return how many those were.
+    """Remove files older than :data:`KEPT_FOR` from a lake's folder of job reports; return how many there were.
 
-    A task removes the report that it has read. Those of tasks that never came back to read stay, and so do files of writes that were cut
-    off.
+    A task removes the report that it has read. Reports of tasks that never came back stay, and so do files of interrupted writes.
 
     :raises OSError: when the store refuses.
     """
@@ -28,7 +27,7 @@ def clear_reports(fs: FileSystem, lake_root: str, *, dry_run: bool) -> int:
     except FileNotFoundError:
         return 0
     for path in paths:
-        # A task, or another run, may take the file away meanwhile.
+        # A task or another run may remove the file meanwhile.
         with suppress(FileNotFoundError):
             if fs.modified(path) < old:
                 if not dry_run:

@@ -1,4 +1,4 @@
-"""Clear staging: remove the folders that microbatches staged in and left behind when they crashed."""
+"""Clear staging: remove staging folders left behind by crashed microbatches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LEFT_OVER_AFTER = timedelta(days=1)
 
 
 def clear_staging(fs: FileSystem, folder: str, *, dry_run: bool) -> int:
-    """Remove what lies in a flow's staging folder and was not written to for a day; return how many folders that were.
+    """Remove the folders in a flow's staging folder that were not written to for a day; return how many there were.
 
-    A microbatch in work stages into new folders all the time; one that is taken up again stages anew.
+    A running microbatch keeps staging into new folders; a resumed one stages anew.
     """
     if not fs.exists(folder):
         return 0
@@ -25,5 +25,5 @@ def clear_staging(fs: FileSystem, folder: str, *, dry_run: bool) -> int:
 
 
 def _written_at(fs: FileSystem, folder: str) -> datetime:
-    """Return when the newest file of a folder was written; of an empty one its own time."""
+    """Return when the newest file of a folder was written; the folder's own time if it is empty."""
     return max((fs.modified(path) for path in fs.find(folder, detail=False)), default=None) or fs.modified(folder)

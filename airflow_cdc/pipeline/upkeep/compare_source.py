@@ -1,4 +1,4 @@
-"""Compare a table's rows with what a JDBC query gives: by key and values, once these are of the table's types."""
+"""Compare a table's rows with those of a JDBC query, by key and values, after a cast to the table's types."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def compare_source(
     *,
     sample: int,
 ) -> TableVerification:
-    """Return how rows of a table and those of a JDBC query differ. The query is run once.
+    """Return the differences between rows of a table and those of a JDBC query. The query runs once.
 
-    :param found: what is known of the table.
+    :param found: the table's verification so far.
     :param rows: the source's columns only.
-    :param keys: the table's; none where it has no key: rows then are counted by all they hold.
+    :param keys: the table's; empty where it has no key: rows are then counted by all their values.
     """
     _refuse_options(found.flow, options)
     try:
-        # A time without a zone is none of this machine's: Java would read it as its own local time.
+        # A time without a zone must not take this machine's: Java would read it as local time.
         theirs = spark.read.format("jdbc").options(**{"preferTimestampNTZ": "true", **options}).load()
         return _compare(found, rows, theirs, keys, sample)
     except CdcError:
@@ -58,9 +58,9 @@ def _refuse_options(flow: str, options: Mapping[str, str]) -> None:
 
 
 def _told(problem: Exception, options: Mapping[str, str]) -> str:
-    """Return what went wrong without what must not be told."""
+    """Return the error's message without secrets."""
     lines = str(problem).strip().splitlines()
-    # Py4J's first line names a call of its own; Java's words are in the second.
+    # Py4J's first line names its own call; Java's message is in the second.
     text = lines[1].removeprefix(": ") if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else first_line(problem)
     for name in _SECRETS:
         text = text.replace(options.get(name) or "\0", "…")
@@ -68,7 +68,7 @@ def _told(problem: Exception, options: Mapping[str, str]) -> str:
 
 
 def _compare(found: TableVerification, rows: DataFrame, theirs: DataFrame, keys: Sequence[str], sample: int) -> TableVerification:
-    # Oracle and others tell names in capitals.
+    # Oracle and others report names in upper case.
     spelled = {name.lower(): name for name in theirs.columns}
     names = [name for name in rows.columns if name.lower() in spelled]
     schema = tuple(f"{name}: absent in the source" for name in rows.columns if name not in names)
@@ -99,16 +99,16 @@ def _compare(found: TableVerification, rows: DataFrame, theirs: DataFrame, keys:
 
 
 def _read(column: str, kind: str) -> str:
-    """Return the SQL of a source's value as the table has it, NULL where it cannot be read so."""
+    """Return the SQL of a source's value in the table's type, NULL where it cannot be cast."""
     if kind == "variant":
         return f"to_json(try_parse_json(CAST({column} AS STRING)))"
     return f"try_cast({column} AS {kind})"
 
 
 def _struct(columns: Mapping[str, tuple[str, str]]) -> str:
-    """Return the SQL of values, each with whether it could be read: one that could not differs from NULL.
+    """Return the SQL of values, each with a flag that it could be cast: a failed cast differs from NULL.
 
-    :param columns: by name, the SQL of the value as it was and of what is read from it.
+    :param columns: by name, the SQL of the original value and of the cast one.
     """
     members = [
         f"{sql.text(f'c{place}')}, named_struct('value', {read}, 'is_read', {raw} IS NULL OR {read} IS NOT NULL)"
@@ -131,7 +131,7 @@ def _counted(
     found: TableVerification, grouped: DataFrame, by: Sequence[str], values: Sequence[str], *, has_key: bool, sample: int
 ) -> TableVerification:
     differs = f"{_THEIRS} > 0 AND {_OURS} > 0 AND NOT theirs <=> ours"
-    # With a key each side has a row or none; what the query gives more is no row of the table's.
+    # With a key each side has at most one row; surplus rows of the query are duplicates.
     theirs = f"least({_THEIRS}, 1)" if has_key else _THEIRS
     sums = {
         "rows": f"sum({_OURS})",

@@ -25,19 +25,19 @@ _ROW = "__cdc_row"
 
 @dataclass(frozen=True)
 class TableDifference:
-    """How two tables of one name differ."""
+    """Differences between two tables of one name."""
 
     flow: str
     schema: tuple[str, ...]
-    """Columns that one table lacks or that have another type there, in words; the rows are compared without them."""
+    """Columns that are missing or have another type in one table, as text; rows are compared without them."""
     only_left: int = 0
-    """Rows that only the first lake holds."""
+    """Number of rows only in the first lake."""
     only_right: int = 0
-    """Rows that only the second lake holds."""
+    """Number of rows only in the second lake."""
     sample: tuple[dict[str, Any], ...] = ()
     """Keys of differing rows, each with ``side`` ``left`` or ``right``."""
     values: Mapping[str, int] = field(default_factory=dict)
-    """How many rows differ in a column, by the column's name: of the rows whose key both tables hold."""
+    """Number of differing rows by column, among the rows whose key both tables hold."""
 
     @property
     def equal(self) -> bool:
@@ -47,14 +47,14 @@ class TableDifference:
 
 @dataclass(frozen=True)
 class LakeComparison:
-    """How two lakes differ."""
+    """Differences between two lakes."""
 
     tables: tuple[TableDifference, ...]
-    """The tables that both hold."""
+    """Tables in both lakes."""
     only_left: tuple[str, ...]
-    """Tables that only the first lake holds; not compared."""
+    """Tables only in the first lake; not compared."""
     only_right: tuple[str, ...]
-    """Tables that only the second lake holds; not compared."""
+    """Tables only in the second lake; not compared."""
 
     @property
     def equal(self) -> bool:
@@ -65,7 +65,7 @@ class LakeComparison:
 def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[str] = (), sample: int = 20) -> LakeComparison:
     """Compare the same-named tables of two lakes.
 
-    :param sample: most differing keys to return of each table.
+    :param sample: maximum number of differing keys to return per table.
     """
     patterns = tuple(globs)
     in_left, in_right = (tables_in(spark, lake, patterns) for lake in (left, right))
@@ -92,7 +92,7 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
     names = [name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes]
     if not set(keys) <= set(names):
         return TableDifference(flow, schema)
-    # Side by side as JSON of all columns would print NaN and NULL alike; structs keep every value apart.
+    # JSON text of all columns would render NaN and NULL alike; structs keep them apart.
     whole = F.struct(*map(sql.name, names)).alias(_ROW)
     lefts, rights = with_json(left_rows).select(whole), with_json(right_rows).select(whole)
     only_left = lefts.exceptAll(rights).withColumn(_SIDE, F.lit("left"))
@@ -110,7 +110,7 @@ def _compare(spark: SparkSession, left: str, right: str, flow: str, sample: int)
 
 
 def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-    """Return by column how many keys have another value in it on either side."""
+    """Return by column how many keys have different values on the two sides."""
     left, right = (differing.filter(F.col(_SIDE) == side).alias(side) for side in ("left", "right"))
     same = [F.col(f"left.{_ROW}.{sql.name(key)}").eqNullSafe(F.col(f"right.{_ROW}.{sql.name(key)}")) for key in keys]
     pairs = left.join(right, reduce(and_, same))
@@ -122,7 +122,7 @@ def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequenc
 
 
 def schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
-    """Return, in words, the columns that one frame lacks or that have another type there."""
+    """Return, as text, the columns that are missing or have another type in one frame."""
     left_types = {field.name: field.dataType.simpleString() for field in left.schema.fields}
     right_types = {field.name: field.dataType.simpleString() for field in right.schema.fields}
     return tuple(

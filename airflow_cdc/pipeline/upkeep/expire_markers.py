@@ -1,9 +1,9 @@
-"""Expire delete markers: those that no late event needs any more are put away, out of the merges' way.
+"""Expire delete markers: move those that no late event needs any more out of the merges' way.
 
-They are kept, for a file that is read again (`reprocess`, `quarantine replay`) may be of any age, and what was deleted since must stay so.
-A marker says that older events of its key are stale. An event that comes later than the retention finds none, and a late create then brings
-its row back. So the clock is the flow's own: it stands while nothing is applied, and where files are held back it stands where the
-oldest of them came.
+They are kept, because a file that is read again (`reprocess`, `quarantine replay`) may be of any age, and rows deleted since must stay
+deleted. A marker makes older events of its key stale. An event later than the retention finds no marker, and a late create then brings its
+row back. So the clock is the flow's own: it stops while nothing is applied, and, where files are held back, it stops at the arrival of the
+oldest of them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from airflow_cdc.pipeline.record.append_once import append, read_appended
 from airflow_cdc.pipeline.spark import sql
 
 _UNTOLD = datetime(1970, 1, 1, tzinfo=timezone.utc)
-"""Stands for the time of a commit marker that tells none: it is older than the next one that does."""
+"""Time of a commit marker without one: older than the next marker that has a time."""
 
 
 def expired_through(
     state: FlowState, checkpoint: FlowCheckpoint, archives: Iterable[ArchiveState], settings: MaintenanceSettings
 ) -> int | None:
-    """Return the number of the last microbatch whose delete markers are expired, None where none are. Costs some reads of small files."""
+    """Return the number of the last microbatch whose delete markers are expired, None if none are. Costs some reads of small files."""
     newest = state.committed_at(checkpoint.number)
     if newest is None:
         return None
@@ -39,16 +39,16 @@ def expired_through(
         return state.committed_at(number) or _UNTOLD
 
     numbers = range(1, checkpoint.number - settings.keep_microbatches + 1)
-    # Microbatches are committed one after the other, so their times rise.
+    # Microbatches are committed one after another, so their times rise.
     last = bisect_right(numbers, bound, key=committed_at)
     return last if last and committed_at(last) > _UNTOLD else None
 
 
 def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int, *, dry_run: bool) -> int:
-    """Move the markers of the microbatches up to one to where only files that are read again meet them; return how many there were.
+    """Move the markers of microbatches up to ``through`` to the expired markers, which only reprocessed files read; return their number.
 
-    A crash between the two commits leaves them in both places: a marker that is there twice says what it says once. The log's statistics
-    tell where there are none.
+    A crash between the two commits leaves them in both tables, which is harmless: a duplicate marker changes nothing. The log's statistics
+    show where there are none.
     """
     markers = read_appended(spark, uri)
     if markers is None:

@@ -1,4 +1,4 @@
-"""Take the schemas that people hand over into a lake, and say what they are. Starts no Spark."""
+"""Import schemas into a lake, and report what they contain. Starts no Spark."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _SHORT = "org.apache.kafka.connect.data."
 
 @dataclass(frozen=True)
 class ImportedSchema:
-    """One flow's schema, beside what the lake had before."""
+    """One flow's schema, compared with the lake's previous one."""
 
     schema: SourceSchema
     changes: tuple[str, ...] | None
-    """Against the one before, a line a column; None where there was none."""
+    """Changes against the previous schema, one line a column; None where there was none."""
     table: str | None
-    """URI of the flow's table, None where it has none yet."""
+    """URI of the flow's table, None where it does not exist yet."""
     in_archive: bool
-    """Whether an archive of the lake has a topic of that name, or no archive was surveyed yet."""
+    """Whether an archive of the lake has a topic of that name, or no archive has been surveyed yet."""
 
     @property
     def unknown(self) -> list[str]:
-        """The columns of which the schema does not tell how they are spelled."""
+        """The columns whose encoding the schema does not define."""
         return [column.name for column in self.schema.columns if not column.field]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the command prints it."""
+        """Return the JSON that the command prints."""
         told = {name: part for name, part in self.schema.to_json().items() if name not in {"columns", "settings"}}
         counts = {"columns": len(self.schema.columns), "unknown": self.unknown}
         changes = None if self.changes is None else list(self.changes)
@@ -53,15 +53,15 @@ class ImportedSchema:
 
 @dataclass(frozen=True)
 class SchemaImport:
-    """What became of some files."""
+    """Result of an import of files."""
 
     schemas: tuple[ImportedSchema, ...]
     aside: tuple[LeftAside, ...]
-    """Parts of the files that tell no table's columns."""
+    """Parts of the files that define no table's columns."""
 
 
 def read_inputs(names: Iterable[str]) -> list[tuple[str, bytes]]:
-    """Return the contents of files by their last names; ``-`` is what stands on stdin. YAML, as ``schema pull`` writes it, becomes JSON.
+    """Return the contents of files by their base names; ``-`` reads stdin. YAML, the format of ``schema pull``, becomes JSON.
 
     :raises ConfigurationError: when one cannot be read.
     """
@@ -92,12 +92,12 @@ def _as_json(name: str, data: bytes) -> bytes:
 
 
 def import_schemas(lake: str, files: Iterable[tuple[str, bytes]], flow: str | None = None, *, dry_run: bool = False) -> SchemaImport:
-    """Keep in a lake the schemas that files hold, each in place of its flow's earlier one.
+    """Store the schemas of some files in a lake; each replaces its flow's earlier one.
 
     :param files: names and contents, see :func:`read_inputs`.
     :param flow: see :func:`airflow_cdc.model.handed_over.source_schemas.bring_together`.
-    :param dry_run: whether only to say what would be kept.
-    :raises ConfigurationError: when a file is of no known form, or a column's field is none that can be read; nothing is kept then.
+    :param dry_run: whether to report only, and store nothing.
+    :raises ConfigurationError: when a file's form is unknown, or a column's field cannot be read; nothing is stored then.
     """
     handed_over = bring_together(read_files(files), flow)
     for schema in handed_over.schemas:
@@ -112,12 +112,12 @@ def import_schemas(lake: str, files: Iterable[tuple[str, bytes]], flow: str | No
 
 
 def becomes(column: SourceColumn, connector: str) -> str:
-    """Return the Spark type of a column by its Connect field; empty where that is not known."""
+    """Return a column's Spark type from its Connect field; empty where unknown."""
     return column_type(column.connect_field(), connector).sql_type if column.field else ""
 
 
 def connect_word(field: Mapping[str, Any]) -> str:
-    """Return a Connect field's type for people: ``bytes Decimal(scale=2, connect.decimal.precision=12)``."""
+    """Return a Connect field's type as text: ``bytes Decimal(scale=2, connect.decimal.precision=12)``."""
     if not field:
         return ""
     name = str(field.get("name", "")).removeprefix(_SHORT)

@@ -1,4 +1,4 @@
-"""Look at a lake: its flows, their rows, their quarantine. Reads only."""
+"""Inspect a lake: its flows, their rows, their quarantine. Read-only."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.target_table import TargetTable, latest_version, read_target
 
 ARCHIVE_ORDER = ("microbatch", "file", "line")
-"""Columns that order the records of a quarantine as they were archived."""
+"""Columns that sort the records of a quarantine in archive order."""
 
 
 @dataclass(frozen=True)
 class FlowSummary:
-    """One flow of a lake at a glance."""
+    """Summary of one flow of a lake."""
 
     flow: str
     table: str
     rows: int | None
     """None where the table does not exist yet."""
     applied_position: Mapping[str, str]
-    """By Kafka partition ("-" where the archive does not tell it)."""
+    """By Kafka partition ("-" where the archive does not carry it)."""
     microbatches: int
     pending_files: int
     """Surveyed files that no committed microbatch owns."""
     rejected: int
-    """Records in quarantine since the flow began."""
+    """Number of records quarantined since the flow began."""
     table_version: int | None
 
 
 def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
-    """Return every flow of a lake, ordered by name."""
+    """Return the summaries of a lake's matching flows, ordered by name."""
     fs, root = file_system(lake)
     return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
 
@@ -76,7 +76,7 @@ def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: 
 
 @dataclass(frozen=True)
 class FlowRows:
-    """The rows of a flow's table: the source's columns only, ordered by key; instants as they are in UTC, without a zone."""
+    """The rows of a flow's table: the source's columns only, ordered by key; instants in UTC, without a zone."""
 
     flow: str
     columns: Mapping[str, str]
@@ -84,21 +84,21 @@ class FlowRows:
     keys: tuple[str, ...]
     rows: list[dict[str, Any]]
     total: int
-    """How many there are, of which a limit may have left some out."""
+    """Total number of rows; a limit may have left some out."""
 
 
 def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None, *, history: bool = False) -> FlowRows:
     """Return a flow's rows.
 
-    :param limit: most rows to return; None: all.
-    :param history: whether to return what is past too, with our own columns.
+    :param limit: maximum number of rows to return; None: all.
+    :param history: whether to include past versions, with our own columns.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     frame, keys = source_rows(spark, lake, flow, history=history)
-    # Rows without a key have no other order than that of all they hold.
+    # Rows without a key can only be ordered by all their values.
     by = keys or [name for name, kind in frame.dtypes if not is_reserved(name) and kind != "variant"]
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
-    # Python's local time of an instant depends on the machine's zone, and has no first day of the year 1; the session's zone is UTC.
+    # Python's local time of an instant depends on the machine's zone, and fails for the first day of year 1; the session's zone is UTC.
     local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
     shown = with_json(ordered).withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
     rows = (shown if limit is None else shown.limit(limit)).collect()
@@ -108,17 +108,17 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
 
 
 def with_json(frame: DataFrame) -> DataFrame:
-    """Return the rows with each VARIANT as its JSON text: Spark neither orders nor compares them otherwise."""
+    """Return the rows with each VARIANT as its JSON text: Spark can neither sort nor compare a VARIANT."""
     return frame.withColumns({name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
 
 
 def source_rows(
     spark: SparkSession, lake: str, flow: str, *, history: bool = False, version: int | None = None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return the rows of a flow's table that the source has, without our own columns, and the table's keys.
+    """Return the live rows of a flow's table, without our own columns, and the table's keys.
 
-    :param history: whether to return what is past too, with our own columns.
-    :param version: of the table; None: the newest whenever the rows are asked for.
+    :param history: whether to include past versions, with our own columns.
+    :param version: of the table; None: the newest at the time of reading.
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = file_system(lake)
@@ -150,9 +150,10 @@ def read_quarantine(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -
 def quarantines(spark: SparkSession, lake: str, globs: Iterable[str] = (), *, only: str | None = None) -> Iterator[DataFrame]:
     """Yield the quarantine of each flow, with its ``flow``, then that of each archive.
 
-    There the flow is the topic of a record that belongs to none, null for lines that name none; it may be another than was asked for.
+    In an archive's quarantine, ``flow`` is the topic of a record without a flow, NULL for lines that name no topic; it may differ from the
+    flow that was requested.
 
-    :param only: the one flow that is asked for; None: all that match ``globs``.
+    :param only: the single flow to read; None: all that match ``globs``.
     """
     fs, root = file_system(lake)
     for flow in flows_in(fs, root):

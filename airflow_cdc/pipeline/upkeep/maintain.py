@@ -1,17 +1,17 @@
-"""Maintain a lake: keep the target tables of its flows, and our own tables beside them, small and quick.
+"""Maintain a lake: keep the target tables of its flows, and our own tables beside them, small and fast.
 
-    staging       folders that crashed microbatches left behind go
-    markers       delete markers that no late event needs any more are put away
-    cluster       the target gets the columns by which its flow wants its rows to lie together
-    purge         files go whose rows deletion vectors hide, where these are many
-    compact       small files become few larger ones
-    vacuum        files that no version within the retention needs go
+    staging       remove folders left behind by crashed microbatches
+    markers       move delete markers that no late event needs any more out of the merges' way
+    cluster       give the target the clustering columns that its flow declares
+    purge         rewrite files with many rows hidden by deletion vectors
+    compact       rewrite small files as few larger ones
+    vacuum        remove files that no version within the retention needs
 
-Of the lake itself, job reports that no task has taken go after seven days.
+In the lake itself, job reports that no task has read are removed after seven days.
 
-Nothing of it changes what a target holds, nor what exactly once rests on: transaction identifiers stay in the log, and the commit that
-carries a microbatch's report is looked for behind whatever commits came after it. Surveys, intents and commit markers are kept for good:
-they are what a flow's state is derived from, what a cut transaction is put together by, and what `reprocess` reads.
+None of this changes what a target holds, nor what exactly-once rests on: transaction identifiers stay in the log, and the search for the
+commit with a microbatch's report goes past later commits. Surveys, intents and commit markers are kept forever: a flow's state is derived
+from them, cut transactions are completed from them, and `reprocess` reads them.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class MaintenanceRun:
     lake: str
     """URI of the lake's root."""
     flows: Mapping[str, CdcFlow] = field(default_factory=dict)
-    """Settings by topic; only what they say of clustering counts."""
+    """Settings by topic; only those about clustering are used."""
     tables: tuple[str, ...] = ()
-    """Globs of flow names; none: all."""
+    """Globs of flow names; empty: all."""
     settings: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     progress: Callable[[str], None] = lambda line: None
-    """Told what happens, a line at a time."""
+    """Receives progress messages, one line at a time."""
     wait_seconds: float = WAIT_SECONDS
-    """How long to wait for another run that is writing a flow."""
+    """How long to wait for another run that writes a flow."""
 
 
 def maintain(run: MaintenanceRun) -> MaintenanceReport:
-    """Maintain the tables of a lake's flows; a flow that fails does not stop the others. Doing it twice does it once."""
+    """Maintain the tables of a lake's flows; a flow that fails does not stop the others. Idempotent."""
     lake = absolute_uri(run.lake)
     fs, root = file_system(lake)
     flows = [_FlowRun(run, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, run.tables)]
@@ -88,7 +88,7 @@ def _clear_reports(run: MaintenanceRun, fs: FileSystem, root: str) -> int:
     try:
         return clear_reports(fs, root, dry_run=run.settings.dry_run)
     except OSError as problem:
-        # They are in nobody's way: the tables were maintained all the same.
+        # Old reports do no harm, and the tables have been maintained.
         run.progress(f"Old job reports could not be removed: {first_line(problem)}")
         return 0
 
@@ -112,7 +112,7 @@ class _FlowRun:
                 for upkeep in self._upkeeps():
                     if lease:
                         lease.check()
-                    # What was done before a failure must be told.
+                    # Steps done before a failure must be reported.
                     done.extend(filter(None, [maintain_table(self.run.spark, upkeep)]))
         except CdcError as problem:
             error = problem.to_json()
@@ -164,9 +164,9 @@ class _FlowRun:
         return expire_markers(spark, uri, expired, through, dry_run=settings.dry_run)
 
     def _needed_since(self, history: TableHistory) -> datetime | None:
-        """Return since when the files have been gone upon which the transactions began that a next microbatch may go on with.
+        """Return when the table version was replaced on which the transactions began that a next microbatch may continue.
 
-        Those are the newest of each Kafka partition. Late files may complete older ones: as long as files stay.
+        These are the newest transactions of each Kafka partition. Late files may complete older ones, as long as files stay.
         """
         reach, number = self._state.reach, self._state.number + 1
         commits = sorted({position.commit for position in reach.streamed_through.values()})

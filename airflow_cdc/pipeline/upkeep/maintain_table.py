@@ -1,7 +1,7 @@
-"""Maintain one Delta table: cluster, purge, compact, vacuum, each only where the table's own log says that there is something to do.
+"""Maintain one Delta table: cluster, purge, compact, vacuum, each only where the table's own log shows work to do.
 
-Delta commits each of them whole or not at all, and none changes what the table holds; so a crash between two is harmless, and doing all
-again does what is left. A merge beside them may lose its commit to one of them, or the other way round: both are tried again.
+Delta commits each step whole or not at all, and none changes what the table holds; so a crash between two is harmless, and a repetition
+does what is left. A concurrent merge may lose its commit to a step, or the reverse: both are retried.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_cdc.pipeline.target.table_history import TableHistory, read_history
 from airflow_cdc.pipeline.target.target_table import describe_table
 
 _TARGET_FILE_BYTES = 256 * 1024**2
-"""Larger ones would make a merge rewrite more than it must."""
+"""Larger files would make a merge rewrite more than necessary."""
 _RETENTION_PROPERTY = "delta.deletedFileRetentionDuration"
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(hour|day|week)s?", re.IGNORECASE)
 _ATTEMPTS = 3
@@ -35,25 +35,25 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class Upkeep:
-    """A table, and what its flow asks for."""
+    """A table, and its flow's upkeep settings."""
 
     kind: TableKind
     uri: str
     settings: MaintenanceSettings
     cluster_by: tuple[str, ...] = ()
-    """Columns by which the flow wants the rows to lie together; none: as they are."""
+    """The flow's clustering columns; empty: leave the rows as they are."""
     needed_since: Callable[[TableHistory], datetime | None] = lambda history: None
-    """Tells since when the files that our own readers may need have left the table; asked only where files are to be removed."""
+    """Returns since when the files that our own readers may need have left the table; called only before files are removed."""
     expire: Callable[[SparkSession], int] | None = None
-    """Removes what is expired and returns how many rows it was; of a dry run how many it would be."""
+    """Removes expired rows and returns their number; in a dry run the number that would be removed."""
 
 
 def maintain_table(spark: SparkSession, upkeep: Upkeep) -> TableMaintenance | None:
-    """Do what a table needs and return what was done, None where there is no such table.
+    """Maintain a table and return what was done, None where the table does not exist.
 
-    With nothing to do it costs two looks at the table's log.
+    Without work to do, it costs two reads of the table's log.
 
-    :raises ConfigurationError: when Delta cannot cluster by the columns, or the table asks for a longer retention than it is given.
+    :raises ConfigurationError: when Delta cannot cluster by the columns, or the table requires a longer retention than it is given.
     :raises ConcurrentRunError: when merges kept committing first; nothing is lost.
     """
     before = describe_table(spark, upkeep.uri)
@@ -86,18 +86,18 @@ def _session(spark: SparkSession, upkeep: Upkeep, size: int) -> SparkSession:
         "optimize.maxFileSize": str(_TARGET_FILE_BYTES),
         "optimize.minFileSize": str(_TARGET_FILE_BYTES // 2),
         "optimize.maxDeletedRowsRatio": str(upkeep.settings.purge_from),
-        # On object stores Delta would not tell; our readers ask the log which versions are gone.
+        # On object stores Delta logs no vacuum by default; our readers find out from the log which versions are gone.
         "vacuum.logging.enabled": "true",
     }
     set_options(session, {f"spark.databricks.delta.{name}": value for name, value in settings.items()})
-    # A vacuum lists folders in this many tasks, whatever there is; Spark's 10,000 take a minute on two cores.
+    # A vacuum lists folders in this many tasks, however few there are; Spark's default of 10,000 takes a minute on two cores.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(max(2, min(64, size // _TARGET_FILE_BYTES))))
     return session
 
 
 @dataclass(frozen=True)
 class _Look:
-    """A table as its log tells it."""
+    """A table's state by its log."""
 
     detail: Row
     history: TableHistory
@@ -106,11 +106,11 @@ class _Look:
 @dataclass(frozen=True)
 class _Work:
     spark: SparkSession
-    """A session of its own."""
+    """A session for this table only."""
     upkeep: Upkeep
 
     def look(self) -> _Look:
-        """Return the table as it is now."""
+        """Return the table's current state."""
         detail = describe_table(self.spark, self.upkeep.uri)
         if detail is None:
             raise ConcurrentRunError(f"Table {self.upkeep.uri} went away meanwhile.", next_step="Run again.")
@@ -146,7 +146,7 @@ class _Work:
             return purged
         by = _unquoted(look.detail["clusteringColumns"] or ()) if self.upkeep.cluster_by else ()
         if by:
-            # Delta 4.4 purges no file that lies clustered. A crash before the columns are back: the next run gives them, as the flow asks.
+            # Delta 4.4 purges no clustered file. If a crash leaves the table unclustered, the next run restores the flow's columns.
             self._attempt(lambda: self.spark.sql(f"ALTER TABLE {self._table} CLUSTER BY NONE"))
         purged = self._rewrite(purged, f"REORG TABLE {self._table} APPLY (PURGE)")
         return self.cluster(purged, self.look()) if by else purged if purged.deletion_vectors_purged else done
@@ -158,7 +158,7 @@ class _Work:
         if not (is_new or is_spread) or (look.history.is_rewritten and not is_new):
             return done
         done = replace(done, actions=(*done.actions, Action.COMPACT))
-        # Only FULL lays rows anew that lie by other columns.
+        # Only FULL rewrites rows that are clustered by other columns.
         full = " FULL" if is_new and Action.PURGE not in done.actions else ""
         return done if self.upkeep.settings.dry_run else self._rewrite(done, f"OPTIMIZE {self._table}{full}")
 
@@ -180,7 +180,7 @@ class _Work:
         check = "spark.databricks.delta.retentionDurationCheck.enabled"
         is_short = timedelta(hours=hours) < SAFE_RETENTION
         if is_short:
-            # Asked for by name (allow_short_retention), for this session, which is the table's own.
+            # Requested explicitly (allow_short_retention); applies to this session, which is the table's own.
             self.spark.conf.set(check, "false")
         try:
             self._attempt(lambda: self.spark.sql(f"VACUUM {self._table} RETAIN {hours} HOURS"))
@@ -205,7 +205,7 @@ class _Work:
         return self.spark.sql(f"SELECT * FROM {self._table}").count()
 
     def _attempt(self, act: Callable[[], _Done], attempts: int = _ATTEMPTS) -> _Done:
-        """Do it, again where a merge committed first.
+        """Call ``act``; retry where a merge committed first.
 
         :raises ConcurrentRunError: when merges kept doing so.
         """
@@ -225,11 +225,11 @@ class _Work:
 
 
 def _unquoted(columns: Sequence[str]) -> tuple[str, ...]:
-    # Delta tells odd names between backticks, and others as they are.
+    # Delta quotes unusual names in backticks, and no others.
     return tuple(name[1:-1].replace("``", "`") if name.startswith("`") else name for name in columns)
 
 
 def _own_retention(properties: Mapping[str, str]) -> timedelta:
-    """Return how long the table itself wants removed files to stay, as far as its property can be read; Delta refuses less."""
+    """Return the table's own retention of removed files, if its property can be parsed; Delta refuses less."""
     found = _INTERVAL.fullmatch(properties.get(_RETENTION_PROPERTY, "").strip())
     return timedelta(**{f"{found[2].lower()}s": int(found[1])}) if found else timedelta(0)

@@ -1,4 +1,4 @@
-"""Look at what a lake has set aside: groups of records that have one cause, and one flow's first records. Reads only."""
+"""Inspect a lake's quarantine: groups of records with one cause, and one flow's first records. Read-only."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MISFIT = r"(?s)^column (.*?) is [A-Z_]+(?:[(<][^:]*)?, seen: "
 
 @dataclass(frozen=True)
 class QuarantineGroup:
-    """Records of one flow that were set aside for one reason, and of values that do not fit one column."""
+    """Records of one flow rejected for one reason and, if values do not fit, in one column."""
 
     flow: str | None
-    """Of a topic that is none the topic, None for lines that name none."""
+    """For a topic that is not a flow, the topic; None for lines that name no topic."""
     reason: str
     column: str | None
-    """None for reasons that are not one column's."""
+    """None for reasons that do not concern one column."""
     records: int
     example: dict[str, Any]
-    """The first of them as it was archived (``record.quarantine.QUARANTINE_SCHEMA``)."""
+    """The first of them in archive order (``record.quarantine.QUARANTINE_SCHEMA``)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the group as commands print it."""
@@ -39,7 +39,7 @@ class QuarantineGroup:
 
 
 def quarantine_groups(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[QuarantineGroup]:
-    """Return the groups of all quarantined records, the largest first."""
+    """Return the groups of all quarantined records, largest first."""
     wanted = tuple(globs)
     column = F.when(F.col("reason") == RejectReason.VALUE_DOES_NOT_FIT_COLUMN.value, F.regexp_extract("detail", _MISFIT, 1))
     found: dict[tuple[str | None, str, str | None], QuarantineGroup] = {}
@@ -49,17 +49,17 @@ def quarantine_groups(spark: SparkSession, lake: str, globs: Iterable[str] = ())
         for row in groups.collect():
             if matches_any(row["flow"] or NO_TOPIC, wanted):
                 group = QuarantineGroup(**row.asDict(recursive=True))
-                # Archives of one lake may each have records of a topic that is no flow.
+                # Several archives of one lake may have records of the same topic that is not a flow.
                 place = (group.flow, group.reason, group.column)
                 found[place] = replace(found[place], records=found[place].records + group.records) if place in found else group
     return sorted(found.values(), key=lambda group: (-group.records, group.flow or NO_TOPIC, group.reason, group.column or ""))
 
 
 def records_of(spark: SparkSession, lake: str, flow: str, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """Return the first quarantined records of a flow, or of a topic that is none, in archive order, and how many there are in all.
+    """Return the first quarantined records of a flow, or of a topic that is not a flow, in archive order, and their total number.
 
-    :param limit: most records to return; None: all.
-    :raises ConfigurationError: when the lake knows no flow of that name and has set nothing aside under it.
+    :param limit: maximum number of records to return; None: all.
+    :raises ConfigurationError: when the lake knows no flow of that name and has quarantined nothing under it.
     """
     frames = [frame.filter(F.col("flow") == flow) for frame in quarantines(spark, lake, (), only=flow)]
     counts = [frame.count() for frame in frames]

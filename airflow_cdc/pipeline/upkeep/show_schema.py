@@ -1,4 +1,4 @@
-"""What is known of the types of a flow's columns: as its runs settled them, its events' schemas tell, and a schema that was handed over."""
+"""What is known of the types of a flow's columns: from its runs, its events' schemas, and an imported schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_cdc.pipeline.survey.archived_schemas import ArchivedFields, Archive
 from airflow_cdc.pipeline.upkeep.import_schemas import becomes
 
 _LOOK_BACK = 100
-"""Microbatches whose reports are read; an older one may know a column that no event has had since."""
+"""Number of microbatches whose reports are read; an older report may know a column that no event has had since."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ShownSchema:
 
     flow: str
     settled: dict[str, TypeReport] = field(default_factory=dict)
-    """By column: as the newest microbatch settled it whose events did not carry the type themselves; else as the events' schemas tell."""
+    """By column: as settled by the newest microbatch whose events did not carry the type themselves; else from the events' schemas."""
     handed_over: SourceSchema | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -41,10 +41,10 @@ class ShownSchema:
 
 
 def show_schema(lake: str, flow: str) -> ShownSchema:
-    """Return what is known of a flow's columns. Reads the lake's state alone, no table, and changes nothing.
+    """Return what is known of a flow's columns. Reads the lake's state only, no table, and changes nothing.
 
     :param lake: URI of the lake's root.
-    :raises ConfigurationError: when the lake knows no such flow, and no schema of it was handed over.
+    :raises ConfigurationError: when the lake knows no such flow, and has no imported schema of it.
     """
     fs, root = file_system(lake)
     state, kept = FlowState(fs, root, flow), SourceSchemas(fs, root)
@@ -65,7 +65,7 @@ def show_schema(lake: str, flow: str) -> ShownSchema:
 
 
 def _of_events(fields: ArchivedFields) -> dict[str, TypeReport]:
-    """Return by column what the schemas inside events tell; of several types the one that holds the others, else the newest."""
+    """Return the columns in the schemas inside events; of several types the one that holds the others, else the newest."""
     found = {}
     for name, definitions in fields.by_column.items():
         rules = [column_type({**each}, fields.connector) for each in definitions]

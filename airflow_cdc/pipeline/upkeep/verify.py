@@ -1,6 +1,6 @@
 """Verify a flow's table: against the same table in another lake by count and checksum, or against a query of its source.
 
-Two lakes cost one pass over each table. Which rows differ is the business of :mod:`airflow_cdc.pipeline.upkeep.compare_tables`.
+Two lakes cost one pass over each table. To find the differing rows, see :mod:`airflow_cdc.pipeline.upkeep.compare_tables`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def verify_lakes(spark: SparkSession, lake: str, other: str, globs: Iterable[str
 
 
 def verify_source(spark: SparkSession, lake: str, flow: str, options: Mapping[str, str], sample: int = 20) -> VerifyReport:
-    """Compare a flow's table with what a JDBC query gives, by key and values.
+    """Compare a flow's table with the result of a JDBC query, by key and values.
 
     :param options: of Spark's JDBC reader: ``url``, ``query`` or ``dbtable``, ``user``, ``password``, ``driver`` and others.
-    :param sample: most differing keys to return.
-    :raises ConfigurationError: when the lake has no such table, or the options or the query's columns do not do.
+    :param sample: maximum number of differing keys to return.
+    :raises ConfigurationError: when the lake has no such table, or the options or the query's columns do not fit.
     :raises SourceFailedError: when the database does not answer or refuses the query.
     """
     stands = _standing(spark, lake, flow)
@@ -57,10 +57,10 @@ def verify_source(spark: SparkSession, lake: str, flow: str, options: Mapping[st
 
 
 def verify_history(spark: SparkSession, lake: str, globs: Iterable[str] = (), sample: int = 20) -> VerifyReport:
-    """Check the tables that keep every version: those of a key must not overlap, by position or by time, and at most one is current.
+    """Check tables that keep versions: a key's versions must not overlap, by position or by time, and at most one is current.
 
-    :param sample: most keys of each table to return.
-    :raises ConfigurationError: when none of the lake's tables that the globs match keeps versions.
+    :param sample: maximum number of keys to return per table.
+    :raises ConfigurationError: when none of the lake's tables that match the globs keeps versions.
     """
     tables = [found for flow in tables_in(spark, lake, tuple(globs)) if (found := _history(spark, lake, flow, sample))]
     if not tables:
@@ -108,20 +108,20 @@ def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerif
 
 
 def _checksums(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
-    """Return the number of rows, a checksum of them, and one of each column with the key, as text."""
+    """Return as text: the number of rows, a checksum over all columns, and one per column with the key."""
     of_columns = [f"{_sum([*(key for key in keys if key != name), name])} AS {_COLUMN}{place}" for place, name in enumerate(names)]
     found = with_json(rows).selectExpr(f"CAST(count(1) AS STRING) AS {_ROWS}", f"{_sum(names)} AS {_WHOLE}", *of_columns).collect()
     return {name: value or "0" for name, value in found[0].asDict().items()}
 
 
 def _sum(names: Sequence[str]) -> str:
-    # Equal rows must count as often as they are there, so no XOR. A NULL leaves Spark's hash as it was: whether it is one must count too.
+    # Equal rows must count as often as they occur, so no XOR. A NULL leaves Spark's hash unchanged, so its presence is hashed too.
     parts = ", ".join(f"{sql.name(name)}, isnull({sql.name(name)})" for name in names) or "0"
     return f"CAST(sum(CAST(xxhash64({parts}) AS DECIMAL(38,0))) AS STRING)"
 
 
 def _standing(spark: SparkSession, lake: str, flow: str) -> Standing:
-    """Return where a flow's table stands now; a merge whose commit marker is not written yet counts."""
+    """Return the table's version and last applied positions; includes a merge whose commit marker is not written yet."""
     fs, root = file_system(lake)
     checkpoint = FlowState(fs, root, flow).checkpoint()
     if not checkpoint.table:

@@ -1,1 +1,1 @@
-"""How each kind of table takes a microbatch: the same steps, one file a kind."""
+"""One file per table mode: how it applies a microbatch. All have the same steps."""

@@ -1,4 +1,4 @@
-"""A table of rows as they are, by key: the last event of each key decides what its row is; deleted rows go, or stay flagged."""
+"""Mode of current rows by key: the last event of each key decides its row; deleted rows are removed or flagged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def settle(run: MicrobatchRun, target: TargetTable | None) -> RowChanges:
-    """Read a microbatch's events and reconcile them by key; anew with each epoch that is found to begin in it.
+    """Read a microbatch's events and reconcile them by key; starts over with each epoch that is found to begin in it.
 
     :raises SourceLogWentBackError: when the source's log went back without a snapshot, and the flow's policy is to stop.
     """
@@ -51,7 +51,7 @@ def settle(run: MicrobatchRun, target: TargetTable | None) -> RowChanges:
 
 
 def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> RowChanges | Epochs:
-    """Settle a microbatch; or return the epochs with one more that begins in it."""
+    """Settle a microbatch; or return the epochs, including a new one that begins in it."""
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
@@ -93,26 +93,26 @@ def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class RowChanges(SettledEvents):
-    """What a microbatch makes of each key."""
+    """A microbatch's change to each key."""
 
     voids: Voids
-    """What truncates and snapshots take."""
+    """What truncates and snapshots void."""
     folded: Folded
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns of the target that took the source's newer name, by the older one."""
 
     @property
     def taken(self) -> int:
-        """Good events and truncates."""
+        """Number of good events and truncates."""
         return self.counted.staged.events + self.counted.truncates.good
 
     @property
     def late(self) -> bool:
-        """Whether the table may know some keys by newer events."""
+        """Whether the table may hold newer events of some keys."""
         return may_be_late(self.run, self.target, self.counted.staged)
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report as far as it is known before the merge."""
+        """Return the report as known before the merge."""
         staged, truncates, snapshots = self.counted.staged, self.counted.truncates, self.snapshots
         return replace(
             self.report_of_events(self._count(quarantined), quarantined.rejects, changed),
@@ -127,7 +127,7 @@ class RowChanges(SettledEvents):
         )
 
     def _count(self, quarantined: Quarantined) -> EventCounts:
-        """Return where every record went."""
+        """Return the count of records by outcome."""
         surveyed, staged, truncates = quarantined.surveyed, self.counted.staged, self.counted.truncates
         applied_truncates = truncates.good - truncates.ignored - truncates.stale
         return EventCounts(
@@ -142,7 +142,7 @@ class RowChanges(SettledEvents):
         )
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
-        """Leave delete markers, so that no late event brings a row back."""
+        """Write delete markers, so that no late event brings a row back."""
         run, staged, voids = self.run, self.counted.staged, self.voids
         if target is None or not (staged.live or voids.rows):
             return Ready(report=replace(report, merge_plan="nothing to merge"))
@@ -165,7 +165,7 @@ class RowChanges(SettledEvents):
         return Ready(report=report, merge=partial(self.merge, target, guarded, report))
 
     def merge(self, target: TargetTable, guarded: Guarded, report: BatchReport) -> BatchReport:
-        """Merge the row changes that the guard left."""
+        """Merge the row changes that passed the guard."""
         run, staged, voids = self.run, self.counted.staged, self.voids
         fresh = guarded.row_changes
         if voids.rows and target.flags_deletes:
@@ -173,7 +173,7 @@ class RowChanges(SettledEvents):
             voided = flag_voided(self._row_changes().filter(voids.here), voids.rows[-1], others)
             fresh = fresh.unionByName(voided.select(*[sql.name(name) for name in fresh.columns]))
         fresh = with_document_columns(fresh, run.flow.document_columns)
-        # What is taken up again may have other keys, and what vanishes may have any.
+        # Row changes folded again may have other keys, and rows that vanish may have any.
         within = () if guarded.rejoined or voids.rows else staged.ranges
         merge = Merge(
             row_changes=fresh,
@@ -191,5 +191,5 @@ class RowChanges(SettledEvents):
         return report
 
     def _row_changes(self) -> DataFrame:
-        # Where there is nothing but a truncate the merge needs a source all the same.
+        # With a truncate alone, MERGE still needs a source.
         return no_row_changes(self.run) if self.folded.row_changes is None else self.folded.row_changes

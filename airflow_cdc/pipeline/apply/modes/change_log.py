@@ -1,4 +1,4 @@
-"""A table that is a change log: the events without copies, one append under the microbatch's identifier."""
+"""Mode of a change log: each event once, in one append under the microbatch's identifier."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def _sieve(run: MicrobatchRun, target: TargetTable | None, tables: PhysicalTable
 
 @dataclass(frozen=True, kw_only=True)
 class AppendedEvents(KeptEvents):
-    """Events that the target is to hold."""
+    """Events to append to the target."""
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report as far as it is known before the append."""
+        """Return the report as known before the append."""
         plan = "append: known events left out" if self.new.late else "append"
         return replace(super().report(quarantined, changed), merge_plan=plan)
 
@@ -85,7 +85,7 @@ class AppendedEvents(KeptEvents):
 
 
 def in_columns_of(table: DataFrame, rows: DataFrame, *, microbatch: int) -> DataFrame:
-    """Return rows with exactly the columns of a table, in its types; NULL where they have none."""
+    """Return rows with exactly the columns and types of a table; NULL in columns that the rows lack."""
     ours = {name.lower() for name in rows.columns}
     held = {field.name: F.col(sql.name(field.name)) if field.name.lower() in ours else F.lit(None) for field in table.schema.fields}
     held[MICROBATCH] = F.lit(microbatch)

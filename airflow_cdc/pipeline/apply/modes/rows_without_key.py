@@ -1,4 +1,4 @@
-"""A table without a key: rows are counted by what they hold, from all known events, which the flow's row log keeps."""
+"""Mode of a table without a key: rows are counted by content, from all known events, which the flow's row log keeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 def settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents:
     """Read and stage a microbatch's events.
 
-    :raises ConfigurationError: when nothing may be written.
+    :raises ConfigurationError: in a dry run.
     """
     if run.is_dry:
         raise ConfigurationError(
@@ -55,7 +55,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents | E
     decoder = decoder_of(run, target)
     types = _types(run, decoder, target)
     events = with_contents(decoder.events(run.lines()), decoder, types)
-    # Equal rows are counted together: which table one is of nothing would say.
+    # Equal rows are counted together: nothing shows which table one belongs to.
     tables = PhysicalTables(run.flow, (), run.tables)
     staged = stage_events(run, decoder, events, tables=tables, keeps_truncates=True, keys=(IDENTITY,))
     snapshots = watch_snapshots(run, decoder, staged, tables=tables)
@@ -92,7 +92,7 @@ def _sieve(known: DataFrame | None) -> Sieve | None:
 
 
 def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
-    """Return the Spark SQL types of the microbatch's columns, as the target has them or will have."""
+    """Return the Spark SQL types of the microbatch's columns, as they are or will be in the target."""
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     held: Mapping[str, str] = {}
     if target:
@@ -103,10 +103,10 @@ def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class CountedEvents(KeptEvents):
-    """Events by which rows are counted."""
+    """Events from which rows are counted."""
 
     types: Mapping[str, str]
-    """Spark SQL types of the microbatch's columns, as the target has them or will have."""
+    """Spark SQL types of the microbatch's columns, as they are or will be in the target."""
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Append the events to the row log."""
@@ -125,7 +125,7 @@ class CountedEvents(KeptEvents):
         return Ready(report=report, merge=partial(self.merge, target, rows, report))
 
     def merge(self, target: TargetTable, rows: DataFrame, report: BatchReport) -> BatchReport:
-        """Count the touched rows anew, all of them where another snapshot or truncate decides from where on events count."""
+        """Recount the touched rows; all rows, where another snapshot or truncate sets where counting begins."""
         run, ended = self.run, self.snapshots.ended
         log = run.spark.read.format("delta").load(run.state(events_uri))
         floor = max(run.checkpoint.truncated_through.values(), default=None)
@@ -135,7 +135,7 @@ class CountedEvents(KeptEvents):
             if newest != base:
                 rows_left = unconfirmed_copies(log, base, newest).collect()[0][0]
                 report = with_unconfirmed_rows(report, ended, int(rows_left or 0))
-        # Rows of nothing but NULLs make no table: they may be logged already.
+        # Rows of only NULLs create no table, but may already be logged.
         was_empty = self.target is None or not self.target.size
         everything = was_empty or base != base_before
         touched = None if everything else contents_of(rows)

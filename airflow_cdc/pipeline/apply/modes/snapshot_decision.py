@@ -1,4 +1,4 @@
-"""What a person decided about a snapshot: a microbatch that reads no file, and is committed as any other."""
+"""A user's decision about a snapshot: a microbatch that reads no file, and is committed like any other."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def settle(run: MicrobatchRun, target: TargetTable | None) -> DecidedSnapshot:
-    """Find what the decision makes of the flow's snapshots.
+    """Apply the decision to the flow's snapshots.
 
-    :param run: its microbatch has the decision.
+    :param run: its microbatch carries the decision.
     """
     decision = run.microbatch.decides
     assert decision, "a microbatch that decides about a snapshot"
@@ -36,13 +36,13 @@ def settle(run: MicrobatchRun, target: TargetTable | None) -> DecidedSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class DecidedSnapshot(Settled):
-    """Removes the rows that a snapshot did not find, where that was decided and the snapshot is proven."""
+    """Removes the rows that a snapshot did not find, if the decision is to do so and the snapshot is proven."""
 
     decision: SnapshotDecision
     snapshots: Snapshots
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report: no file was read."""
+        """Return the report, with no file read."""
         return BatchReport(
             self.run.flow.name,
             self.run.microbatch.number,
@@ -55,7 +55,7 @@ class DecidedSnapshot(Settled):
         )
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
-        """Append the snapshot's marks to the event log of a table that keeps versions; the rows of others leave no delete marker."""
+        """Append the snapshot's marks to the event log of a table that keeps versions; rows of other tables leave no delete marker."""
         run, replacing = self.run, self.snapshots.replacing
         if target is None or replacing is None:
             return Ready(report=report)

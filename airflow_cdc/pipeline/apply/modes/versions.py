@@ -1,4 +1,4 @@
-"""A table that keeps versions: all events go to the flow's event log, and the versions of the keys that they touch are cut anew from it."""
+"""Mode of a table that keeps versions: events go to the flow's event log, and versions of the touched keys are recut from the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
     log = known_events(
         run,
         target,
-        # Cut from what the archive holds today, older versions would be lost without a word.
+        # Cut from what the archive holds now, older versions would be lost silently.
         lost="holds versions, and the events that they were cut from are gone",
         next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
     )
@@ -70,7 +70,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
 
 
 def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: DataFrame | None) -> DataFrame | None:
-    """Return the known events of the keys that live."""
+    """Return the known events of the keys that have a current row."""
     if target is None or known is None:
         return None
     events = known.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
@@ -91,13 +91,13 @@ def _sieve(run: MicrobatchRun, known: DataFrame | None, keys: Sequence[str]) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedEvents(KeptEvents):
-    """Events that make versions."""
+    """Events from which versions are cut."""
 
     known: DataFrame | None
-    """The log of the other microbatches' events; None where there is none yet."""
+    """The log of the other microbatches' events; None where there is no log yet."""
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report as far as it is known before the merge."""
+        """Return the report as known before the merge."""
         return replace(
             super().report(quarantined, changed),
             merge_plan="versions of touched keys: late events" if self.new.late else "versions of touched keys",
@@ -109,10 +109,10 @@ class VersionedEvents(KeptEvents):
         """Append the events to the event log, and the marks of a snapshot that the microbatch proves."""
         run, replacing = self.run, self.snapshots.replacing
         nothing = Ready(report=replace(report, merge_plan="nothing to merge"))
-        # A copy may be what proves a snapshot.
+        # A redelivered event may be the one that proves a snapshot.
         if not (report.events.merged or replacing):
             return nothing
-        # The log's columns are the table's: an event's own type may be narrower.
+        # The log takes the table's types: an event's own type may be narrower.
         types = columns_of(run.spark, target.uri) if target else {}
         rows = logged_rows(self.new.events, self.decoder, types, microbatch=run.microbatch.number)
         rows = log_rows(run, rows, known=self.known, proven=replacing)
