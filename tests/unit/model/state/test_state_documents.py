@@ -135,6 +135,8 @@ NEVER_SET = {
     # Is so only when another microbatch, run or process comes behind.
     "LeaseFile": {"released"},
     "AnnouncedVersions": {"before"},
+    # Is newer than the oldest lake, in which it means its default.
+    "MaintenanceReport": {"reports_removed"},
 }
 
 
