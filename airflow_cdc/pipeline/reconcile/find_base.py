@@ -32,8 +32,8 @@ class Base:
     snapshot: Position | None = None
     """The position that all its reads share; reads of other snapshots do not count. None if no snapshot is known."""
     ends: Mapping[str, int] = field(default_factory=dict)
-    """By Kafka partition: offset of the snapshot's last read. The snapshot includes what the partition holds before it. Empty if the snapshot
-    is the first."""
+    """By Kafka partition: offset of the snapshot's last read. The snapshot includes what the partition holds before it. Empty if the
+    snapshot is the first."""
     cut: Position | None = None
     """As above, for partitions without reads: the snapshot includes what lies before this position. None if the snapshot is the first."""
     starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

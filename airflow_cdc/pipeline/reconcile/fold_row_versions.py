@@ -1,9 +1,9 @@
-"""Reconcile: fold a key's events into what lives under it, row version by row version (docs/explanation/exactness.md#row-versions).
+"""Fold row versions: from a key's events to its surviving row, version by version (docs/explanation/exactness.md#row-versions).
 
 Inside one transaction a key may hold two rows for a while: ``UPDATE ring SET id = id + 1`` logs d(1) c(2) d(2) c(3) …, and the
-delete of key 2 is for the row that was there before. Keeping the last event per key would delete the row that lives.
-Only keys with that hazard are folded (:data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`); for all others
-the last event tells the same at less cost.
+delete of key 2 concerns the row that held the key before. Keeping the last event per key would delete the surviving row.
+Only keys with that hazard are folded (:data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`). For all others
+the last event gives the same result at less cost.
 """
 
 from __future__ import annotations
