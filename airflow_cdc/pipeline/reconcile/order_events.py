@@ -1,10 +1,10 @@
 """Order: one total order for the events of a key.
 
-Streamed events stand at their position. A snapshot read's position cannot be trusted against theirs: PostgreSQL writes into it where
-the log stood when the snapshot was taken, which under load lies above streamed events that the read does not hold
+Streamed events sort by position. A snapshot read's position is not comparable with theirs: PostgreSQL records in it the log's position when
+the snapshot was taken, which under load lies above streamed events that the read does not include
 (docs/sources/postgresql.md#snapshot-position).
-The archive can: a connector emits a key's events in one partition, so a read is newer than what the partition holds before it and older
-than what comes after it. Between two lanes (partitions, or lives of a topic) offsets say nothing, and positions have to.
+The archive's order is reliable: a connector emits a key's events in one partition, so a read is newer than what the partition holds before
+it and older than what comes after it. Between two lanes (partitions, or lives of a topic) offsets do not compare, and positions decide.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def is_known_newer(known: str, change: str) -> Column:
     :param known: alias of a frame with ``__cdc_position``, ``__cdc_op``, ``__cdc_partition`` and ``__cdc_offset``.
     :param change: alias of a frame with the same.
     """
-    # Within one lane only: offsets of two partitions, or of two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
+    # Within one lane only: offsets of two partitions, or two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
     offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
     # A read's position is never below what was streamed or read before it. Its copy's is, if a connector sent it again after a crash.
     is_copy = f"({change}.{OP} = 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"

@@ -1,1 +1,1 @@
-"""What was done, written down for the next run, the operator and the sensor."""
+"""Records of what was done, for the next run, the operator and the sensor."""
