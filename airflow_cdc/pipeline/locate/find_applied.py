@@ -29,7 +29,7 @@ class CommitRange:
     connector: str | None = None
     """``source.connector``: defines the positions; None if the range needs none."""
     since: int | None = None
-    """The first position, in its epoch of the log; None: from the beginning, including records without a position and full snapshots' reads."""
+    """The first position, in its epoch of the log; None: from the beginning, with records without position and full snapshots' reads."""
     before: int | None = None
     """The first position behind the range; None: to the end."""
     files: frozenset[str] | None = None

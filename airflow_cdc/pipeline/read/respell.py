@@ -20,7 +20,7 @@ _IS_RECORD = f"line.topic IS NOT NULL AND coalesce({', '.join(f'line.`{name}`' f
 
 
 def respelled(raw: str) -> str:
-    """Return the SQL of a line's text, with such a record as an envelope in the same layout, whole record or value alone."""
+    """Return the SQL of a line's text, with a record in another shape as an envelope in the same layout, whole record or value alone."""
     place = ", ',', ".join(f"'\"{name}\":', {_json(f'line.`{name}`')}" for name in _PLACE)
     record = f"if(NOT ({_IS_RECORD}), envelope, concat('{{', {place}, ',\"value\":', envelope, '}}'))"
     wrapped = "whole.payload LIKE '{%' AND whole.schema LIKE '{%'"

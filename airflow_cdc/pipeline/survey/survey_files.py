@@ -145,7 +145,7 @@ def named_lines(lines: DataFrame, *columns: str) -> DataFrame:
 
 
 def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) -> DataFrame:
-    """Return one row per line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null), ``columns``."""
+    """Return one row per line: file, corrupt, topic, partition, offset, key, ``columns``, value (:data:`_VALUE`, NULL for null)."""
     value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
     of_record = {**_RECORD, "value": f"STRUCT<{value_struct}>"}
     line, record = LINE_STRUCT, "__cdc_record"
