@@ -1,1 +1,1 @@
-"""Dialects: how each connector spells a change event, and the one shape they become."""
+"""Decode: from each connector's dialect to change events of one shape."""

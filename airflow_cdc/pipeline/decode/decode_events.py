@@ -90,7 +90,7 @@ class Decoder:
     columns: SourceColumns
     dialect: Connector
     keeps_deleted: bool = False
-    """Whether a deleted row keeps its values. If so, a delete carries no column but the key."""
+    """Whether a deleted row keeps its values. If so, a delete reports every column except the key as unavailable."""
     foreign: Foreign = NONE_FOREIGN
     """The shapes whose records are rejected."""
     lives: Lives = field(default_factory=dict)

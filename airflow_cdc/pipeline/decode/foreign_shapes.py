@@ -64,7 +64,7 @@ def _is_one_of(shape: str, shapes: Iterable[str]) -> str:
 def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Sequence[str] | None) -> Foreign:
     """Return the shapes that are unlike their topic's.
 
-    A readable schema is the source's own, whatever its columns, and never foreign by its values.
+    A readable value schema is the source's own, whatever its columns, and never foreign.
 
     :param rows: shapes of row events.
     :param columns: the names of the table's columns.

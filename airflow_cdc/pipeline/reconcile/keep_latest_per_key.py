@@ -92,7 +92,7 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
     near = {_BEFORE: _events_before(1, by_key), _BEFORE_THAT: _events_before(2, by_key)}
     before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
     redelivered = _or_false(before[POSITION] == F.col(POSITION))
-    # A copy's own offset says nothing about order: only first deliveries are compared.
+    # A copy's own offset is no evidence of order: only first deliveries are compared.
     both_first = ~redelivered & ~_or_false(before_that[POSITION] == before[POSITION])
     archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (before["offset"] > F.col(ORDINAL)["offset"])
     flags = {REDELIVERED: redelivered.cast("int"), CONFLICTS: _or_false(both_first & archived_earlier).cast("int")}

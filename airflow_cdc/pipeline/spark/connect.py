@@ -1,6 +1,6 @@
-"""Sessions of a Spark Connect server: open, clone and release them.
+"""Sessions of a Spark Connect server: open and clone them, and release them while the server answers.
 
-Sessions with Spark in their own process neither import nor use this.
+For a session with Spark in its own process, nothing here has an effect or imports Spark Connect's packages.
 """
 
 from __future__ import annotations

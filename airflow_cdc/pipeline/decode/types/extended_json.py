@@ -83,7 +83,7 @@ def _binary() -> str:
 
 
 def _string() -> str:
-    """Return the SQL of a text that is the same in both modes: digits, an identifier, a time, base64; else JSON."""
+    """Return the SQL of a text that is the same in every mode: digits, an identifier, a time, base64; else JSON."""
     time = sql.let("moment", _instant(), """date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")""")
     subtype = f"coalesce({_inner(_member('$binary'), 'subType')}, {_member('$type')})"
     groups = r"'(.{8})(.{4})(.{4})(.{4})(.{12})', '$1-$2-$3-$4-$5'"
