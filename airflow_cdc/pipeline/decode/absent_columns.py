@@ -1,4 +1,4 @@
-"""Absent columns: those that an event's own schema does not have, so that it does not tell them; that is not NULL."""
+"""Absent columns: missing from the event's own schema, so their value is unknown, not NULL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_cdc.pipeline.spark import sql
 
 
 def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> list[str]:
-    """Return the columns that some of the events' schemas do not have.
+    """Return the columns that are missing from some of the events' schemas.
 
-    :param shapes: of the records that are taken in.
+    :param shapes: of the records that are not foreign.
     """
     if columns.clears_absent:
         return []
@@ -26,9 +26,9 @@ def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> li
 
 
 def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the SQL of those of the names that the event's own schema does not have (array<string>), NULL for none.
+    """Return the SQL of the names that are missing from the event's own schema (array<string>), NULL for none.
 
-    :param formerly: by column: older names under which an event may have it.
+    :param formerly: by column: older names under which an event may carry it.
     """
     listed = ", ".join(sql.text(name) for name in names)
     if not listed:

@@ -1,6 +1,6 @@
-"""Decode: archived lines of one topic become change events of one shape, or rejects with a reason.
+"""Decode archived lines of one topic into change events of one shape, or rejects with a reason.
 
-Nothing is dropped: every line of the topic leaves with a kind, and those that cannot be merged with a reject reason.
+Nothing is dropped: every line of the topic gets a kind, and one that cannot be merged a reject reason.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ from airflow_cdc.pipeline.spark import sql
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
 TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
-"""Of :data:`~airflow_cdc.model.columns.TOLD_AT`."""
+"""Type of :data:`~airflow_cdc.model.columns.TOLD_AT`."""
 MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
-"""Of a row that came from another key: where, and the old key as JSON where a header tells it."""
+"""For a row that came from another key: the position, and the old key as JSON where a header carries it."""
 
 IS_ROW_EVENT = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
-"""True for a good event about a row, as :meth:`Decoder.events` returns it."""
+"""SQL over :meth:`Decoder.events`: true for a row event that is not rejected."""
 
 BEFORE = "__cdc_before"
-"""array<bigint>: a hash by column (without the keys) of the image before the event, NULL where the column is NULL or not told; NULL where
-the event has no image, or none but the key."""
+"""array<bigint>: hashes of the before image, one per column without the keys, NULL where the column is NULL or not carried. NULL as a whole
+where the event has no before image, or only the key."""
 AFTER = "__cdc_after"
-"""The same of the image after the event."""
+"""As above, for the after image."""
 LINE_HASH = "__cdc_line_hash"
-"""The hash of a line's text, taken where the line is read: the text need not be carried along for it."""
+"""Hash of a line's text. Computed where the line is read, so that later stages need not carry the text."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Everything that decoding one microbatch depends on."""
+    """Everything on which decoding one microbatch depends."""
 
     topic: str
     files: Sequence[ArchivedFile]
@@ -90,15 +90,15 @@ class Decoder:
     columns: SourceColumns
     dialect: Connector
     keeps_deleted: bool = False
-    """Whether a deleted row keeps its values: then a delete says of no column beside the key what it is."""
+    """Whether a deleted row keeps its values. If so, a delete reports every column except the key as unavailable."""
     foreign: Foreign = NONE_FOREIGN
-    """The shapes whose records are not taken in."""
+    """The shapes whose records are rejected."""
     lives: Lives = field(default_factory=dict)
-    """Which lives of the topic the files hold."""
+    """The lives of the topic, by file."""
     epochs: Epochs = field(default_factory=Epochs)
     """Where epochs of the source's log begin."""
     without_key: bool = False
-    """Whether nothing but its content identifies a row: the whole image before is decoded too (:data:`BEFORE_ROW`)."""
+    """Whether only its content identifies a row. If so, the whole before image is decoded too (:data:`BEFORE_ROW`)."""
 
     @cached_property
     def value_shape(self) -> ValueShape:
@@ -111,7 +111,7 @@ class Decoder:
 
     @cached_property
     def _wrapped(self) -> set[bool]:
-        # Control events tell no shape: either way then.
+        # Control events have no shape: expect both forms.
         return {is_schema(shape.value_shape) for shape in self.shapes if shape.value_shape} or {True, False}
 
     @cached_property
@@ -119,16 +119,16 @@ class Decoder:
         return any(shape.key_shape and not is_single(shape.key_shape) for shape in self.shapes)
 
     def events(self, lines: DataFrame, *, with_images: bool = False) -> DataFrame:
-        """Return one row a record of the topic: the source's columns, and our own behind them.
+        """Return one row per record of the topic: the source's columns, then our own.
 
-        Source columns hold the row's image after the event; of a delete only the key. Then follow kind, operation,
-        position (:data:`POSITION_TYPE`), transaction, the names of the columns whose value the event does not tell (NULL for none),
-        commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`), file, raw text, its hash and reject
+        Source columns hold the after image; for a delete only the key. Then follow kind, operation, position (:data:`POSITION_TYPE`),
+        transaction, the names of the columns whose value the event does not carry (NULL for none), commit time, partition, offset,
+        ordinal (:data:`ORDINAL_TYPE`), file, raw text, its hash and reject
         (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`, NULL for a good record).
 
-        :param lines: as :func:`airflow_cdc.pipeline.read.read_lines.read_lines` returns them.
-        :param with_images: whether to have :data:`BEFORE`, :data:`AFTER` and the old key that a header tells (JSON) instead of file,
-            raw text and hash; costs the parsing of the before image.
+        :param lines: from :func:`airflow_cdc.pipeline.read.read_lines.read_lines`.
+        :param with_images: whether to return :data:`BEFORE`, :data:`AFTER` and the old key from a header (JSON) instead of file,
+            raw text and hash. The before image is then parsed too.
         """
         records = self._read(lines, with_images=with_images)
         records = self.value_shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
@@ -153,7 +153,7 @@ class Decoder:
         return ", ".join(forms)
 
     def key_changes(self, lines: DataFrame) -> DataFrame:
-        """Return the records that become two events: updates that change the key, of a connector that sends them as one."""
+        """Return the key changes that the connector sends as one update: each becomes two events."""
         return self._read(lines, with_images=False).filter(self.value_shape.changes_key(self.columns.keys))
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
@@ -165,7 +165,7 @@ class Decoder:
         return lines.selectExpr(FILE, LINE, ORDINAL, RAW, f"xxhash64({RAW}) AS {LINE_HASH}", RAW_KEY, f"{parsed} AS {LINE_STRUCT}")
 
     def _payload_members(self, *, with_images: bool) -> str:
-        # A batch without row events has no columns; a struct must have a member all the same.
+        # A batch without row events has no columns, yet a struct needs a member.
         image = members_of(self._parsed_columns or [KIND], self._fractions)
         source = ", ".join(f"{name} STRING" for name in ("connector", "ts_ms", "snapshot", *self.dialect.position.fields))
         before = image if self._has_before(with_images=with_images) else self._key_struct
@@ -187,7 +187,7 @@ class Decoder:
 
     @property
     def hashed_columns(self) -> list[str]:
-        """The columns that :data:`BEFORE` and :data:`AFTER` are about, in their order; equal values of the others may have other texts."""
+        """The columns of :data:`BEFORE` and :data:`AFTER`, in order. Left out: keys, and columns whose equal values may differ as text."""
         return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.altered}]
 
     @cached_property
@@ -195,7 +195,7 @@ class Decoder:
         return members_of(self.columns.keys or [KIND], self._fractions)
 
     def _unwrapped(self, records: DataFrame, *, with_images: bool) -> DataFrame:
-        """Return file, ordinal, raw, raw key, partition, offset, key (text), and the envelope as ``payload``."""
+        """Return file, line, ordinal, raw text, its hash, raw key (text), partition, offset, and the envelope as ``payload``."""
         line = LINE_STRUCT
         as_record = f"{line}.value"
         is_record = whole_record(f"{line}.topic", as_record)
@@ -206,7 +206,7 @@ class Decoder:
         else:
             value = forms[next(iter(self._layouts))]
         recorded = RecordLayout.RECORD in self._layouts
-        # Among whole records a document that is none has no value, and is no tombstone all the same.
+        # Among whole records, a document that is not a record has no value, yet is no tombstone.
         is_stray = f"{line} IS NOT NULL AND NOT {is_record}" if self._layouts == {RecordLayout.RECORD} else "false"
         parsed = records.selectExpr(
             FILE,
@@ -221,7 +221,7 @@ class Decoder:
             f"{value} AS value",
             f"{is_stray} AS is_stray",
         )
-        # Of the value itself only whether there is one is asked from here on.
+        # From here on, only the presence of the value matters.
         unwrapped = parsed.withColumns(
             {"payload": F.expr(self._payload()), "value": F.expr("if(value IS NULL AND NOT is_stray, NULL, true)")}
         )
@@ -273,7 +273,7 @@ class Decoder:
             "payload",
             f"{lane(f'coalesce({PARTITION}, {by_name})', self.lives)} AS {PARTITION}",
             OFFSET,
-            # Beside a Kafka offset the place in the file only breaks ties; in value-only files it comes after the file's first offset.
+            # With a Kafka offset, the place in the file only breaks ties; in value-only files it orders records behind the first offset.
             f"named_struct('offset', coalesce({OFFSET}, {start}), 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL}",
             f"{kind} AS {KIND}",
             f"{self._parsed_key()} AS key",
@@ -290,7 +290,7 @@ class Decoder:
         return self.value_shape.parsed_key(self._key_struct, self.columns.keys, wrapped=wrapped, bare=bare)
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
-        """Turn the texts into values and say of each record why it cannot be merged, if it cannot."""
+        """Cast the texts to values, and add the reject of each record that cannot be merged."""
         if self.dialect.images.before_is_whole or self.without_key:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
             records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
@@ -324,7 +324,7 @@ class Decoder:
         ours = (KIND, OP, POSITION, TRANSACTION, SNAPSHOT, ABSENT, COMMITTED_AT, PARTITION, OFFSET, ORDINAL)
         more = [*((BEFORE, AFTER, OLD_KEY) if with_images else (FILE, LINE, RAW, LINE_HASH, RAW_KEY)), *self.value_shape.added_names]
         if self.without_key:
-            # A struct needs a member, though every row may be nothing but NULLs.
+            # A struct needs a member even if all columns of a row are NULL.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
         untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
@@ -343,7 +343,7 @@ class Decoder:
 
     def _is_ours(self) -> str:
         if self.dialect.values.recognised:
-            # Then source names the connector that its values came through, if any.
+            # Here, source.connector names the connector through which the values came, if any.
             return "true"
         known = ", ".join(map(sql.text, self.dialect.names))
         return f"coalesce(payload.source.connector IN ({known}), true)"
@@ -370,7 +370,7 @@ class Decoder:
         return names_of_absent(sometimes_absent(self.columns, ours), self.columns.formerly)
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
-        """Return the SQL of the names of the columns that hold a placeholder, or that is left out; only text and bytes can."""
+        """Return the SQL of the names of columns with an unavailable value. Only large types can have one."""
         return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, self.value_shape)
 
     @cached_property
@@ -380,6 +380,6 @@ class Decoder:
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)
         if name not in self.columns.keys:
-            # A delete's before image is only its key: other columns may hold fillers (docs/sources/postgresql.md#images-before).
+            # In a delete's before image only the key is real: other columns may hold fillers (docs/sources/postgresql.md#images-before).
             return f"if({KIND} = 'd', NULL, payload.after.{quoted})"
         return key_text(quoted, in_key=self._has_keys, is_single=self.columns.key_is_single)

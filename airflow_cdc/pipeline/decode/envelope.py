@@ -1,7 +1,7 @@
-"""The members of an archived line, whatever it is wrapped in.
+"""The members of an archived line, whatever wraps it.
 
-A line is a whole Kafka record or the record's value alone; value and key are, each for itself, bare or
-``{schema, payload}``. These helpers say where a member is found, as SQL over one parsed struct column.
+A line is a whole Kafka record or the record's value alone. Value and key are, independently, bare or
+``{schema, payload}``. These helpers locate a member, as SQL over one parsed struct column.
 """
 
 from __future__ import annotations
@@ -15,54 +15,54 @@ from airflow_cdc.pipeline.spark import sql
 LINE_STRUCT = "__cdc_parsed"
 """The parsed line."""
 CORRUPT = "__cdc_corrupt"
-"""Member of the parsed line: the line's text when it is not JSON or a member has the wrong shape."""
+"""Member of the parsed line: the line's text if it is not JSON or a member has the wrong shape."""
 
 
 def whole_record(topic: str, value: str) -> str:
-    """Return the SQL that is true for a raw line that is a whole Kafka record, and not a row with a column ``topic``.
+    """Return the SQL that is true for a raw line that is a whole Kafka record, rather than a row with a column ``topic``.
 
     :param topic: SQL of the line's member of that name.
-    :param value: SQL of its member ``value`` as a struct; NULL where it is null, or no object.
+    :param value: SQL of its member ``value`` as a struct; NULL where it is null or not an object.
     """
-    # Asked of tombstones only. Of a line that is cut off the names cannot be listed.
+    # Evaluated for tombstones only. The names of a truncated line cannot be listed.
     listed = _listed(f"array_intersect(json_object_keys({RAW}), array('offset', 'partition', 'value'))")
     has_members = f"coalesce({listed} RLIKE 'value|offset,partition', {sql.mentions(RAW, ('value', 'partition'))})"
     return f"({topic} IS NOT NULL AND ({value} IS NOT NULL OR {has_members}))"
 
 
 def _listed(names: str) -> str:
-    """Return the SQL of an array of names as one text, sorted. A lambda over them would keep Spark from compiling what reads every line."""
+    """Return the SQL of an array of names as one sorted text. A lambda instead would disable Spark's code generation for every line."""
     return f"array_join(sort_array({names}), ',')"
 
 
 _REPLACED = "'\ufffd'"
 _READ_TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
 _IS_NONE = f"NOT {whole_record(_READ_TOPIC, f'{LINE_STRUCT}.value')} OR (NOT is_valid_utf8({RAW}) AND contains({_READ_TOPIC}, {_REPLACED}))"
-# A name of which bytes were replaced is no topic's: the line goes with those that name none.
+# A name with replaced bytes names no topic: the line counts as one without a topic.
 TOPIC = f"if({_IS_NONE}, NULL, {_READ_TOPIC})"
-"""SQL of the topic that a line names. Of one that could not be parsed how much is parsed depends on the members that were asked for."""
+"""SQL of the topic that a line names. How much of a malformed line is parsed depends on the requested members."""
 
 _UP_TO_NAME = r'(?s)^.*?"topic"\s*:\s*"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# Closed behind the name, the beginning of a line is a document only where the name is a member of the line itself.
+# The beginning of a line, closed behind the name, is valid JSON only where the name is a member of the line itself.
 _NAMED_IN_PART = f"get_json_object(concat(regexp_extract({RAW}, {sql.text(_UP_TO_NAME)}, 0), '}}'), '$.topic')"
 _IS_BROKEN = f"{LINE_STRUCT}.{CORRUPT} IS NOT NULL AND get_json_object({RAW}, '$.topic') IS NULL"
 _NAMED_TOPIC = f"""coalesce({TOPIC}, if({_IS_BROKEN} AND (is_valid_utf8({RAW}) OR NOT contains({_NAMED_IN_PART}, {_REPLACED})),
     {_NAMED_IN_PART}, NULL))"""
 
 SCHEMA = f"coalesce(get_json_object({RAW}, '$.value.schema'), get_json_object({RAW}, '$.schema'))"
-"""SQL of the schema of a raw line's value, NULL for a bare one."""
+"""SQL of the schema of a raw line's value, NULL for a bare value."""
 
 _CONNECTORS_MEMBERS = (name for entry in entries() for name in entry.values.members)
 KIND_MEMBERS = dict.fromkeys(("op", "status", "databaseName", "tableChanges", "ts_ms", *_CONNECTORS_MEMBERS), "STRING")
-"""Members of a value by which :func:`kind_of` tells what it is."""
+"""Members of a value by which :func:`kind_of` classifies it."""
 
 
 def named_topic(of_older_surveys: Sequence[str] = ()) -> str:
-    """Return the SQL of the topic that a line names, also where the line breaks off behind the name.
+    """Return the SQL of the topic that a line names, even if the line is truncated behind the name.
 
-    To be believed in files of whole records only: a row may have a column ``topic``.
+    Valid in files of whole records only: a row may have a column ``topic``.
 
-    :param of_older_surveys: paths of the files whose surveys took a line that breaks off for one that names none.
+    :param of_older_surveys: paths of the files whose surveys counted a truncated line as one without a topic.
     """
     older = ", ".join(map(sql.text, of_older_surveys))
     return f"if({FILE} IN ({older}), {TOPIC}, {_NAMED_TOPIC})" if older else _NAMED_TOPIC
@@ -71,21 +71,22 @@ def named_topic(of_older_surveys: Sequence[str] = ()) -> str:
 def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
-    # A bare null is an archived tombstone; the parser takes it for a line that is no object.
+    # A bare null is an archived tombstone, which the parser would report as corrupt.
     return sql.once(f"from_json(nullif({RAW}, 'null'), {sql.text(members + f', {CORRUPT} STRING')}, {options})")
 
 
 def no_utf8(key: str) -> str:
-    """Return the SQL that is true where a raw line, or the key from its companion, is no UTF-8: the parser replaces such bytes by U+FFFD,
-    which then is a value that the source never had. Where the source has that character itself its bytes are UTF-8.
+    """Return the SQL that is true where a raw line, or the key from its companion, is not valid UTF-8.
+
+    The parser replaces such bytes by U+FFFD: a value that the source never had. A U+FFFD of the source itself is valid UTF-8.
     """
     return f"NOT (is_valid_utf8({RAW}) AND coalesce(is_valid_utf8({key}), true))"
 
 
 def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
-    """Return the SQL for what a raw line's record is: an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`.
+    """Return the SQL of a raw line's kind: an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`.
 
-    Any document may have a member that is called like one of a control event's: a control event has all of them, and no others.
+    Any document may share a member's name with a control event. A control event has exactly its own members.
 
     :param corrupt: SQL that is true for a line that could not be parsed.
     :param value: SQL of the record's value, NULL for a tombstone.
@@ -108,7 +109,7 @@ def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
 
 
 def connector_of(payload: str) -> str:
-    """Return the SQL of the connector that wrote a value: by its own marks, else as ``source`` names it.
+    """Return the SQL of the connector that wrote a value: recognised by its marks, else as ``source`` names it.
 
     :param payload: SQL of a struct that holds :data:`KIND_MEMBERS` and ``source.connector``.
     """
@@ -132,7 +133,7 @@ _IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = 'ts_ms'"
 _IS_NULL = (
     f"{_VALUE_MEMBERS} IN ('payload', 'payload,schema') AND coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL"
 )
-"""SQL that is true for the null of a converter that writes schemas: ``{schema, payload}`` around nothing."""
+"""SQL that is true for a null written by a converter with schemas: ``{schema, payload}`` without a payload."""
 
 
 def key_shape_of(key: str) -> str:
@@ -142,16 +143,16 @@ def key_shape_of(key: str) -> str:
 
 
 SINGLE = '"single value"'
-"""Shape of a bare key that is no object, as ``ExtractField$Key`` makes it: nothing in it says which column it is."""
+"""Shape of a bare key that is not an object, as ``ExtractField$Key`` makes it. It names no column."""
 
 
 def schema_in(key: str, names: str) -> str:
-    """Return the SQL of the schema in a key's text, which most have not; ``names`` is the SQL of its members' names."""
+    """Return the SQL of the schema in a key's text, NULL for the usual key without one; ``names`` is the SQL of its members' names."""
     in_object = f"if(array_contains({names}, 'schema'), get_json_object({key}, '$.schema'), NULL)"
     return f"if({names} IS NULL AND {key} IS NOT NULL, '{SINGLE}', {in_object})"
 
 
 def in_line(member: str) -> str:
-    """Return the SQL of a member of the envelope in a raw line (text), whatever it is wrapped in."""
+    """Return the SQL of a member of the envelope in a raw line (text), whatever wraps it."""
     paths = (f"$.{inside}{member}" for inside in ("value.payload.", "value.", "payload.", ""))
     return f"coalesce({', '.join(f'get_json_object({RAW}, {sql.text(path)})' for path in paths)})"

@@ -1,4 +1,4 @@
-"""Where an event stands, and what kind of snapshot a read is of, as SQL over the parsed envelope (``payload``)."""
+"""An event's position, and the kind of snapshot that a read belongs to, as SQL over the parsed envelope (``payload``)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from airflow_cdc.pipeline.decode.lanes import in_epoch
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
 INITIAL = " initial"
-"""Behind the marker of a read (:data:`~airflow_cdc.model.columns.SNAPSHOT`) that only a connector's initial snapshot makes."""
+"""Suffix of the marker (:data:`~airflow_cdc.model.columns.SNAPSHOT`) of a read that only an initial snapshot makes."""
 
 
 def position_of_event(connector: Connector, epochs: Epochs) -> str:
-    """Return the SQL of an event's position (:data:`POSITION_TYPE`), in its epoch of the source's log."""
+    """Return the SQL of an event's position (:data:`POSITION_TYPE`) in its epoch of the source's log."""
     rule = connector.position
     commit, change, serial = (part.replace("source.", "payload.source.") for part in (rule.commit, rule.change, rule.serial))
     if rule.is_offset:
-        # Offsets of a later life of the topic stand behind all of an earlier one.
+        # All offsets of a later life of the topic sort after those of an earlier one.
         life = f"CAST(floor(coalesce({PARTITION}, 0) / {LANES}) AS DECIMAL(10,0))"
         commit = f"if({ORDINAL}.offset IS NULL, {commit}, CAST({commit} + {life} * {2**63}BD AS DECIMAL(38,0)))"
     commit = in_epoch(commit, epochs)
     streamed = f"named_struct('commit', {commit}, 'change', {change}, 'serial', {serial})"
-    # A snapshot read stands before everything streamed from its commit on.
+    # A snapshot read sorts before everything streamed from its commit on.
     read = f"named_struct('commit', {commit}, 'change', CAST(-1 AS DECIMAL(38,0)), 'serial', -1)"
     return f"CAST(if({KIND} = 'r', {read}, {streamed}) AS {POSITION_TYPE})"
 
 
 def snapshot_marker(connector: Connector) -> str:
-    """Return the SQL of ``source.snapshot``, with :data:`INITIAL` behind it where only an initial snapshot reads so; NULL for no marks."""
+    """Return the SQL of ``source.snapshot``, with :data:`INITIAL` appended to reads that only an initial snapshot makes.
+
+    NULL if the connector marks no snapshots.
+    """
     if not connector.snapshots.are_marked:
         return "CAST(NULL AS STRING)"
     marker, initial = "payload.source.snapshot", connector.snapshots.initial.replace("source.", "payload.source.")

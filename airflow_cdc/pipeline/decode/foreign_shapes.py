@@ -1,8 +1,8 @@
-"""Tell records whose spelling is not their topic's: set aside one by one, where they alone would stop the flow.
+"""Foreign shapes: reject single records whose shape is unlike their topic's, instead of stopping the flow.
 
-The columns and the key of a topic are settled from the shapes of all its records. One record with a broken schema, another key or a name
-that no table can have would decide for the others. Where such shapes are few, their records are foreign and go to the quarantine; where
-they are not, it is the source that changed, and the flow stops.
+The columns and the key of a topic are resolved from the shapes of all its records. One record with a broken schema, another key or a name
+that no table can have would decide for all others. If such shapes are few, their records are foreign and go to the quarantine. If they
+are many, the source has changed, and the flow stops.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from airflow_cdc.pipeline.decode.types.connect_types import is_field
 from airflow_cdc.pipeline.spark import sql
 
 _FEW = 20
-"""Of so many records one may be foreign: more of a kind are the source's own."""
+"""At most one record in so many may be foreign. More of a kind are a change of the source."""
 _ROWS = ", ".join(sql.text(operation.value) for operation in ROW_OPERATIONS)
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """Shapes whose records are not taken in."""
+    """Shapes whose records are rejected."""
 
     value_shapes: frozenset[str] = frozenset()
     key_shapes: frozenset[str] = frozenset()
 
     def holds(self, shape: TopicShape) -> bool:
-        """Tell whether records of the shape are foreign."""
+        """Return whether records of the shape are foreign."""
         return shape.value_shape in self.value_shapes or shape.key_shape in self.key_shapes
 
     def condition(self) -> str | None:
-        """Return the SQL that is true for a foreign record (kind, raw line, raw key), None where none is.
+        """Return the SQL over kind, raw line and raw key that is true for a foreign record; None if no shape is foreign.
 
-        The record's shapes are told as the survey tells them.
+        It derives a record's shapes as the survey does.
         """
         conditions = []
         if self.value_shapes:
@@ -56,19 +56,19 @@ NONE_FOREIGN = Foreign()
 
 
 def _is_one_of(shape: str, shapes: Iterable[str]) -> str:
-    # A schema is long, and there may be many.
+    # Compare hashes: schemas are long, and may be many.
     hashes = ", ".join(sql.text(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()) for text in sorted(shapes))
     return f"coalesce(md5({shape}) IN ({hashes}), false)"
 
 
 def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Sequence[str] | None) -> Foreign:
-    """Return the shapes that are not their topic's.
+    """Return the shapes that are unlike their topic's.
 
-    A schema that can be read is the source's word, whatever it says.
+    A readable value schema is the source's own, whatever its columns, and never foreign.
 
     :param rows: shapes of row events.
-    :param columns: the names that the table's columns have.
-    :param keys: the columns by which the table or the flow identifies rows; None: those of most records' keys do.
+    :param columns: the names of the table's columns.
+    :param keys: the key columns of the table or the flow; None: those of most records' keys.
     """
     texts = {shape.value_shape for shape in rows if shape.value_shape is not None}
     unreadable = frozenset(text for text in texts if not _is_readable(text))
@@ -79,10 +79,10 @@ def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Se
     good = [shape for shape in readable if shape.value_shape not in values]
     names_of = {shape.key_shape: _key_names(shape.key_shape) for shape in good}
     wanted = _most_common_key(good, names_of) if keys is None else frozenset(keys)
-    # Where keys tell the row, a record without one is for the quarantine by its own reason.
+    # Where keys identify rows, a record without one is rejected for its own reason (missing key).
     fitting: set[frozenset[str] | None] = {wanted} if wanted is None else {wanted, None}
     if keys is not None:
-        # Not the key's names, but what is declared to be one of them, or goes by the image.
+        # A single value names no column: it is the declared key column's value, or the image provides the key.
         fitting.add(_SINGLE)
     others = [shape for shape in good if names_of[shape.key_shape] not in fitting]
     named = [shape for shape in others if _tells_names(shape.key_shape)]
@@ -95,17 +95,17 @@ def _count(shapes: Iterable[TopicShape]) -> int:
 
 
 def are_few(shapes: Iterable[TopicShape], of: Iterable[TopicShape]) -> bool:
-    """Tell whether the records of shapes are so few of all that they may be foreign."""
+    """Return whether the records of the shapes are few enough among all to be foreign."""
     return _count(shapes) * _FEW <= _count(of)
 
 
 def _tells_names(shape: str | None) -> bool:
-    """Tell whether a shape is nothing but the names of members, which any record may have."""
+    """Return whether a shape is only a list of member names, which any record may have."""
     return shape is not None and not is_schema(shape)
 
 
 def _of_odd_names(rows: Sequence[TopicShape], columns: Iterable[str]) -> list[TopicShape]:
-    """Return the shapes with names that no table can have: reserved ones, and such as differ from a more common one only in case."""
+    """Return the shapes with names that no table can have: reserved, or different from a more common name only in case."""
     counts: Counter[str] = Counter()
     names_of = {text: image_names(text) for shape in rows if (text := shape.value_shape) is not None}
     for shape in rows:
@@ -121,7 +121,7 @@ def _of_odd_names(rows: Sequence[TopicShape], columns: Iterable[str]) -> list[To
 
 
 def _is_readable(shape: str) -> bool:
-    """Tell whether a shape is a list of names, or a schema that tells columns as a Connect schema does."""
+    """Return whether a shape is a list of names, or a Connect schema with the fields of an image."""
     schema = _json(shape)
     if isinstance(schema, list):
         return all(isinstance(name, str) for name in schema)
@@ -142,7 +142,7 @@ def _most_common_key(rows: Iterable[TopicShape], names_of: Mapping[str | None, f
 
 _UNREADABLE: frozenset[str] = frozenset({"\0"})
 _SINGLE: frozenset[str] = frozenset({"\0single"})
-"""In place of the names of a key that is a single value."""
+"""Stands for the names of a key that is a single value."""
 
 
 def _key_names(text: str | None) -> frozenset[str] | None:

@@ -1,8 +1,9 @@
-"""Huawei CDL: its two JSON spellings become a Debezium envelope, and an update of a key the two events that Debezium would send.
+"""Huawei CDL: converts its two JSON forms to a Debezium envelope, and a key change to the two events that Debezium would send.
 
-The two are described by :mod:`airflow_cdc.model.connectors.huawei_cdl`, and what was observed of them in docs/sources/huawei-cdl.md.
-``LOB_COLUMNS`` names the columns of large objects: where an update shows NULL in one, it may have been set to NULL or left out. The column
-keeps what it had.
+:mod:`airflow_cdc.model.connectors.huawei_cdl` describes the two forms, docs/sources/huawei-cdl.md what was observed of them.
+
+``LOB_COLUMNS`` names the columns of large objects. An update's NULL in one of them is ambiguous: set to NULL, or left out. The column
+keeps its value.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from airflow_cdc.pipeline.spark import sql
 
 _IMAGE, _KEY = HUAWEI_CDL.values.image, HUAWEI_CDL.values.key
 _LOBS = "LOB_COLUMNS"
-"""Member that names the columns of large objects, with commas between."""
+"""Member that names the columns of large objects, separated by commas."""
 
 
 class CdlJson(ValueShape):
-    """CDL's two spellings."""
+    """CDL's two JSON forms."""
 
     images = ("after", _IMAGE)
     splits_key_changes = True
@@ -36,12 +37,12 @@ class CdlJson(ValueShape):
         return {**super().members(before=before, after=after, source=source), **own}
 
     def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
-        """Return records with the key that stands in their value."""
+        """Return records as a Debezium envelope, with the key from the value where the record has none."""
         key = f"coalesce({RAW_KEY}, payload.{_KEY})"
         return records.withColumns({RAW_KEY: F.expr(key), "payload": F.expr(as_debezium("payload", kinds))})
 
     def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
-        """Return the parsed key of every record: of an update it is the new one."""
+        """Return the parsed key of every record; an update's is the new key."""
         return parse_key(members, wrapped=wrapped, bare=bare)
 
     def changes_key(self, keys: Sequence[str]) -> str:
@@ -86,7 +87,7 @@ def changes_key(keys: Sequence[str]) -> str:
 
 
 def leaves_out(name: str, text: str) -> str:
-    """Return the SQL that is true for a large object's column that an update, or the create behind a key change, does not tell.
+    """Return the SQL that is true for a large object's column that an update, or the create of a key change, does not carry.
 
     :param text: SQL of the column's value.
     """
@@ -95,11 +96,11 @@ def leaves_out(name: str, text: str) -> str:
 
 
 def split_key_changes(records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
-    """Return the records with each update of a key as a delete of the old one and a create of the new one.
+    """Return the records with each key change as a delete of the old key and a create of the new one.
 
-    Both keep the position but for the serial, 1 and 2, as SQL Server tells the two apart.
+    Both keep the position except for the serial: 1 and 2, as SQL Server distinguishes the two.
 
-    :param records: with our kind, ``payload`` as :func:`as_debezium` makes it, and ``key``, the struct of the key's texts.
+    :param records: with our kind, ``payload`` from :func:`as_debezium`, and ``key``, the struct of the key's texts.
     """
     others = [name for name in records.columns if name not in (KIND, "payload", "key")]
     old = _part("'d'", _payload(kinds, serial=1, after="if(false, payload.after, NULL)"), "if(false, key, NULL)")

@@ -1,4 +1,4 @@
-"""Lanes and epochs as SQL over located records: which life of its partition a record is of, and which epoch of the source's log."""
+"""Lanes and epochs of located records, as SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lane(partition: str, lives: Lives) -> str:
                 whole.setdefault((ours[0].life, number), []).append(path)
                 continue
             here = f"{FILE} = {sql.text(path)} AND {partition} = {number}"
-            # The last that begins at or before the line.
+            # The last span that begins at or before the line.
             parted += [f"WHEN {here} AND {LINE} >= {span.first_line} THEN {span.life}" for span in sorted(ours, reverse=True)]
     cases = [
         f"WHEN {partition} = {number} AND {FILE} IN ({', '.join(map(sql.text, paths))}) THEN {life}"
@@ -36,9 +36,9 @@ def lane(partition: str, lives: Lives) -> str:
 
 
 def in_epoch(commit: str, epochs: Epochs, *, at: str = f"{ORDINAL}.offset") -> str:
-    """Return the SQL of a commit as it is written down in its epoch (:mod:`airflow_cdc.model.position.epochs`).
+    """Return the SQL of a commit with its epoch, as positions store it (:mod:`airflow_cdc.model.position.epochs`).
 
-    :param commit: SQL of the commit as the source has it.
+    :param commit: SQL of the source's own commit.
     :param at: SQL of the record's offset.
     """
     cases = [
@@ -51,5 +51,5 @@ def in_epoch(commit: str, epochs: Epochs, *, at: str = f"{ORDINAL}.offset") -> s
 
 
 def is_lane(name: str) -> str:
-    """Return the SQL that is true for a record of a lane, by the name that reports have for it."""
+    """Return the SQL that is true for a record of a lane; ``name``: as in reports."""
     return f"{PARTITION} IS NULL" if name == UNKNOWN_PARTITION else f"{PARTITION} <=> {int(name)}"

@@ -1,8 +1,8 @@
-"""MongoDB: documents as JSON text, and of an update perhaps only what changed.
+"""MongoDB: documents as JSON text. An update may carry only its changes.
 
-``before`` and ``after`` are texts in MongoDB's extended JSON, the key's one member ``id`` is such a text too. An update tells the
-document as it was looked up, or what changed in it (``updateDescription``; ``patch`` before Debezium 2), or both.
-What was observed of them: docs/sources/mongodb.md.
+``before`` and ``after`` are texts in MongoDB's extended JSON. So is the key's only member, ``id``. An update carries the looked-up
+document, the changes (``updateDescription``; ``patch`` before Debezium 2), or both.
+Observations: docs/sources/mongodb.md.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KEY, DOCUMENT = MONGODB.values.columns
 KEY_MEMBER = "id"
 """Member of a record's key that holds :data:`KEY`."""
 PATCH = "__cdc_patch"
-"""JSON text of what an update that tells no document changed in it (:mod:`airflow_cdc.pipeline.documents.documents`)."""
+"""JSON text of the changes of an update that carries no document (:mod:`airflow_cdc.pipeline.documents.documents`)."""
 PRE_IMAGE = "__cdc_pre_image"
-"""JSON text of the document before the event, NULL where the event does not tell it."""
+"""JSON text of the document before the event, NULL where the event does not carry it."""
 ID_IN_VALUE = "__cdc_id_in_value"
-"""The document's ``_id`` as the value tells it, NULL where the records have keys."""
+"""The document's ``_id`` from the value, NULL where the records have keys."""
 _TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
 """SQL of the text in a value that holds the document's ``_id``."""
 _MEMBERS = dict.fromkeys(("before", "after", "updateDescription", "patch", "filter"), "STRING")
@@ -41,7 +41,7 @@ class DocumentEnvelope(ValueShape):
     added_names = (PATCH, PRE_IMAGE)
 
     def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
-        """Return the members, the documents among them as texts."""
+        """Return the members; documents are texts."""
         return {**_MEMBERS, "source": f"STRUCT<{source}>"}
 
     def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
@@ -50,16 +50,16 @@ class DocumentEnvelope(ValueShape):
         return records.withColumn(ID_IN_VALUE, in_value).withColumn("payload", F.expr(as_debezium("payload", kinds)))
 
     def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
-        """Return the key by its member's own name."""
+        """Return the key, read by the name of its own member."""
         return parsed_key(RAW_KEY, wrapped=wrapped, bare=bare)
 
     def unknown_columns(self, found: str) -> str:
-        """Return the document where an update carries only what changed in it."""
+        """Return the document's column where an update carries only its changes."""
         return f"if({PATCH} IS NULL, {found}, array('{DOCUMENT}'))"
 
 
 def as_debezium(payload: str, kinds: Iterable[str]) -> str:
-    """Return the SQL of a value as an event about a row of :data:`KEY` and :data:`DOCUMENT` has it, with ``patch``."""
+    """Return the SQL of a value as an event about a row of :data:`KEY` and :data:`DOCUMENT`, with ``patch``."""
 
     def row(text: str) -> str:
         return f"if({text} IS NULL AND {ID_IN_VALUE} IS NULL, NULL, {sql.struct({KEY: ID_IN_VALUE, DOCUMENT: text})})"

@@ -1,7 +1,7 @@
-"""Physical tables of a topic: routers may send several of the source's tables to one topic, and so to one target.
+"""Physical tables of a topic: a router may send several source tables to one topic, and so to one target.
 
-A truncate, and a snapshot, concern the table that they name. Rows of two tables differ in the key column that Debezium's router adds, or in
-a column that the flow declares (``table_column``).
+A truncate or a snapshot concerns only the table that it names. The key column that Debezium's router adds distinguishes the tables' rows,
+or a column that the flow declares (``table_column``).
 """
 
 from __future__ import annotations
@@ -19,52 +19,53 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.spark import sql
 
 IDENTIFIER = "__dbz__physicalTableIdentifier"
-"""Key column that ByLogicalTableRouter adds; its value is the name of the topic that the event would have had without it."""
+"""Key column that ByLogicalTableRouter adds. Its value is the topic to which the event would go without the router."""
 
 
 @dataclass(frozen=True)
 class PhysicalTables:
-    """The source's tables whose rows a target holds."""
+    """The source tables whose rows a target holds."""
 
     flow: CdcFlow
     keys: Sequence[str]
-    """Key columns of the target; none where equal rows are all that it counts."""
+    """Key columns of the target; empty where it only counts equal rows."""
     names: frozenset[str]
-    """As :attr:`airflow_cdc.model.archive.survey.TopicShape.table` has them; empty where the events do not say."""
+    """As in :attr:`airflow_cdc.model.archive.survey.TopicShape.table`; empty where the events name no table."""
 
     @property
     def are_several(self) -> bool:
-        """Whether they share the topic."""
+        """Whether several tables share the topic."""
         return len(self.names) > 1
 
     @property
     def are_distinct(self) -> bool:
-        """Whether each row says which table it is of."""
+        """Whether each row shows its table."""
         return self.column is not None
 
     @property
     def column(self) -> str | None:
-        """The column that says which table a row is of; None where none does."""
+        """The column that shows a row's table; None if there is none."""
         if IDENTIFIER in self.keys:
             return IDENTIFIER
         return self.flow.table_column if self.keys and not self.share_a_name else None
 
     @property
     def share_a_name(self) -> bool:
-        """Whether tables of several databases or schemas have one name, which then is no table's own."""
+        """Whether tables of several databases or schemas have the same name, which is then ambiguous."""
         return len({name.rpartition(".")[2] for name in self.names}) < len(self.names)
 
     @property
     def way_to_tell(self) -> str:
-        """What to do, for an error, where nothing says which table a row is of."""
+        """An error's next step, where no column shows a row's table."""
         if self.keys and self.share_a_name:
             return "Let the router add its column to the keys (key.enforce.uniqueness), for the tables share a name"
         column = "table_column to the column that has the table's name"
         return f"Set {column if self.keys else f'keys, which a table without them lacks, and {column}'} in the flows file"
 
     def rows_of(self, tables: Collection[str], alias: str = "") -> str:
-        """Return the SQL that is true for a row or a row change of some tables, never NULL; for every row where there is but one table,
-        for none where nothing says which one a row is of.
+        """Return the SQL that is true for a row or a row change of the given tables, never NULL.
+
+        True for every row if there is only one table; false for every row if no column shows a row's table.
 
         :param alias: of the row, with a dot behind it.
         """
@@ -76,21 +77,20 @@ class PhysicalTables:
         return f"coalesce({alias}{sql.name(str(self.column))} IN ({listed}), false)"
 
     def marked(self, event: str, mark: str) -> str:
-        """Return the SQL that is true for an event of that of several tables which a mark in the event log names; NULL where the event does
-        not say.
+        """Return the SQL that is true for an event of the table that a mark in the event log names; NULL where the event does not show it.
 
         :param event: alias of the event, with a dot behind it.
-        :param mark: alias of the mark, the same.
+        :param mark: alias of the mark, with a dot behind it.
         """
         if self.column is None:
-            # A mark is made where the rows known so far are of one table; of later ones nothing says whether they are.
+            # A mark is made while all known rows are of one table. Later rows may be of any.
             return f"{event}{MICROBATCH} <= {mark}{MICROBATCH}"
         return f"{event}{sql.name(self.column)} = {self._value(f'{mark}{TABLE}')}"
 
     def named_in_rows(self, events: DataFrame) -> DataFrame:
-        """Return a history's events with the table of each truncate where rows have theirs (:attr:`column`).
+        """Return a history's events with each truncate's table in the column that holds a row's (:attr:`column`).
 
-        :param events: with :data:`~airflow_cdc.model.columns.TABLE`, if any of them is a truncate.
+        :param events: with :data:`~airflow_cdc.model.columns.TABLE`, if there are truncates.
         """
         if self.column is None or TABLE not in events.columns:
             return events
@@ -99,14 +99,14 @@ class PhysicalTables:
         return events.withColumn(self.column, told)
 
     def _value(self, table: str) -> str:
-        """Return the SQL of what :attr:`column` holds for a table (SQL)."""
+        """Return the SQL of the value of :attr:`column` for a table (SQL)."""
         return table if self.column == IDENTIFIER else f"substring_index({table}, '.', -1)"
 
 
 def tables_of(microbatch: Microbatch, kinds: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of the tables that a microbatch's events come from.
+    """Return the names of the tables from which a microbatch's events come.
 
-    :param kinds: operation codes that count; none: all.
+    :param kinds: operation codes that count; empty: all.
     """
     wanted = set(kinds) or {operation.value for operation in Operation}
     return frozenset(shape.table for shape in microbatch.shapes if shape.table and shape.kind in wanted)

@@ -1,4 +1,4 @@
-"""Where a row that Spark collected stands: its position and its Kafka partition, in the model's words."""
+"""The position and the Kafka partition of a collected row, as the model's types."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def position_of(row: Row) -> Position:
 
 
 def partition_of(row: Row) -> str:
-    """Return a row's Kafka partition as reports name it."""
+    """Return a row's Kafka partition, named as in reports."""
     return UNKNOWN_PARTITION if row[PARTITION] is None else str(row[PARTITION])

@@ -14,7 +14,7 @@ def position_literal(position: Position) -> str:
 
 
 def before(position: Position | None, alias: str = "") -> str:
-    """Return the SQL that is true for a row that stands before a position; false where there is none.
+    """Return the SQL that is true for a row before a position; false if there is no position.
 
     :param alias: of the row, with a dot behind it.
     """

@@ -1,4 +1,4 @@
-"""A record's key: where it is parsed, and where an image of the row tells the same for nothing."""
+"""A record's key: parsed only where the row's image does not carry it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def parse_key(members: str, *, wrapped: bool, bare: bool) -> str:
 
 
 def unless_image_tells(keys: Iterable[str], parsed: str) -> str:
-    """Return the SQL of the parsed key, NULL where the image after the event has it: to parse a key costs about as much as a line."""
+    """Return the SQL of the parsed key, NULL where the after image has it: parsing a key costs about as much as parsing a line."""
     told = " AND ".join(f"payload.after.{sql.name(key)} IS NOT NULL" for key in keys)
     return f"if(coalesce(payload.op <> 'd' AND {told}, false), NULL, {parsed})"
 
 
 def key_text(quoted: str, *, in_key: bool, is_single: bool = False) -> str:
-    """Return the SQL of the text of a key's column.
+    """Return the SQL of the text of a key column.
 
     :param quoted: the column's name.
     :param in_key: whether records have keys.
-    :param is_single: whether records may have the column's value alone for a key.
+    :param is_single: whether a record's key may be the column's value alone.
     """
     before, after = f"payload.before.{quoted}", f"payload.after.{quoted}"
     if in_key:
-        # With REPLICA IDENTITY USING INDEX the image before a delete has fillers in the key.
+        # With REPLICA IDENTITY USING INDEX, a delete's before image has fillers in the key.
         before, after = f"coalesce(key.{quoted}, {before})", f"coalesce({after}, key.{quoted})"
     if is_single:
-        # It names no column, so an image that tells the column goes first.
+        # A single value names no column, so an image that carries the column takes precedence.
         before, after = f"coalesce({before}, {_SINGLE_VALUE})", f"coalesce({after}, {_SINGLE_VALUE})"
     return f"if({KIND} = 'd', {before}, {after})"
 

@@ -1,4 +1,4 @@
-"""Say of each record why it cannot be merged, if it cannot."""
+"""Rejects: why a record cannot be merged."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
 from airflow_cdc.pipeline.spark import sql
 
 HAS_IMAGE = "__cdc_has_image"
-"""Staged: whether the event tells what the row is after it."""
+"""Staged column: whether the event carries the row after it."""
 IS_OURS = "__cdc_is_ours"
-"""Staged: whether the record's connector is its topic's, or none is told."""
+"""Staged column: whether the record names its topic's connector, or none."""
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 
 
 def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None) -> str:
-    """Return the SQL (:data:`REJECT_TYPE`) of the first reason why a staged record cannot be merged, NULL where there is none.
+    """Return the SQL (:data:`REJECT_TYPE`) of the first reason why a staged record cannot be merged, NULL for a good record.
 
     :param columns: of the flow; staged under their names as text.
-    :param without_key: whether the image before is staged too.
-    :param foreign: SQL that is true for a record that is spelled unlike its topic's others, None where there is none.
+    :param without_key: whether the before image is staged too.
+    :param foreign: SQL that is true for a record of a foreign shape, None if there is none.
     """
     is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
     keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in columns.keys) or "false"

@@ -1,4 +1,4 @@
-"""Renamed columns: an event that still has a column under an older name is read as if it had the name of today."""
+"""Renamed columns: an event with a column's older name is read under the current name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from airflow_cdc.pipeline.spark import sql
 
 
 def formerly(renames: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return by column the names that it had, of what it is called now by its old name."""
+    """Return older names by column.
+
+    :param renames: current names by older name.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for old, new in renames.items():
         found[new] = (*found.get(new, ()), old)
@@ -25,13 +28,13 @@ def formerly(renames: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def with_old_names(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return names of columns and, behind them, the older names of these."""
+    """Return names of columns, followed by their older names."""
     known = list(names)
     return known + [old for name in known for old in formerly.get(name, ())]
 
 
 def under_new_names(shape: TopicShape, renames: Mapping[str, str]) -> TopicShape:
-    """Return a shape of row events as if its columns had today's names; a schema's field says which others (:data:`FORMERLY`)."""
+    """Return a shape of row events with current column names; a schema's field lists the older ones (:data:`FORMERLY`)."""
     if shape.value_shape is None or not renames:
         return shape
     if not is_schema(shape.value_shape):
@@ -50,10 +53,12 @@ def _renamed(field: Mapping[str, Any], renames: Mapping[str, str], olds: Mapping
 
 
 def rename_members(records: DataFrame, formerly: Mapping[str, tuple[str, ...]], images: Iterable[str]) -> DataFrame:
-    """Return records whose row images tell the columns by today's names too.
+    """Return records whose row images hold the columns under their current names too.
 
-    :param records: with ``payload``; its images have a member for each name, NULL where the event has none of it.
-    :param images: members of ``payload``. No event has one column under two names.
+    No event has one column under two names.
+
+    :param records: with ``payload``; its images have a member for each name, NULL where the event lacks it.
+    :param images: members of ``payload``.
     """
     if not formerly:
         return records
@@ -68,13 +73,13 @@ def rename_members(records: DataFrame, formerly: Mapping[str, tuple[str, ...]], 
 
 
 def names_today(names: str, formerly: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the SQL of an array of names (SQL), the older ones replaced by today's."""
+    """Return the SQL of an array of names (SQL), with older names replaced by current ones."""
     cases = " ".join(f"WHEN {sql.text(old)} THEN {sql.text(name)}" for name, olds in formerly.items() for old in olds)
     return f"transform({names}, name -> CASE name {cases} ELSE name END)" if cases else names
 
 
 def images_today(images: DataFrame, renames: Mapping[str, str]) -> DataFrame:
-    """Return the JSON texts of row images with today's names, to look at the values' types; members of nested objects may be renamed too.
+    """Return the JSON texts of row images with current names, for type inference. Members of nested objects may be renamed too.
 
     :param images: one column ``image``.
     """
@@ -86,5 +91,5 @@ def images_today(images: DataFrame, renames: Mapping[str, str]) -> DataFrame:
 
 
 def _as_pattern(text: str) -> str:
-    # Java's patterns: \Q…\E takes all but an end of its own.
+    # Java patterns: \Q…\E quotes any text but \E.
     return rf"\Q{text}\E" if r"\E" not in text else "".join(rf"\x{{{ord(character):x}}}" for character in text)

@@ -1,9 +1,9 @@
-"""Which columns a topic's rows have, and of what types: from the events' own schemas, the flow, the table, or the values.
+"""The columns of a topic's rows and their types.
 
-What is known goes first: a type that the flow declares, then the schema inside the events, then what is known beside the events (other
-events' schemas, one that was handed over, the schema-change topic), then the type that the target table already has, and only then what
-the JSON values look like. The table comes late because a type alone does not say how a value is spelled; where the table has a column that
-was not made by the schema-change topic, :func:`airflow_cdc.pipeline.settle.schema_topic_columns.find_told` leaves it to the table.
+Sources of a type, in order of precedence: the flow's declaration; the schema inside the events; types known beside the events (other
+events' schemas, a provided one, the schema-change topic); the target table; the JSON values. The table comes late because a type alone
+does not define how a value is encoded. :func:`airflow_cdc.pipeline.settle.schema_topic_columns.find_told` leaves to the table each of its
+columns that was not made by the schema-change topic.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class SourceColumns:
     """The columns of a topic's rows in one microbatch."""
 
     types: Mapping[str, ColumnType]
-    """By column, in the source's order; a column of which only nulls were ever seen is absent until a value tells its type."""
+    """By column, in the source's order. A column with only nulls so far is missing until a value shows its type."""
     keys: tuple[str, ...]
     untyped: tuple[str, ...] = ()
-    """Columns of which no value was seen yet."""
+    """Columns without a value so far."""
     comments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """By column: what the table remembers of where its type is from (:mod:`airflow_cdc.model.flow.column_origin`)."""
+    """By column: the origin of its type, as the table records it (:mod:`airflow_cdc.model.flow.column_origin`)."""
     reports: Mapping[str, TypeReport] = dataclasses.field(default_factory=dict)
-    """By column whose type the events do not carry themselves: what it is, and who says so."""
+    """By column whose type the events do not carry: the type and its origin."""
     altered: frozenset[str] = frozenset()
-    """Columns whose texts mean one thing in some events of the microbatch and something else in others."""
+    """Columns whose texts have different encodings within the microbatch."""
     formerly: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """By column: the older names under which events may have it."""
+    """By column: the older names under which events may carry it."""
     clears_absent: bool = False
-    """Whether a column that an event's schema does not have is NULL, instead of not told."""
+    """Whether a column that is missing from an event's schema is NULL, rather than unknown."""
     as_text: tuple[str, ...] = ()
-    """Columns that are STRING in the table, and of another type in the events."""
+    """Columns that are STRING in the table and of another type in the events."""
     key_is_single: bool = False
-    """Whether records may have the one key column's value alone for a key."""
+    """Whether a record's key may be the only key column's value alone."""
 
     @property
     def renames(self) -> dict[str, str]:
-        """Names of columns by their older ones."""
+        """Current names by older name."""
         return {old: name for name, olds in self.formerly.items() for old in olds}
 
 
@@ -63,7 +63,7 @@ _IMAGE_NAMES = ", ".join(sql.text(name) for name in IMAGES)
 
 
 def is_schema(shape: str) -> bool:
-    """Tell whether a shape is a Connect schema rather than the names of members."""
+    """Return whether a shape is a Connect schema rather than a list of member names."""
     return shape.startswith("{")
 
 
@@ -91,7 +91,7 @@ def member_names(shape: str) -> list[str]:
 
 
 def is_single(key_shape: str | None) -> bool:
-    """Tell whether keys of a shape are single values, bare or with a schema: they do not say which column they are."""
+    """Return whether keys of a shape are single values, bare or with a schema. Such keys name no column."""
     if key_shape is None or key_shape == SINGLE:
         return key_shape is not None
     try:
@@ -102,7 +102,7 @@ def is_single(key_shape: str | None) -> bool:
 
 
 def column_names(shapes: Iterable[TopicShape]) -> list[str]:
-    """Return the names of all columns that the shapes hold; a name new to the list goes behind its left neighbour."""
+    """Return the names of all columns of the shapes. A name new to the list is inserted behind its left neighbour."""
     names: list[str] = []
     for shape in shapes:
         if shape.value_shape is None:
@@ -116,9 +116,9 @@ def column_names(shapes: Iterable[TopicShape]) -> list[str]:
 
 
 def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, ColumnType]:
-    """Return the types that the events' own schemas give.
+    """Return the types in the events' own schemas.
 
-    :raises SchemaChangeError: when two schemas in the microbatch give a column types of which neither holds the other's values.
+    :raises SchemaChangeError: if two schemas in the microbatch declare types for a column that have no common type.
     """
     told: dict[str, dict[str, ColumnType]] = {}
     formerly: dict[str, Sequence[str]] = {}
@@ -141,7 +141,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
 
 
 def common_type_of(rules: Iterable[ColumnType]) -> str | None:
-    """Return the type that holds the values of all rules; None where there is none."""
+    """Return the type that holds the values of all rules; None if there is none."""
     found = {rule.sql_type for rule in rules}
     if len(found) > 1 and any(kind == "BINARY" or kind.startswith("ARRAY<") for kind in found):
         return None
@@ -154,7 +154,7 @@ def common_type_of(rules: Iterable[ColumnType]) -> str | None:
 
 
 def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: DeclaredColumn | None, formerly: Iterable[str]) -> ColumnType:
-    """Return one rule for a column whose definition changes within the microbatch; ``declared`` where no type holds all values."""
+    """Return one rule for a column whose definition changes within the microbatch; ``declared`` is used if no type holds all values."""
     common = common_type_of(rules.values())
     widest = next((rule for rule in rules.values() if rule.sql_type == common), None)
     if widest and all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules.values()):
@@ -162,7 +162,7 @@ def _common_rule(name: str, rules: Mapping[str, ColumnType], declared: DeclaredC
     sql_type = common or canonical(declared.sql_type if declared else "STRING")
 
     def read(value: str) -> str:
-        # A decimal's bytes are digits whose point only the event's own schema tells.
+        # A decimal's bytes are digits; only the event's own schema carries the scale.
         cases = " ".join(
             f"WHEN {sql.text(definition)} THEN try_cast({rule.read(value)} AS {sql_type})" for definition, rule in rules.items()
         )
@@ -175,7 +175,7 @@ _DEFINITION = ("type", "name", "scale", "connect.decimal.precision")
 
 
 def _definition(field: Mapping[str, Any]) -> str:
-    """Return what a field's type and rule depend on, as one text; of an array what its elements are too."""
+    """Return the parts of a field that determine its type and rule, as one text; an array's include its items'."""
     described = [of for of in (field, field.get("items")) if isinstance(of, dict)]
     told = [of.get(part) or (of.get("parameters") or {}).get(part) for of in described for part in _DEFINITION]
     return "|".join(str(value) for value in told if value is not None)
@@ -187,7 +187,7 @@ def _event_definition(name: str, formerly: Iterable[str]) -> str:
     field = f"STRUCT<field STRING, {described}, items STRUCT<{described}>>"
     envelope = f"fields ARRAY<STRUCT<field STRING, fields ARRAY<{field}>>>"
     images = f"get(filter(from_json({SCHEMA}, {sql.text(envelope)}).fields, image -> image.field IN ({_IMAGE_NAMES})), 0).fields"
-    # NULL where the event's schema has no such column yet: the value is NULL too.
+    # NULL where the event's schema does not have the column yet: the value is NULL too.
     found = f"get(filter({images}, column -> column.field IN ({', '.join(map(sql.text, (name, *formerly)))})), 0)"
     parts = [
         f"{of}.{part}" if part in ("type", "name") else f"try_element_at({of}.parameters, {sql.text(part)})"
@@ -200,7 +200,7 @@ def _event_definition(name: str, formerly: Iterable[str]) -> str:
 def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     """Return the columns that identify a row: the flow's, else those of the events' keys.
 
-    :raises KeysUnknownError: when neither tells, or the events' keys changed.
+    :raises KeysUnknownError: if neither is known, or the events' keys differ.
     """
     if flow.keys:
         return flow.keys
@@ -224,21 +224,21 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
 
 
 def _by_flow(name: str, declared: DeclaredColumn, told: ColumnType | None, connector: str) -> ColumnType:
-    """Read a column as the flow declares it: from the value that the event's schema tells, else as it says that bare JSON spells it."""
+    """Return a declared column's rule: from the event's schema, else from the declared encoding of bare JSON."""
     field = declared.connect_field(name)
     return _declared(declared.sql_type, told or (column_type(field, connector) if field else None))
 
 
 def _declared(declared: str, told: ColumnType | None) -> ColumnType:
-    """Return the rule of a declared type: from the value that is told, else from the JSON text.
+    """Return the rule of a declared type: from the value that ``told`` reads, else from the JSON text.
 
-    A value that the declared type would round or cut does not fit.
+    A value that the declared type would round or truncate does not fit.
     """
     sql_type = canonical(declared)
     if told is None or told.sql_type == sql_type:
         return told or cast_to(sql_type)
     if sql_type == "STRING" and (told.sql_type == "BINARY" or told.sql_type.startswith("ARRAY<")):
-        # The cast takes bytes for UTF-8, which they need not be. The JSON text has base64.
+        # A cast would decode the bytes as UTF-8, which they need not be. The JSON text has base64.
         return STRING
     if sql_type == "STRING":
         return ColumnType(sql_type, lambda value: f"CAST({told.read(value)} AS STRING)")
@@ -269,14 +269,14 @@ def resolve_columns(
     told: Mapping[str, ColumnType] | None = None,
     without_key: bool = False,
 ) -> SourceColumns:
-    """Settle the columns of a microbatch.
+    """Resolve the columns of a microbatch.
 
-    :param table: types by column of the target table; empty where it does not exist.
-    :param inferred: types by column that the JSON values suggest.
-    :param told: types by column that are known beside the events: from other events' schemas, one handed over, the schema-change topic.
+    :param table: the target table's types by column; empty if the table does not exist.
+    :param inferred: types by column, inferred from the JSON values.
+    :param told: types by column that are known beside the events: from other events' schemas, a provided one, or the schema-change topic.
     :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
-    :raises SchemaChangeError: when a column's name is reserved, two differ only in case, or the types of one cannot be brought together.
+    :raises SchemaChangeError: if a column's name is reserved, two differ only in case, or a column's types have no common type.
     """
     from_schema = schema_types(shapes, flow)
     connector = next((shape.connector for shape in shapes if shape.connector), "")
@@ -308,6 +308,6 @@ def resolve_columns(
 
 
 def _as_text(rule: ColumnType) -> ColumnType | None:
-    """Return the rule whose value is a value's text; None for texts, and for what has no text that readers agree on."""
-    # Left to the merge, a key that is a number would be compared with texts as numbers: '07' is 7 then.
+    """Return the rule that reads a value as its text; None for texts, and for types without an unambiguous text."""
+    # The merge would compare a numeric key with texts as numbers: '07' would equal 7.
     return _declared("STRING", rule) if rule.sql_type != "STRING" and holds("STRING", rule.sql_type) else None

@@ -1,4 +1,4 @@
-"""Which rows and events stand before a full snapshot, as SQL: it has read what was left of them."""
+"""Rows and events before a full snapshot, as SQL: the snapshot has read what remained of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_cdc.pipeline.decode.position_literal import position_literal
 
 
 def beside(offsets: Mapping[str, int], comparison: str, alias: str = "") -> str:
-    """Return the SQL that is true for an event whose offset stands ``<`` or ``>`` its lane's; false in a lane that has none.
+    """Return the SQL that is true for an event whose offset is ``<`` or ``>`` its lane's; false in a lane without one.
 
     :param alias: of the event, with a dot behind it.
     """
@@ -22,17 +22,18 @@ def beside(offsets: Mapping[str, int], comparison: str, alias: str = "") -> str:
 
 
 def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
-    """Return the SQL that is true for a row or an event that stands before a snapshot; false where there is none, never NULL.
+    """Return the SQL that is true for a row or an event before a snapshot; false if there is no snapshot, never NULL.
 
-    In a lane that holds reads of the snapshot the offset says so; elsewhere the position, of earlier lives and of lanes that the
-    snapshot knows: a file of the snapshot's own life that came before the one which begins it was taken for the end of the life before.
+    In a lane with reads of the snapshot, the offset decides. Elsewhere the position does, for earlier lives and for lanes that the
+    snapshot knows: a file of the snapshot's own life that arrived before the file that begins this life was assigned to the end of the
+    previous one.
 
     :param alias: of the row or event, with a dot behind it.
     """
     if snapshot is None or snapshot.cut is None:
         return "false"
     lane, offset = f"{alias}{PARTITION}", f"{alias}{OFFSET}"
-    # Of a lane without reads the first event behind the snapshot may have been looked for long after it came: rows stand between.
+    # In a lane without reads, the first event behind the snapshot may have been searched long after it arrived: rows lie between.
     is_lower = f"{alias}{POSITION} < {position_literal(snapshot.cut)}"
     cases = [
         f"WHEN {lane} <=> {'NULL' if name == UNKNOWN_PARTITION else int(name)} THEN {offset} < {begin}"
@@ -44,7 +45,7 @@ def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
 
 
 def is_earlier_life(lane: str, life: int) -> str:
-    """Return the SQL that is true for a lane of a life before another; ``lane``: SQL of its number."""
+    """Return the SQL that is true for a lane of a life before ``life``; ``lane``: SQL of its number."""
     return f"coalesce({lane} < {life * LANES}, false)"
 
 

@@ -21,8 +21,8 @@ _BYTES = _PLACEHOLDER.encode()
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
 _TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
-# numbers, one a byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as their JSON text,
-# tight or not.
+# numbers, one per byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as JSON text, with
+# or without spaces.
 _NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
 PLACEHOLDERS = ", ".join(
     sql.text(spelled)
@@ -32,14 +32,14 @@ PLACEHOLDERS = ", ".join(
     )
 )
 
-# Beside an image's key, columns that may not be NULL show these (docs/sources/postgresql.md#images-before). No connector leaves out a
-# value so short.
+# Fillers of NOT NULL columns in a before image that holds only the key (docs/sources/postgresql.md#images-before). No connector omits a
+# value this short.
 _TELL_NOTHING = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
 _BEFORE = "__cdc_values_before"
 
 
 def may_be_unavailable(sql_type: str) -> bool:
-    """Tell whether a column of a Spark SQL type may hold a placeholder: only what can be large."""
+    """Return whether a column of a Spark SQL type may hold a placeholder: only large types can."""
     return sql_type in ("STRING", "BINARY", "VARIANT") or sql_type.startswith("ARRAY<")
 
 
@@ -49,7 +49,7 @@ def unless_unavailable(text: str) -> str:
 
 
 def is_unavailable(name: str, text: str, shape: ValueShape) -> str:
-    """Return the SQL that is true where a column's text is a placeholder, or left out without one.
+    """Return the SQL that is true where a column's text is a placeholder, or is omitted without one.
 
     :param shape: of the event's value.
     """
@@ -57,9 +57,9 @@ def is_unavailable(name: str, text: str, shape: ValueShape) -> str:
 
 
 def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape) -> str:
-    """Return the SQL of the names of the columns that an event does not tell (array<string>), NULL for none.
+    """Return the SQL of the names of an event's columns with unavailable values (array<string>), NULL for none.
 
-    :param texts: the SQL of each column's text by the column's name.
+    :param texts: SQL of each column's text, by column.
     """
     found = {name: is_unavailable(name, text, shape) for name, text in texts.items()}
     if not found:
@@ -71,14 +71,14 @@ def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape) -> str:
 def fill_from_before(
     records: DataFrame, columns: Sequence[str], shape: ValueShape, *, formerly: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """Return the records with the values in ``payload.after`` that it leaves out, where the event's own image before tells them.
+    """Fill in unavailable values of ``payload.after`` from the event's own before image, where that carries them.
 
-    The image before is parsed only of records that leave a value out.
+    The before image is parsed only for records with an unavailable value.
 
     :param records: with our kind, raw text and ``payload``.
-    :param columns: the names of the columns that may be left out.
+    :param columns: the names of the columns that may be unavailable.
     :param shape: of the events' values.
-    :param formerly: by column: older names under which the image may have it.
+    :param formerly: by column: older names under which the image may carry it.
     """
     if not columns:
         return records
@@ -95,8 +95,8 @@ def fill_from_before(
 
 
 def hashes_of(image: str, columns: Iterable[str]) -> str:
-    """Return the SQL of an image's hashes by column, NULL for one that tells nothing."""
+    """Return the SQL of an image's hashes, one per column; NULL for an image without values."""
     texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
     hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
-    # What tells nothing beside the key is no image.
+    # An image with only the key counts as no image.
     return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"

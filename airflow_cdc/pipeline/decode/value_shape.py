@@ -1,4 +1,4 @@
-"""What a decoder asks about the shape of a value; the answers here are those of Debezium's envelope of a row."""
+"""Value shape: how the decoder reads a connector's values. The base class reads Debezium's envelope of a row."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from airflow_cdc.pipeline.decode.record_key import parse_key, unless_image_tells
 
 
 class ValueShape:
-    """How values become envelopes of a row, and what their images do not carry."""
+    """How to convert values to envelopes of a row, and which columns their images do not carry."""
 
     images: tuple[str, ...] = ("after",)
-    """Members of a value that hold the row after an event."""
+    """Members of a value that hold the after image."""
     has_own_columns = True
-    """Whether each table has columns of its own, by which its events are told from another's."""
+    """Whether each table has columns of its own, which distinguish its events from another table's."""
     splits_key_changes = False
-    """Whether one event may move a row from one key to another, and becomes two."""
+    """Whether one event may be a key change, and is split into two."""
     has_image = "payload.after IS NOT NULL"
-    """SQL that is true for an event whose image after is known, or can be found out."""
+    """SQL that is true for an event whose after image is known or can be derived."""
     added: Sequence[str] = ()
-    """SQL of the columns that events have besides those of every shape."""
+    """SQL of the columns that only this shape's events have."""
     added_names: Sequence[str] = ()
     """The names of these columns."""
 
     def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
-        """Return the DDL of a value's members, beside those that show its kind.
+        """Return the DDL of a value's members, without those that show its kind.
 
-        :param before: DDL of the members of the image before, as far as they are read.
-        :param after: of the image after.
+        :param before: DDL of the before image's members that are read.
+        :param after: of the after image.
         :param source: of the source block.
         """
         return {"before": f"STRUCT<{before}>", "after": f"STRUCT<{after}>", "source": f"STRUCT<{source}>"}
 
     def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
-        """Return records with ``payload`` as an envelope of a row, and the record's key.
+        """Return records with ``payload`` as an envelope of a row, and with the record's key.
 
         :param records: with ``payload``, a struct of ``kinds`` and :meth:`members`.
-        :param kinds: the members that show a value's kind; they stay.
+        :param kinds: the members that show a value's kind; they are kept.
         :param has_keys: whether some records have keys.
         """
         return records
 
     def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
-        """Return the SQL of a record's key as a struct of texts; NULL where the image after the event has them.
+        """Return the SQL of a record's key as a struct of texts; NULL where the after image has them.
 
         :param members: DDL of the key's members.
         :param keys: their names.
@@ -54,15 +54,15 @@ class ValueShape:
         return unless_image_tells(keys, parse_key(members, wrapped=wrapped, bare=bare))
 
     def changes_key(self, keys: Sequence[str]) -> str:
-        """Return the SQL that is true for a record whose one event moves a row from one key to another."""
+        """Return the SQL that is true for a record that is a key change in one event."""
         return "false"
 
     def split_key_changes(self, records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
-        """Return the records with each such event as a delete of the old key and a create of the new one."""
+        """Return the records with each key change as a delete of the old key and a create of the new one."""
         return records
 
     def leaves_out(self, name: str, text: str) -> str:
-        """Return the SQL that is true for a column whose value is left out, though no placeholder stands for it.
+        """Return the SQL that is true for a column whose value is omitted without a placeholder.
 
         :param text: SQL of the column's text.
         """
@@ -71,6 +71,6 @@ class ValueShape:
     def unknown_columns(self, found: str) -> str:
         """Return the SQL of the names of the columns that an event does not carry.
 
-        :param found: SQL of those that its image shows so.
+        :param found: SQL of those found in its image.
         """
         return found

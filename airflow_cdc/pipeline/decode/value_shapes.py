@@ -1,4 +1,4 @@
-"""Value shapes: what the decoder does otherwise for each shape of a value that a connector's entry may name."""
+"""Value shapes by the name in a connector's entry."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _SHAPES: Mapping[str, ValueShape] = {
 
 
 def shape_of(connector: Connector) -> ValueShape:
-    """Return how a connector's values are decoded."""
+    """Return the shape by which a connector's values are decoded."""
     return _SHAPES[connector.values.shape]

@@ -1,4 +1,4 @@
-"""Whole rows: where a table has no key, an event tells by its whole image before which row it takes, or it cannot be merged."""
+"""Whole rows: in a table without key, an event must identify its row by the whole before image to be merged."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from airflow_cdc.model.columns import KIND, OFFSET, RAW, SNAPSHOT, UNAVAILABLE
 from airflow_cdc.pipeline.spark import sql
 
 BEFORE_ROW = "__cdc_before_row"
-"""struct of the source's columns: the row before the event, in its columns' types; NULL where the event has no image before."""
+"""struct of the source's columns: the typed row before the event; NULL where the event has no before image."""
 HAS_BEFORE = "__cdc_has_before"
-"""True, or NULL where the event has no image before."""
+"""True, or NULL where the event has no before image."""
 LACKING = "__cdc_lacking"
-"""array<string>: columns that the image before does not tell."""
+"""array<string>: columns that the before image does not carry."""
 
 _PATHS = ("value.payload.", "value.", "payload.", "")
 
 
 def before_name(name: str) -> str:
-    """Return the name of the text that a column has in the image before."""
+    """Return the name of the staged column with a column's text from the before image."""
     return f"__cdc_before_{name}"
 
 
 def lacking(unavailable: str) -> str:
-    """Return the SQL of :data:`LACKING`: columns whose value is left out, and those that the image after has and this one has not.
+    """Return the SQL of :data:`LACKING`: columns that are unavailable in the before image, or present only in the after image.
 
-    :param unavailable: SQL of the names of the columns whose value is left out in the image before.
+    :param unavailable: SQL of the names of the columns that are unavailable in the before image.
     """
     before, after = (_members(image) for image in ("before", "after"))
-    # NULL where one of the images is.
+    # NULL if either image is NULL.
     missing = f"if({KIND} = 'u', coalesce(array_except({after}, {before}), array()), array())"
     return f"array_union(coalesce({unavailable}, array()), {missing})"
 
@@ -39,7 +39,7 @@ def _members(image: str) -> str:
 
 
 def reasons_not_told() -> Iterable[tuple[str, str]]:
-    """Return why an event does not tell the row that it is about: SQL of the condition and of the words."""
+    """Return the reasons why an event does not identify its row: SQL of the condition and of the detail."""
     takes = f"{KIND} IN ('u', 'd')"
     return (
         (f"{takes} AND {HAS_BEFORE} IS NULL", "'the event has no image before'"),

@@ -1,4 +1,4 @@
-"""Spark functions of documents: :mod:`airflow_cdc.pipeline.documents.documents` on the executors, which need Python but not this
+"""Spark functions for documents: run :mod:`airflow_cdc.pipeline.documents.documents` on the executors, which need Python but not this
 package.
 """
 
@@ -16,7 +16,7 @@ from airflow_cdc.pipeline.documents import documents
 
 
 def fold(base: Column, steps: Column) -> Column:
-    """Return what :func:`airflow_cdc.pipeline.documents.documents.fold_documents` does; ``steps``: array of structs of texts."""
+    """Apply :func:`airflow_cdc.pipeline.documents.documents.fold_documents`; ``steps``: array of structs of texts."""
     fold_documents = documents.fold_documents
 
     def of_rows(text: str | None, rows: Sequence[Row]) -> str | None:
@@ -26,7 +26,7 @@ def fold(base: Column, steps: Column) -> Column:
 
 
 def id_of(text: Column) -> Column:
-    """Return what :func:`airflow_cdc.pipeline.documents.documents.document_id` does, NULL for NULL."""
+    """Apply :func:`airflow_cdc.pipeline.documents.documents.document_id`, NULL for NULL."""
     document_id = documents.document_id
     return _function(lambda document: None if document is None else document_id(document))(text)
 

@@ -1,8 +1,8 @@
-"""Documents: MongoDB's extended JSON as text, and what updates change in it.
+"""Documents: MongoDB's extended JSON as text, and updates' changes to it.
 
-Plain Python, and the only code of ours that runs on executors: it needs the standard library alone and travels with the query
-(:mod:`airflow_cdc.pipeline.documents.document_functions`). A number keeps its digits: it is never read as one. What cannot be known is
-never made up: a path that does not fit the document leaves a hole, and a document with a hole is not told.
+Plain Python, and our only code that runs on executors: it needs only the standard library and travels with the query
+(:mod:`airflow_cdc.pipeline.documents.document_functions`). Numbers are never parsed, so they keep their digits. Unknown values are
+never invented: a path that does not fit the document leaves a hole, and a document with a hole is unknown.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 
 class Literal(str):
-    """A number, NaN or infinity, letter by letter."""
+    """A number, NaN or infinity, verbatim."""
 
     __slots__ = ()
 
 
 class _Hole:
-    """Stands where a patch did not fit: what is there is not known."""
+    """Unknown value where a patch did not fit."""
 
 
 _HOLE = _Hole()
@@ -33,13 +33,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 Step = tuple[str, str | None, str | None, str | None]
-"""Of an event: its operation, the document that it tells, the patch, and the document before it where the event tells that."""
+"""An event's operation, document, patch, and document before it; None for what the event does not carry."""
 
 
 def fold_documents(base: str | None, steps: Iterable[Step]) -> str | None:
-    """Return the document that a key's events leave, None where nothing tells it; a delete leaves what it was about.
+    """Return the document that a key's events leave, None if it is unknown; a delete leaves the deleted document.
 
-    :param base: the document before them, None where it is not known or there is none.
+    :param base: the document before them, None if it is unknown or there is none.
     """
     known: Any = None
     whole, gone = base, False
@@ -51,7 +51,7 @@ def fold_documents(base: str | None, steps: Iterable[Step]) -> str | None:
             continue
         else:
             if gone:
-                # A document that was deleted is nobody's base.
+                # A deleted document is no base for later events.
                 whole, known = None, None
             if pre_image is not None:
                 whole = pre_image
@@ -62,7 +62,7 @@ def fold_documents(base: str | None, steps: Iterable[Step]) -> str | None:
 
 
 def document_id(text: str) -> str | None:
-    """Return a document's ``_id`` as a record's key spells it, None where the text has none."""
+    """Return a document's ``_id`` as written in a record's key, None if the text has none."""
     document = read_document(text)
     if not isinstance(document, dict) or "_id" not in document:
         return None
@@ -73,7 +73,7 @@ def document_id(text: str) -> str | None:
 
 
 def read_document(text: str) -> Any:
-    """Return what a text holds, None for one that is no JSON; NaN and infinity may stand bare."""
+    """Return the value of a JSON text, None for invalid JSON; NaN and infinity may be bare."""
     try:
         return json.loads(text, parse_int=Literal, parse_float=Literal, parse_constant=Literal, strict=False)
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def read_document(text: str) -> Any:
 
 
 def write_document(value: Any) -> str | None:
-    """Return a document as Debezium writes it, None for one that is not known."""
+    """Return a document as Debezium writes it, None for an unknown one."""
     return _written(value) if isinstance(value, dict) and not _has_hole(value) else None
 
 
@@ -89,14 +89,14 @@ def _patched_or_none(document: Any, patch: str) -> Any:
     try:
         return patched(document, patch)
     except (AttributeError, KeyError, TypeError, ValueError):
-        # A member has not the shape that MongoDB gives it: the record is at fault, not the batch.
+        # A member does not have MongoDB's shape: the record is at fault, not the microbatch.
         return None
 
 
 def patched(document: Any, patch: str) -> Any:
-    """Return a document with a patch applied; it may be changed in place. None where either is not known.
+    """Return a document with a patch applied; it may be changed in place. None if either is unknown.
 
-    :param patch: an ``updateDescription``, or what the log of operations held: ``$set`` and ``$unset``, a difference
+    :param patch: an ``updateDescription``, or an oplog entry's change: ``$set`` and ``$unset``, a difference
         (``{"$v": 2, "diff": …}``) or a whole document.
     """
     change = read_document(patch)
@@ -132,7 +132,7 @@ def _apply(document: dict[str, Any], *, removed: Iterable[str], updated: Mapping
         if _is_object(parent):
             parent.pop(name, None)
         elif isinstance(parent, list) and _is_index(name) and int(name) < len(parent):
-            # An element of an array that is unset becomes null: the others keep their places.
+            # An unset array element becomes null: the others keep their places.
             parent[int(name)] = None
     for path, value in updated.items():
         _set(document, path.split("."), strict(value))
@@ -140,7 +140,7 @@ def _apply(document: dict[str, Any], *, removed: Iterable[str], updated: Mapping
 
 
 def _at(value: Any, way: Iterable[str]) -> Any:
-    """Return what stands at a path, None where nothing does."""
+    """Return the value at a path, None if there is none."""
     for name in way:
         if _is_object(value):
             value = value.get(name)
@@ -152,7 +152,7 @@ def _at(value: Any, way: Iterable[str]) -> Any:
 
 
 def _set(parent: Any, way: list[str], value: Any) -> None:
-    """Set what stands at a path; objects on the way are made, as MongoDB does."""
+    """Set the value at a path; missing objects on the way are created, as in MongoDB."""
     name, *rest = way
     if isinstance(parent, list):
         index = int(name)
@@ -176,7 +176,7 @@ def _step(child: Any, rest: list[str], value: Any, put: Callable[[Any], None]) -
 
 
 def _apply_difference(document: dict[str, Any], difference: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply MongoDB 5's difference of an object: ``d`` deletes, ``u`` and ``i`` set, ``s<field>`` goes into a field."""
+    """Apply MongoDB 5's difference of an object: ``d`` deletes, ``u`` and ``i`` set, ``s<field>`` descends into a field."""
     for name in difference.get("d") or ():
         document.pop(name, None)
     for name, value in {**(difference.get("u") or {}), **(difference.get("i") or {})}.items():
@@ -194,7 +194,7 @@ def _within(child: Any, difference: Mapping[str, Any]) -> Any:
 
 
 def _apply_array_difference(array: list[Any], difference: Mapping[str, Any]) -> list[Any]:
-    """Apply a difference of an array: ``l`` is its length, ``u<index>`` sets, ``s<index>`` goes into an element."""
+    """Apply a difference of an array: ``l`` is its length, ``u<index>`` sets, ``s<index>`` descends into an element."""
     if "l" in difference:
         del array[int(difference["l"]) :]
     for name, value in difference.items():
@@ -211,7 +211,7 @@ def _is_index(name: str) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    """Tell an object from a value that extended JSON spells as one, such as ``{"$oid": …}``."""
+    """Return whether a value is an object, rather than a value that extended JSON writes as one, such as ``{"$oid": …}``."""
     return isinstance(value, dict) and not next(iter(value), "").startswith("$")
 
 
@@ -221,9 +221,9 @@ def _has_hole(value: Any) -> bool:
 
 
 def strict(value: Any) -> Any:
-    """Return a value of extended JSON's relaxed mode, in which updates are told, in the strict mode of whole documents.
+    """Convert a value from extended JSON's relaxed mode, used in updates, to the strict mode of whole documents.
 
-    An integer beyond 32 bits can only be a long; a shorter one may be either, and stays plain.
+    An integer beyond 32 bits can only be a long. A shorter one may be an int or a long, and stays plain.
     """
     if isinstance(value, Literal):
         return {"$numberLong": str(value)} if re.fullmatch(r"-?\d+", value) and int(value) not in _INT32 else value
@@ -273,7 +273,7 @@ _STRICT: Mapping[str, Callable[[Any], Any]] = {
 }
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# MongoDB's writer escapes what is none of these, and each half of a character beyond 16 bits.
+# MongoDB's writer escapes characters outside these categories, and both halves of a character beyond 16 bits.
 _PRINTED = {
     *("Lu", "Ll", "Lt", "Lo", "Nd", "Nl", "No", "Zs", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"),
 }

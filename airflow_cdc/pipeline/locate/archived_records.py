@@ -1,4 +1,4 @@
-"""ArchivedRecords: where the records of a flow's files stand in the source's log, epochs and all, before anything decodes them."""
+"""ArchivedRecords: positions of the records of a flow's files in the source's log, with their epochs, without decoding them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POSITION = f"coalesce({COMMIT}, {READ_COMMIT})"
 
 @dataclass(frozen=True)
 class ArchivedRecords:
-    """The records of a flow's archived files that tell a position."""
+    """The records of a flow's archived files that carry a position."""
 
     spark: SparkSession
     archive: str
@@ -39,25 +39,25 @@ class ArchivedRecords:
     files: Sequence[ArchivedFile]
     flow: str
     connector: str
-    """``source.connector``: how positions are told."""
+    """``source.connector``: defines the position."""
     lives: Lives
-    """Which lives of the topic the files hold."""
+    """The lives of the topic, by file."""
 
     def in_epochs(self, epochs: Epochs) -> DataFrame:
-        """Return one row a record: its lane, ordinal, commit time, and its commit position in its epoch, streamed or read."""
+        """Return one row per record: its lane, ordinal, commit time, and its commit position in its epoch, streamed or read."""
         commits = (f"{in_epoch(name, epochs)} AS {name}" for name in (COMMIT, READ_COMMIT))
         return self._records.selectExpr(PARTITION, ORDINAL, COMMITTED_MS, *commits)
 
     def find_epochs(self, known: Epochs = FIRST_EPOCH) -> Epochs:
-        """Return where epochs of the source's log begin, as a run finds it out that applies all of the files at once.
+        """Return the begins of epochs of the source's log, as found by a run that applies all of the files at once.
 
-        Costs a sort of the records, and two looks more for each epoch.
+        Costs a sort of the records, and two more passes for each epoch.
 
-        :param known: those that are known.
-        :raises SourceLogWentBackError: where an epoch begins inside of a file whose records have no offsets.
+        :param known: the epochs known so far.
+        :raises SourceLogWentBackError: if an epoch begins inside a file whose records have no offsets.
         """
         epochs = known
-        # A clock does not go back: what stands below is late.
+        # A clock does not go back: a lower position is a late event.
         while CONNECTORS[self.connector].position.goes_back:
             events = self._events(epochs)
             firsts = first_by_lane(fallen_events(events, [_KEY]))
@@ -69,7 +69,7 @@ class ArchivedRecords:
         return epochs
 
     def spans(self, epochs: Epochs) -> tuple[EpochSpan, ...]:
-        """Return what the files hold of each epoch; nothing, and at no cost, where there is only one."""
+        """Return the span of each epoch in the files; none, and at no cost, if there is only one epoch."""
         if not epochs.newest:
             return ()
         placed = self.in_epochs(epochs).selectExpr(f"{_POSITION} AS position", COMMITTED_MS)
@@ -83,9 +83,9 @@ class ArchivedRecords:
         return tuple(_span(row) for row in rows)
 
     def turn(self, epochs: Epochs) -> tuple[int | None, int | None]:
-        """Return when the source committed the last streamed event before the newest epoch, and the first of it, in ms since 1970.
+        """Return the commit times of the last streamed event before the newest epoch and of the first in it, in ms since 1970.
 
-        None where the files hold none.
+        None if the files hold no such event.
         """
         is_new = F.col(COMMIT) >= F.expr(f"{epochs.newest * EPOCH}BD")
         last, first = F.max(F.when(~is_new, F.col(COMMITTED_MS))), F.min(F.when(is_new, F.col(COMMITTED_MS)))
@@ -94,7 +94,7 @@ class ArchivedRecords:
 
     @cached_property
     def _records(self) -> DataFrame:
-        """The lines that are records of the flow and tell a position; its parts stand beside it."""
+        """The lines that are records of the flow with a position, with the members from which the position is made."""
         lines = read_lines(self.spark, self.archive, self.files, numbered=needs_lines(self.lives))
         located = with_lanes(parse_lines(lines, "", CONNECTORS[self.connector]), self.files, self.lives)
         known = f"coalesce(topic, {file_literal(self.files, 'topic', 'STRING')}, {sql.text(self.flow)})"
@@ -106,7 +106,7 @@ class ArchivedRecords:
         )
 
     def _events(self, epochs: Epochs) -> DataFrame:
-        """Return the records as events are decoded, as far as :mod:`airflow_cdc.pipeline.locate.epoch_begins` asks."""
+        """Return the records as decoded events, with the columns that :mod:`airflow_cdc.pipeline.locate.epoch_begins` needs."""
         rule = CONNECTORS[self.connector].position
         commit = in_epoch(_POSITION, epochs)
         place = "if(op = 'r', -1, {})"

@@ -1,6 +1,6 @@
-"""Where an epoch of the source's log begins, as events show it: a run asks it of decoded ones, a look at the archive of raw ones.
+"""Begins of epochs of the source's log, found in events: decoded ones in a run, raw ones in a search of the archive.
 
-Events have the columns that :meth:`airflow_cdc.pipeline.decode.decode_events.Decoder.events` returns.
+Events have the columns of :meth:`airflow_cdc.pipeline.decode.decode_events.Decoder.events`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 
 OF_LOG = f"{REJECT} IS NULL AND {KIND} IN ('r', 'c', 'u', 'd', 't')"
-"""SQL over an event: whether it has a place in the source's log."""
+"""SQL over an event: whether it has a position in the source's log."""
 IS_READ = "__cdc_is_read"
 """boolean: whether the event is a full snapshot's read."""
 HIGHEST = "__cdc_highest"
-"""decimal(38,0): the commit behind which the event stands."""
+"""decimal(38,0): the highest commit that precedes the event in its partition."""
 SENT = "__cdc_sent"
-"""bigint: when the connector processed the event, in milliseconds since 1970 by its own clock; NULL where it does not say."""
+"""bigint: when the connector processed the event, in milliseconds since 1970 by its own clock; NULL if unknown."""
 CONTENT = "__cdc_content"
-"""bigint: a hash of the event's images as they are spelled. A log that went back may give an event of a key the place of an older one."""
+"""bigint: a hash of the event's images as text. In a log that went back, an event of a key may get the position of an older one."""
 _DELIVERY = "__cdc_delivery"
 
 
@@ -42,12 +42,12 @@ def content() -> Column:
 
 
 def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = None) -> DataFrame:
-    """Return the first deliveries of streamed events and full snapshots' reads that their partition holds behind a higher position.
+    """Return the first deliveries of streamed events and full snapshots' reads that follow a higher position in their partition.
 
-    A later life of the topic stands behind the earlier ones.
+    A later life of the topic follows the earlier ones.
 
     :param keys: SQL names of the columns that, with the position and the images, identify an event.
-    :param known: SQL of the highest commit that is known to stand before an event beside these events; None where nothing is.
+    :param known: SQL of the highest commit known to precede an event, from outside these events; None if there is none.
     """
     partition, life = F.expr(f"pmod({PARTITION}, {LANES})"), F.expr(f"floor({PARTITION} / {LANES})")
     in_partition = Window.partitionBy(partition).orderBy(life, ORDINAL).rowsBetween(Window.unboundedPreceding, -1)
@@ -63,13 +63,13 @@ def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = No
 
 
 def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
-    """Return by lane the first of some events."""
+    """Return the first event of each lane."""
     places = fallen.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
     return {partition_of(row): row["first"] for row in places}
 
 
 def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]) -> Epochs:
-    """Return the epochs with the one that begins at the first event of each lane that stands behind a higher position."""
+    """Return the epochs with a new one, which begins in each lane at its first event that follows a higher position."""
     begins = {lane: int(first[ORDINAL]["offset"]) for lane, first in firsts.items()}
     sent_ms = {lane: first[SENT] for lane, first in firsts.items()}
     found = epochs.beginning(begins, sent_ms)
@@ -80,7 +80,7 @@ def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]
 
 
 def with_new_lanes(events: DataFrame, epochs: Epochs, lanes: Collection[str]) -> Epochs:
-    """Return the epochs with lanes that were never seen before: each begins in the one in which its first event was processed."""
+    """Return the epochs with new lanes: each begins in the epoch in which its first event was processed."""
     if not (lanes and epochs.since_ms):
         return epochs
     listed = " OR ".join(is_lane(lane) for lane in sorted(lanes))
@@ -91,7 +91,7 @@ def with_new_lanes(events: DataFrame, epochs: Epochs, lanes: Collection[str]) ->
 
 
 def _begins_of(events: DataFrame, epochs: Mapping[int, int]) -> dict[str, tuple[int, int]]:
-    """Return by lane the first offset of reads at some commits, and their epoch: one snapshot reads all lanes at one position.
+    """Return by lane the first offset of reads at the given commits, and their epoch: one snapshot reads all lanes at one position.
 
     :param epochs: by commit.
     """
@@ -103,12 +103,12 @@ def _begins_of(events: DataFrame, epochs: Mapping[int, int]) -> dict[str, tuple[
 
 
 def _joining(events: DataFrame, epochs: Epochs, others: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return by lane the first offset that the connector processed after it met the log that went back, and the epoch.
+    """Return by lane the first offset that the connector processed after the log went back, and the epoch.
 
-    Positions of a lane need not fall: it was quiet, or is new. What the connector sent later is of the new epoch all the same; the
-    envelope's ``ts_ms`` is its own clock, not the source's.
+    The positions of a quiet or a new lane need not fall. Yet whatever the connector sent later is of the new epoch. The
+    envelope's ``ts_ms`` is the connector's clock, not the source's.
 
-    :param others: lanes whose place is known.
+    :param others: lanes whose begin is known.
     """
     since = epochs.since_ms.get(epochs.newest)
     if since is None:

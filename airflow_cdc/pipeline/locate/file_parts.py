@@ -1,4 +1,4 @@
-"""Parts of files: a run that stops at a cut applies of a file what stands before it, and a later run the rest."""
+"""Parts of files: a run that stops at a cut applies the part of a file before it, and a later run the rest."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def read_parts(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
 
 
 def only_parts(lines: DataFrame, files: Sequence[ArchivedFile], parts: Mapping[str, FilePart]) -> DataFrame:
-    """Return the lines but for those of a divided file that are not in its part; lines of other files all stay.
+    """Return the lines without those of a divided file outside its part; all lines of other files stay.
 
-    :param files: those of the lines.
+    :param files: the files of the lines.
     :param parts: by path of the file.
     """
     columns = lines.columns
@@ -72,7 +72,7 @@ def _lives_of(parts: Mapping[str, FilePart]) -> Lives:
 def _is_in(part: FilePart) -> str:
     """Return the SQL that is true for a line of the part, never NULL."""
     commit, read = (in_epoch(each, part.epochs.epochs, at=OFFSET) for each in (COMMIT, READ_COMMIT))
-    # Without a position a line belongs to the first part.
+    # A line without a position belongs to the first part.
     since = "true" if part.since is None else f"coalesce({commit} >= {part.since}BD, false)"
     if part.reads_since is not None:
         since = f"({since} OR coalesce({read} >= {part.reads_since}BD, false))"
@@ -84,19 +84,19 @@ def _is_in(part: FilePart) -> str:
 
 @dataclass(frozen=True)
 class FlowEnd:
-    """How far a run applies a flow."""
+    """The point up to which a run applies a flow."""
 
     before: int | None = None
-    """Commit position, in its epoch of the log: what stands there or behind it has to wait; None where nothing has."""
+    """Commit position, in its epoch of the log: events at or behind it wait; None if none do."""
     reads_before: int | None = None
-    """The same of the reads of full snapshots, which otherwise never wait. Needs ``before``, at which the rest of a file begins."""
+    """As above, for the reads of full snapshots, which otherwise never wait. Requires ``before``, at which the rest of a file begins."""
     archived: ArchivedEpochs = field(default_factory=ArchivedEpochs)
-    """Of which epoch the records of the flow's files are."""
+    """The epochs of the records in the flow's files."""
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """What is left of one pending file, and the part of it that stands before the cut."""
+    """The rest of one pending file, and its part before the cut."""
 
     survey: Survey
     file: ArchivedFile
@@ -107,7 +107,7 @@ class _Pending:
 
 @dataclass(frozen=True)
 class PartsOfFlow:
-    """Finds which part of each pending file of a flow stands before the cut; each file and cut is looked at once."""
+    """Finds the part of each pending file of a flow before the cut. Each pair of file and cut is read once."""
 
     spark: SparkSession
     archive: ArchiveState
@@ -117,9 +117,9 @@ class PartsOfFlow:
     _found: dict[tuple[str, FilePart], SurveyedPart] = field(default_factory=dict)
 
     def find(self, checkpoint: FlowCheckpoint) -> Mapping[str, SurveyedPart]:
-        """Return by path the part to own next of each pending file that the cut divides, that an earlier one divided, or that waits.
+        """Return by path the part to own next, for each pending file that the cut divides, that an earlier cut divided, or that waits.
 
-        Costs one job for all files that were not looked at, and none where nothing has to wait and nothing was divided.
+        Costs one job for all files not read before, and none if nothing waits and nothing was divided.
         """
         pending = self._pending(checkpoint)
         self._look([item for item in pending if (item.file.path, item.part) not in self._found])
@@ -136,7 +136,7 @@ class PartsOfFlow:
             for file in pending_in(survey, self.flow, planned, held):
                 mark = marks.get((survey.number, file.path))
                 shapes = shapes_of[file.path]
-                # A file of this flow without a single event has nothing that could wait.
+                # A file without events of this flow has nothing that could wait.
                 connector = comparable_connector({shape.connector for shape in shapes if shape.connector})
                 if connector and (mark or self.end.before is not None):
                     part = FilePart(
@@ -149,7 +149,7 @@ class PartsOfFlow:
         return found
 
     def _epochs_of(self, path: str, mark: HeldFile | None) -> FileEpochs:
-        """Return what tells the epochs of a file's records: this run may not have looked, where an earlier one did."""
+        """Return the epochs of a file's records. This run may not have searched for them where an earlier one did."""
         found = self.end.archived.of_file(path)
         return found if found.begins or mark is None else mark.epochs
 
@@ -172,5 +172,5 @@ class PartsOfFlow:
 
 
 def _is_empty(part: FilePart) -> bool:
-    """Tell whether the cut has not moved behind where an earlier one divided the file."""
+    """Return whether the cut is not behind the earlier one that divided the file."""
     return part.since is not None and part.before is not None and part.before <= part.since

@@ -1,4 +1,4 @@
-"""Find the applied files of a flow that hold events of a range, and make one more microbatch of them."""
+"""Find the applied files of a flow that hold events of a range, and make another microbatch from them."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from airflow_cdc.pipeline.survey.survey_files import survey_lines
 
 @dataclass(frozen=True)
 class CommitRange:
-    """A stretch of a source's log, as commit positions."""
+    """A range of a source's log, as commit positions."""
 
     connector: str | None = None
-    """``source.connector``: how the positions are told; None where they are not asked for."""
+    """``source.connector``: defines the positions; None if the range needs none."""
     since: int | None = None
-    """The first, in its epoch of the log; None: from the beginning, with what has no position and the reads of full snapshots."""
+    """The first position, in its epoch of the log; None: from the beginning, with records without position and full snapshots' reads."""
     before: int | None = None
-    """The first that is behind it; None: to the end."""
+    """The first position behind the range; None: to the end."""
     files: frozenset[str] | None = None
-    """Paths of the only files that are asked for; None: all."""
+    """Paths of the files to which the range is limited; None: all."""
     archived: ArchivedEpochs = field(default_factory=ArchivedEpochs)
-    """Of which epoch of the log the records of the applied files are."""
+    """The epochs of the records in the applied files."""
 
 
 @dataclass
 class _Surveyed:
-    """What the surveys found in some files."""
+    """The surveys' findings about some files."""
 
     shapes: dict[str, tuple[TopicShape, ...]] = field(default_factory=dict)
     placed: dict[str, FilePlace] = field(default_factory=dict)
-    """First topic that the file's records name."""
+    """By path: the file's layout, and the topic of lines that name none."""
 
 
 def find_applied(
     spark: SparkSession, state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpoint, within: CommitRange
 ) -> Microbatch | None:
-    """Return the microbatch that reads once more what a flow has applied of a range; it owns nothing new.
+    """Return the microbatch that reads again what a flow has applied of a range; it owns nothing new.
 
-    Costs one scan of the files of those microbatches whose events may stand in the range; none where the range is everything.
+    Costs one scan of the files of those microbatches whose events may lie in the range; none if the range is everything.
 
-    :return: None where nothing that was applied stands in the range.
-    :raises StateUnreadableError: when the intent of an earlier microbatch is gone.
+    :return: None if no applied event lies in the range.
+    :raises StateUnreadableError: if the intent of an earlier microbatch is missing.
     """
     applied = _applied_files(state, flow, checkpoint, within)
     surveyed = _surveyed(state, flow.flow, applied)
@@ -84,31 +84,31 @@ def find_applied(
 
 @dataclass(frozen=True)
 class _Applied:
-    """One file, as far as it is applied."""
+    """The applied part of one file."""
 
     file: ArchivedFile
     part: FilePart | None
-    """The last part that a microbatch owned, where none owned the whole file; it begins where an earlier one ends."""
+    """The last part that a microbatch owned, if none owned the whole file; it begins where the previous part ends."""
     lives: tuple[LifeSpan, ...]
-    """The lives of the topic that it holds."""
+    """The lives of the topic in the file."""
 
 
 def _part(applied: _Applied, within: CommitRange) -> FilePart | None:
-    """Return what is to be read of a file; None where that is the whole file."""
+    """Return the part of a file to read; None for the whole file."""
     done = applied.part
     before = _lowest(within.before, done.before if done else None)
     if not within.connector or (within.since is None and before is None):
         return None
-    # The one that divided the file knew where epochs begin in what it left, too.
+    # The run that divided the file also knew the begins of epochs in the rest.
     epochs = done.epochs if done and done.epochs.begins else within.archived.of_file(applied.file.path)
-    # Reads have no place among the events of their epoch; those of a later one stand behind all of them.
+    # Reads are not ordered among the events of their epoch; those of a later epoch lie behind all of them.
     next_epoch = (within.before // EPOCH + 1) * EPOCH if within.before is not None and epochs.begins else None
     reads_before = _lowest(next_epoch, done.reads_before if done else None)
     return FilePart(within.connector, within.since, before, None, reads_before, epochs)
 
 
 def known_epochs(flow: FlowState, checkpoint: FlowCheckpoint, archive: str) -> ArchivedEpochs:
-    """Return of which epoch of the log the records of a flow's applied files are.
+    """Return the epochs of the records in a flow's applied files.
 
     :param archive: URI of the archive's root.
     """
@@ -136,7 +136,7 @@ def _applied_files(state: ArchiveState, flow: FlowState, checkpoint: FlowCheckpo
 
 
 def _may_hold(report: BatchReport | None, within: CommitRange) -> bool:
-    # Neither rejected records nor placed reads are in the reach.
+    # The reach covers neither rejected records nor placed reads.
     if report is None or within.since is None or report.events.rejected or not report.reach.streamed_from:
         return True
     first = min(position.commit for position in report.reach.streamed_from.values())
@@ -161,7 +161,7 @@ def _look(
     parts: Mapping[str, FilePart],
     placed: Mapping[str, FilePlace],
 ) -> dict[str, tuple[TopicShape, ...]]:
-    """Return how a topic's records in the parts of files are spelled, by path."""
+    """Return the shapes of a topic's records in the parts of files, by path."""
     if not files:
         return {}
     session = session_for_batch(spark, batch_bytes=sum(file.text_size for file in files))

@@ -1,4 +1,4 @@
-"""Find where a flow ends as of a position or a time: one scan of its archived files."""
+"""Find a flow's end as of a position or a time: one scan of its archived files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def connectors_of(surveys: Iterable[Survey], flow: str) -> set[str]:
 
 
 def connector_of(connectors: Collection[str], flow: str) -> str:
-    """Return the one connector of a flow's events.
+    """Return the only connector of a flow's events.
 
-    :raises ConfigurationError: where their positions do not tell an order of transactions.
+    :raises ConfigurationError: if their positions do not order transactions.
     """
     connector = comparable_connector(connectors)
     if connector is None:
@@ -44,14 +44,14 @@ def connector_of(connectors: Collection[str], flow: str) -> str:
 def find_end(
     spark: SparkSession, state: ArchiveState, ledger: Ledger, flow: str, as_of: AsOf, *, lives: Lives = MappingProxyType({})
 ) -> FlowEnd:
-    """Return where a flow ends as of a moment: the transaction at that position, or the last one before that time, is the last.
+    """Return a flow's end as of a moment: the last transaction is the one at that position, or the last one up to that time.
 
-    Reads of a full snapshot go by their own position, but for the snapshot with which the archive begins: nothing is known before it,
-    and under load it tells a position above that of events behind it (:mod:`airflow_cdc.pipeline.reconcile.order_events`).
+    Reads of a full snapshot are bounded by their own position, except for the snapshot with which the archive begins: nothing is known
+    before it, and under load its position is above that of events behind it (:mod:`airflow_cdc.pipeline.reconcile.order_events`).
 
-    :param lives: which lives of the topic the flow's files hold.
-    :raises ConfigurationError: where the flow's events cannot be bounded, spell positions in another way, or are of several epochs of the
-        log of which the position names none.
+    :param lives: the lives of the topic, by file.
+    :raises ConfigurationError: if the flow's events cannot be bounded, their positions have another form, or they are of several epochs of
+        the log and the position names none.
     """
     surveys = list(state.surveys(ledger.topics[flow], ledger.surveyed_through))
     files = [file for survey in surveys for file in survey.files_of(flow)]
@@ -72,12 +72,12 @@ def find_end(
 
 
 def _scan(records: DataFrame, milliseconds: int | None) -> list[Row]:
-    """Return what :func:`find_end` asks, by lane.
+    """Return by lane what :func:`find_end` needs.
 
-    That is: the position of the read that stands first, if one does; the highest streamed position; and of what the source committed
-    after a time, the lowest position, streamed and read.
+    The position of the first record if it is a read; the highest streamed position; and the lowest position, streamed and read, of what
+    the source committed after a time.
     """
-    # Where no offset is told, the lowest position stands first.
+    # Without offsets, the lowest position is the first.
     position = f"if({ORDINAL}.offset IS NULL, coalesce({COMMIT}, {READ_COMMIT}), NULL)"
     is_after = F.expr(f"coalesce({COMMITTED_MS} > {'NULL' if milliseconds is None else milliseconds}, false)")
     place = F.struct(F.col(ORDINAL)["offset"], F.expr(position), F.col(ORDINAL))

@@ -1,4 +1,4 @@
-"""Find which stretch of a source's log a person means by two positions or times."""
+"""Find the range of a source's log between two positions or times."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from airflow_cdc.pipeline.survey.commit_positions import COMMIT, COMMITTED_MS, c
 def find_range(
     spark: SparkSession, state: ArchiveState, flow: str, first: AsOf | None, last: AsOf | None, *, applied: ArchivedEpochs = NO_EPOCHS
 ) -> CommitRange | None:
-    """Return the range of a flow's log from a moment to another, the transactions at both included.
+    """Return the range of a flow's log between two moments, including the transactions at both.
 
-    A time is looked for in one scan of the flow's files. The range from a time begins with the lowest position of what the source
-    committed then or later, and the range to a time ends before the lowest position of what it committed later, as a rebuild does
-    (:func:`airflow_cdc.pipeline.locate.find_end.find_end`): where the source's clock steps back, its log decides.
+    A time is searched in one scan of the flow's files. The range from a time begins with the lowest position of what the source
+    committed then or later. The range to a time ends before the lowest position of what it committed later, as for a rebuild
+    (:func:`airflow_cdc.pipeline.locate.find_end.find_end`): if the source's clock steps back, its log decides.
 
-    :param applied: of which epoch of the log the records of the applied files are.
-    :return: None where nothing stands in the range.
-    :raises ConfigurationError: where the flow's events cannot be bounded, spell positions in another way, are of several epochs of the log
-        of which a position names none, or the range is turned round.
+    :param applied: the epochs of the records in the applied files.
+    :return: None if the range is empty.
+    :raises ConfigurationError: if the flow's events cannot be bounded, their positions have another form, they are of several epochs of the
+        log and a position names none, or the range is reversed.
     """
     connectors = connectors_of(_surveys(state, flow), flow)
     if first is None and last is None:
@@ -68,8 +68,8 @@ def _records(spark: SparkSession, state: ArchiveState, flow: str, connector: str
 
 
 def _positions_at(records: DataFrame, *, from_time: int | None, to_time: int | None) -> tuple[int | None, int | None]:
-    """Return the lowest positions of what was committed from a time on, and of what was after another; times in milliseconds since 1970."""
-    # A comparison with NULL holds for no record.
+    """Return the lowest positions committed at or after one time, and after another; times in milliseconds since 1970."""
+    # A comparison with NULL matches no record.
     found = records.agg(
         F.min(F.when(F.col(COMMITTED_MS) >= F.lit(from_time), F.col(COMMIT))).alias("since"),
         F.min(F.when(F.col(COMMITTED_MS) > F.lit(to_time), F.col(COMMIT))).alias("before"),

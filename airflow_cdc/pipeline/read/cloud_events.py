@@ -1,7 +1,7 @@
-"""What Debezium's CloudEvents converter writes in structured mode: ``data`` holds the images, ``iodebezium…`` attributes all the rest.
+"""Output of Debezium's CloudEvents converter in structured mode: ``data`` holds the images, ``iodebezium…`` attributes the rest.
 
-An attribute's name is that of a field of ``source`` in lower case without underscores (``iodebeziumcommitlsn``), because CloudEvents allows
-no others. ``data`` may hold a whole envelope too, and be ``{schema, payload}``.
+An attribute's name is that of a ``source`` field in lower case without underscores (``iodebeziumcommitlsn``), as CloudEvents requires.
+``data`` may also hold a whole envelope, and be ``{schema, payload}``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from airflow_cdc.model.connectors.registry import flattened_fields
 from airflow_cdc.pipeline.spark import sql
 
 MARKS = ("specversion",)
-"""Members that a CloudEvent has."""
+"""Members that identify a CloudEvent."""
 
 _MEMBERS = ("before", "after", "op")
 
 
 def envelope(parts: str) -> str:
-    """Return the SQL of a CloudEvent's data as an envelope, NULL where a record is none, or its data no change event.
+    """Return the SQL of a CloudEvent's data as an envelope, NULL if the record is no CloudEvent, or its data no change event.
 
-    :param parts: as :func:`airflow_cdc.pipeline.read.flattened.envelope` takes it.
+    :param parts: as for :func:`airflow_cdc.pipeline.read.flattened.envelope`.
     """
     source_fields = ("connector", "ts_ms", "snapshot", *flattened_fields())
     attributes = {name: f"iodebezium{name.lower().replace('_', '')}" for name in (*source_fields, "op")}

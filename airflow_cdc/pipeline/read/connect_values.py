@@ -1,7 +1,7 @@
-"""Typed values as Kafka Connect's JSON converter would write them, with the Connect schema that says what they are.
+"""Typed values as Kafka Connect's JSON converter would write them, with their Connect schema.
 
-So a record of an Avro or Parquet file reads as ``{"schema": …, "payload": …}``, and the rest of the pipeline knows one spelling only.
-What the file's Avro schema says of a field goes first (``connect.name``, else ``logicalType``), then Spark's type.
+A record of an Avro or Parquet file becomes ``{"schema": …, "payload": …}``, so the rest of the pipeline handles a single form.
+A field's annotation in the file's Avro schema takes precedence (``connect.name``, else ``logicalType``), then Spark's type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LOCAL_TIMES = ("org.apache.kafka.connect.data.Timestamp", "io.debezium.time.Tim
 
 
 class NamedTypes:
-    """The types of an Avro schema by name: a second use of one, as of a row's type by ``after``, gives its name alone."""
+    """The types of an Avro schema by name: a second use of a type, such as a row's type in ``after``, is only its name."""
 
     def __init__(self, schema: AvroNode | None) -> None:
         self._types: dict[str, AvroNode] = {}
@@ -73,7 +73,7 @@ class NamedTypes:
                 self._collect(field["type"], namespace)
 
     def resolve(self, node: AvroNode | None) -> dict[str, Any]:
-        """Return what a node says of its one type beside NULL; nothing for a union of several."""
+        """Return the definition of a node's only type beside NULL; empty for a union of several."""
         if isinstance(node, list):
             branches = [branch for branch in node if branch != "null"]
             return self.resolve(branches[0]) if len(branches) == 1 else {}
@@ -85,7 +85,7 @@ class NamedTypes:
 
 
 def without_logical_types(node: AvroNode) -> AvroNode:
-    """Return an Avro schema by which a reader leaves every value as it was written: a decimal of 64 digits fits no other type."""
+    """Return an Avro schema with which a reader leaves every value as written: a decimal of 64 digits fits no other type."""
     if isinstance(node, list):
         return [without_logical_types(branch) for branch in node]
     if isinstance(node, dict):
@@ -97,7 +97,7 @@ def spell(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) 
     """Return the SQL of a value as the converter would write it, and its Connect schema.
 
     :param kind: the type that Spark read.
-    :param avro: the same in the file's Avro schema, None where it has none.
+    :param avro: its node in the file's Avro schema, None if there is none.
     :param value: SQL of the value.
     """
     node = names.resolve(avro)
@@ -124,7 +124,7 @@ def _spell_struct(kind: StructType, node: Mapping[str, Any], names: NamedTypes, 
 
 def _of_spark(kind: DataType, connect_name: str, value: str) -> tuple[str, ConnectSchema]:
     if isinstance(kind, DecimalType):
-        # Digits that are a text keep all of them; with a point they are not taken for base64.
+        # As text a number keeps all its digits; with a point it is not taken for base64.
         digits = f"concat(CAST({value} AS STRING), '{'' if kind.scale else '.0'}')"
         parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
         return digits, {"type": "bytes", "name": _DECIMAL, "parameters": parameters}

@@ -1,7 +1,7 @@
-"""The Avro schema that a file carries: an Avro file in its header, a Parquet file that was written from Avro in its footer.
+"""The Avro schema embedded in a file: in an Avro file's header, or in the footer of a Parquet file written from Avro.
 
-Spark's readers keep a schema's types but not its ``connect.name`` and the like, by which Kafka Connect's converter tells what a number is.
-The records themselves are left to Spark.
+Spark's readers keep a schema's types but not ``connect.name`` and similar annotations, by which Kafka Connect's converter marks what a
+number means. Spark reads the records themselves.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from airflow_cdc.pipeline.spark.storage import file_system
 
 AvroNode = Any
-"""An Avro schema or a part of it: a name, a union or an object, as JSON has it."""
+"""An Avro schema or a part of it as parsed JSON: a name, a union or an object."""
 
 _AVRO_MAGIC = b"Obj\x01"
 _PARQUET_MAGIC = b"PAR1"
 _HEAD_BYTES = 64 * 1024
 _LENGTH_BYTES = 10
-"""The most that stand between a schema's name and its text: its length."""
+"""Most bytes between a schema's name and its text: the encoded length."""
 
 
 @lru_cache(maxsize=4096)
 def avro_schema(archive: str, path: str) -> AvroNode | None:
-    """Return an Avro file's schema, None for a file that is none. Archived files never change, so the answer is kept."""
+    """Return an Avro file's schema, None for any other file. Archived files never change, so the result is cached."""
     fs, root = file_system(archive)
     size = _HEAD_BYTES
     while True:
@@ -39,14 +39,14 @@ def avro_schema(archive: str, path: str) -> AvroNode | None:
 
 @lru_cache(maxsize=4096)
 def is_parquet(archive: str, path: str) -> bool:
-    """Tell whether a file ends as Parquet files do."""
+    """Return whether a file ends with Parquet's magic bytes."""
     fs, root = file_system(archive)
     return bool(fs.cat_file(f"{root}/{path}", start=-len(_PARQUET_MAGIC)) == _PARQUET_MAGIC)
 
 
 @lru_cache(maxsize=4096)
 def parquet_avro_schema(archive: str, path: str) -> AvroNode | None:
-    """Return the Avro schema that a Parquet file was written from, None where it names none."""
+    """Return the Avro schema from which a Parquet file was written, None if it carries none."""
     fs, root = file_system(archive)
     tail = fs.cat_file(f"{root}/{path}", start=-8)
     footer = int.from_bytes(tail[:4], "little") + len(tail)

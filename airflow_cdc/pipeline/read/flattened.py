@@ -1,7 +1,7 @@
-"""What ``ExtractNewRecordState`` made of an event: the row's columns, behind them ``__op``, ``__deleted`` and what ``add.fields`` names.
+"""Output of ``ExtractNewRecordState``: the row's columns, followed by ``__op``, ``__deleted`` and the ``add.fields``.
 
-A deleted row is only told with ``delete.tombstone.handling.mode=rewrite``, and an event's position only by the fields of ``source`` that
-make it (docs/reference/archive-layouts.md). The image before an update is lost.
+A delete carries its row only with ``delete.tombstone.handling.mode=rewrite``, and an event its position only with the ``source`` fields
+that make it up (docs/reference/archive-layouts.md). An update's before image is lost.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _SCALAR = r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^,"{}\[\]]++)'
 
 
 def envelope(parts: str) -> str:
-    """Return the SQL of a flattened record's value as an envelope, NULL where it is none.
+    """Return the SQL of a flattened record's value as an envelope, NULL for any other record.
 
-    :param parts: SQL of a struct: ``schema``, NULL for a bare value, and ``payload``, both JSON without blanks between tokens.
+    :param parts: SQL of a struct: ``schema``, NULL for a bare value, and ``payload``, both JSON without whitespace between tokens.
     """
     payload = f"{parts}.payload"
     op = "coalesce(told['__op'], CASE told['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
     source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in source_fields()}
-    # The time when the connector saw the event goes by the bare name.
+    # The bare name, __ts_ms, is the time at which the connector processed the event.
     source["ts_ms"] = "told['__source_ts_ms']"
     source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], {_connector_by_fields(source)})"
     image = _without_metadata(payload)
@@ -43,7 +43,7 @@ def envelope(parts: str) -> str:
 
 
 def _connector_by_fields(source: Mapping[str, str]) -> str:
-    """Return the SQL of the connector of a record that does not name it, by the fields that it carries."""
+    """Return the SQL of the connector of a record that does not name one, inferred from its fields."""
     found = []
     for entry, marks in by_flattened_fields():
         holds = f"RLIKE {sql.text(marks.pattern)}" if marks.pattern else "IS NOT NULL"
@@ -59,7 +59,7 @@ def _without_metadata(payload: str) -> str:
 
 
 def _schema(schema: str) -> str:
-    """Return the SQL of an envelope's schema, of which ``after`` alone is of use, from that of a flattened record."""
+    """Return the SQL of an envelope's schema from a flattened record's; only its ``after`` is used."""
     fields = f"from_json(get_json_object({schema}, '$.fields'), 'ARRAY<STRING>')"
     columns = f"filter({fields}, field -> NOT get_json_object(field, '$.field') RLIKE {sql.text(f'^{metadata_pattern()}$')})"
     return f'concat(\'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[\', array_join({columns}, \',\'), \']}}]}}\')'

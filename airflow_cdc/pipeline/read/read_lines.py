@@ -1,4 +1,4 @@
-"""Read archived files as lines that still know where they came from."""
+"""Read archived files as lines with their origin."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
 
     :param archive: URI of the archive's root.
     :param numbered: whether to number the lines; costs a shuffle of the text. Files with companions are numbered anyway.
-    :return: one row a non-blank line, as :data:`LINES_SCHEMA`; ``row`` rises within a block of a file, ``block`` within the file.
-        Line numbers count from 1, blank lines too; NULL where they were not asked for.
+    :return: one row per non-blank line, as :data:`LINES_SCHEMA`; ``row`` rises within a block of a file, ``block`` within the file.
+        Line numbers count from 1 and include blank lines; NULL for lines that were not numbered.
     """
     frames = []
     for form, other_shapes in sorted({(file.format, file.respelled) for file in files}):
@@ -43,7 +43,7 @@ def read_lines(spark: SparkSession, archive: str, files: Sequence[ArchivedFile],
         if paired:
             frames.append(_read_with_keys(source, paired))
     lines = reduce(DataFrame.unionByName, frames)
-    # Spark would count the characters of every line to know its length.
+    # A length comparison would make Spark count the characters of every line.
     return lines.filter(f"trim({RAW}) <> ''").select(FILE, ORDINAL, RAW, RAW_KEY, LINE)
 
 
@@ -55,7 +55,7 @@ class _Source:
     archive: str
     format: FileFormat
     other_shapes: bool
-    """Whether to respell; where no record needs it, planning would cost more than it does good."""
+    """Whether to respell. Skipped if no record needs it, to save the cost of planning."""
 
     def read(self, paths: Sequence[str]) -> DataFrame:
         frames = [self._texts(paths)] if self.format in (FileFormat.LINES, FileFormat.ARRAY) else self._typed(paths)
@@ -78,12 +78,12 @@ class _Source:
 
 
 def _records_of(text: str) -> str:
-    """Return the SQL of the documents of a JSON array's text; of any other text itself, which no reader will take for a record."""
-    # Inside of an object, because a bare array is taken to end where it ends, whatever stands behind it.
+    """Return the SQL of the documents in a JSON array's text; for any other text, the text itself, which no reader accepts as a record."""
+    # Wrapped in an object, because the parser ignores anything behind the end of a bare array.
     wrapped = f"concat('{{\"records\":', {text}, '}}')"
     parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
-    # Parsing replaces bytes that are no UTF-8. A document with such a character is one of those that had them, or may be: its bytes must
-    # stay no UTF-8, for that is how it is known.
+    # Parsing replaces invalid UTF-8. A document with the replacement character had such bytes, or may have had: keep its bytes invalid, as
+    # this is how it is recognised.
     kept = f"if(is_valid_utf8({text}), record, replace(record, '\ufffd', CAST(X'FF' AS STRING)))"
     documents = f"transform(array_of.records, record -> coalesce({kept}, 'null'))"
     return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
@@ -96,10 +96,10 @@ def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:
 
 def _place(archive: str) -> list[str]:
     """Return the SQL of a row's path below the archive's root and of its block in the file."""
-    # Spark reports file_path percent-encoded; '+' stands for itself there, so it is shielded from url_decode.
+    # Spark reports file_path percent-encoded; '+' is literal there, so it is escaped before url_decode.
     decoded = "if(contains(_metadata.file_path, '%'), url_decode(replace(_metadata.file_path, '+', '%2B')), _metadata.file_path)"
     root = f"/{_without_scheme(spark_uri(archive)).rstrip('/')}/"
-    # Only the scheme stands before the root, and contains none of it. A pattern would cost a tenth of the reading.
+    # Only the scheme precedes the root, and cannot contain it. A regular expression would cost a tenth of the reading time.
     path = f"substring({decoded}, instr({decoded}, {sql.text(root)}) + {len(root)})"
     return [f"{path} AS {FILE}", "_metadata.file_block_start AS block"]
 
@@ -109,7 +109,7 @@ def _without_scheme(uri: str) -> str:
 
 
 def _read_with_keys(source: _Source, paired: dict[str, str]) -> DataFrame:
-    # The nth line of the companion is the nth line's key, so both sides are numbered before any line is left out.
+    # The companion's nth line is the key of the nth line, so both sides are numbered before any line is filtered out.
     values = _number(source.read(list(paired.values())))
     keys = _number(source.read(list(paired)))
     companion = F.create_map(*[F.lit(item) for pair in paired.items() for item in pair])
@@ -117,7 +117,7 @@ def _read_with_keys(source: _Source, paired: dict[str, str]) -> DataFrame:
     return values.join(keys, [FILE, LINE], "left")
 
 
-# As a whole record's key is read: null is no key, and a text has no quotes. Bytes that are no UTF-8 must stay so.
+# As for a whole record's key: null is no key, and text loses its quotes. Invalid UTF-8 must stay invalid.
 _KEY_OF_LINE = f"""CASE WHEN trim({RAW}) IN ('', 'null') THEN NULL
     WHEN ltrim({RAW}) LIKE '"%' AND is_valid_utf8({RAW}) THEN get_json_object(concat('{{"key":', {RAW}, '}}'), '$.key') ELSE {RAW} END"""
 
@@ -128,7 +128,7 @@ def _number(lines: DataFrame) -> DataFrame:
 
 
 def file_literal(files: Sequence[ArchivedFile], attribute: str, kind: str) -> str:
-    """Return a SQL expression: an attribute of the line's file (by name) as a value of type ``kind``."""
+    """Return the SQL of an attribute (by name) of the line's file, as type ``kind``."""
     values = {file.path: getattr(file, attribute) for file in files}
     if len(set(values.values())) == 1:
         only = next(iter(values.values()))

@@ -1,4 +1,4 @@
-"""Records of Avro and Parquet files as the JSON lines that they would be, so that everything behind reads one spelling."""
+"""Records of Avro and Parquet files as the equivalent JSON lines, so that later stages read a single format."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _RECORD = "__cdc_record"
 
 
 def is_typed(archive: str, path: str, form: FileFormat) -> bool:
-    """Tell whether a file is what its name says; one that is not, such as a cut one, is left to the reader of lines, which rejects it."""
+    """Return whether a file has the format of its name. Any other file, such as a truncated one, is read as lines, which are rejected."""
     return avro_schema(archive, path) is not None if form is FileFormat.AVRO else is_parquet(archive, path)
 
 
 def read_typed(spark: SparkSession, archive: str, form: FileFormat, uris: dict[str, str], columns: Sequence[str]) -> DataFrame | None:
-    """Return the records of files of one format, each as the text of a JSON line; None where there are no files.
+    """Return the records of files of one format, each as the text of a JSON line; None if there are no files.
 
-    :param uris: the files' URIs as Spark takes them, by path.
-    :param columns: SQL of what is asked for beside, from ``_metadata``.
+    :param uris: the files' URIs for Spark, by path.
+    :param columns: SQL of further columns, from ``_metadata``.
     """
     frames = [
         frame.selectExpr(*columns, f"struct(*) AS {_RECORD}").selectExpr(
@@ -39,7 +39,7 @@ def read_typed(spark: SparkSession, archive: str, form: FileFormat, uris: dict[s
 
 
 def _by_schema(spark: SparkSession, archive: str, form: FileFormat, uris: dict[str, str]) -> Iterator[tuple[DataFrame, AvroNode | None]]:
-    # Files of several schemas read as one would lose the difference between a column that is NULL and one that is not there yet.
+    # Reading files of several schemas together would make a missing column indistinguishable from NULL.
     groups: dict[tuple[str, str], list[str]] = {}
     for path, uri in uris.items():
         if form is FileFormat.AVRO:
@@ -56,16 +56,16 @@ def _by_schema(spark: SparkSession, archive: str, form: FileFormat, uris: dict[s
 
 
 def _line_as_it_is(record: StructType, avro: AvroNode | None) -> str:
-    """Return the SQL of a record's line, which is no UTF-8 where a text of the record is none.
+    """Return the SQL of a record's line, which is invalid UTF-8 if a text of the record is.
 
-    Spelling a text as JSON replaces such bytes by U+FFFD; put back, they are known for what they are, as those of an archived JSON line.
+    Writing a text as JSON replaces such bytes by U+FFFD. Put back, they are recognised as invalid, as in an archived JSON line.
     """
     is_bad = f"contains(line, '\ufffd') AND NOT {_is_utf8(record, _RECORD)}"
     return sql.let("line", _line(record, avro), f"if({is_bad}, replace(line, '\ufffd', CAST(X'FF' AS STRING)), line)")
 
 
 def _is_utf8(kind: DataType, value: str, depth: int = 0) -> str:
-    """Return the SQL that is true where all texts in a value are UTF-8; never NULL."""
+    """Return the SQL that is true if all texts in a value are valid UTF-8; never NULL."""
     element = f"element_{depth}"
     if isinstance(kind, StringType):
         return f"coalesce(is_valid_utf8({value}), true)"
@@ -82,7 +82,7 @@ def _is_utf8(kind: DataType, value: str, depth: int = 0) -> str:
 
 
 def _line(record: StructType, avro: AvroNode | None) -> str:
-    """Return the SQL of a record's line: a whole Kafka record where it has a topic and a value, else a value alone."""
+    """Return the SQL of a record's line: a whole Kafka record if it has a topic and a value, else a value alone."""
     names = NamedTypes(avro)
     if not {"topic", "value"} <= set(record.names):
         return _document(record, avro, names, _RECORD)
@@ -100,7 +100,7 @@ def _line(record: StructType, avro: AvroNode | None) -> str:
 
 
 def _document(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) -> str:
-    """Return the SQL of a key or a value: with its schema, or where it is a text or bytes what these hold."""
+    """Return the SQL of a key or a value: with its schema, or, for text or bytes, their content."""
     if isinstance(kind, StringType | BinaryType):
         return f"coalesce(CAST({value} AS STRING), 'null')"
     told, schema = spell(kind, avro, names, value)
@@ -109,6 +109,6 @@ def _document(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: s
 
 
 def _json(value: str) -> str:
-    """Return the SQL of any value as JSON, with every NULL in it."""
+    """Return the SQL of any value as JSON, including all NULLs."""
     listed = f"to_json(array({value}), map('ignoreNullFields', 'false'))"
     return f"substr({listed}, 2, length({listed}) - 2)"

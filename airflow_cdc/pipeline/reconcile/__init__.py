@@ -1,1 +1,1 @@
-"""Ordered change events of one key become at most one row change."""
+"""Reconcile: from a key's ordered change events to at most one row change."""

@@ -1,8 +1,7 @@
-"""Count copies: how often a table without a key holds each row, from all known events of the rows that equal it.
+"""Count copies: how often a table without a key holds each row, from all known events of equal rows.
 
-An event adds the row that it leaves and takes the one that was there before: a sum in the order of the log, in whatever order the events
-came. Where it falls below zero a row was taken of which nothing is known; that one is missing, and no row that came later makes up for
-it. Pure.
+An event adds its after image's row and takes its before image's: a running sum in the order of the log, whatever the order of arrival.
+Where the sum falls below zero, an event took an unknown row. That row is missing, and no later row compensates for it. Pure.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.find_base import Base
 
 COPIES = "__cdc_copies"
-"""bigint: how many rows equal each other."""
+"""bigint: number of equal rows."""
 MISSING = "__cdc_missing"
-"""bigint: how many rows events took that are not known to have been there."""
+"""bigint: number of rows that events took although no known event added them."""
 _SIGN = "__cdc_sign"
 _VOID = "__cdc_void"
 _DELIVERY = "__cdc_delivery"
 _EVENT = "__cdc_event"
 _LEVEL = "__cdc_level"
 _RESTART_MILLISECONDS = 2_000
-"""No connector that crashed sends again before; it sends the rows of one record of the log in less."""
+"""A crashed connector takes longer to send again; the rows of one log record are sent in less."""
 _SENT = "__cdc_sent"
 _FOUND = "__cdc_found"
-# Of deliveries that lie apart in time, the fullest; what was sent twice word for word is one.
+# Deliveries are separated by time, and the fullest counts. Identical copies count once.
 _ROWS_AT_ONE_POSITION = f"""aggregate(
     array_sort({_SENT}),
     CAST(named_struct('at', NULL, 'rows', 0, 'most', 0) AS STRUCT<at: BIGINT, rows: INT, most: INT>),
@@ -38,12 +37,12 @@ _ROWS_AT_ONE_POSITION = f"""aggregate(
 
 
 def contents_of(events: DataFrame) -> DataFrame:
-    """Return the contents that events add or take, each once."""
+    """Return the distinct contents that events add or take."""
     return events.select(F.explode(F.array(ADDED, TAKEN)).alias(CONTENT)).filter(f"{CONTENT} IS NOT NULL").distinct()
 
 
 def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
-    """Return :data:`COPIES` and :data:`MISSING` by content; a content of which no event counts is left out.
+    """Return :data:`COPIES` and :data:`MISSING` by content; a content whose events are all void is left out.
 
     >>> #  op  before  after        content  copies
     >>> #   r            A     ->      A        1
@@ -57,7 +56,7 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
     told = told.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
     told = told if touched is None else told.join(F.broadcast(touched), CONTENT, "left_semi")
-    # A copy of an event that a snapshot has read may be archived behind it.
+    # A copy of an event from before a snapshot may be archived behind the snapshot.
     event = F.when(F.col(SENT_AT).isNull(), F.col(IDENTITY)).alias(_EVENT)
     streamed = (
         told.filter(f"{OP} <> 'r'")
@@ -68,7 +67,7 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, POSITION, rows.alias(COPIES))
     if base.snapshot and base.reads_count:
         counted = counted.unionByName(_read_copies(told, base))
-    # An update that leaves a row as it was takes it first.
+    # An update with equal images takes the row before it adds it.
     in_order = Window.partitionBy(CONTENT).orderBy(F.col(POSITION).asc_nulls_first(), F.col(COPIES))
     level = F.sum(COPIES).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     summed = counted.withColumn(_LEVEL, level).groupBy(CONTENT).agg(F.sum(COPIES).alias(COPIES), F.min(_LEVEL).alias(_LEVEL))
@@ -77,11 +76,11 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
 
 
 def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
-    """Return one number, how many rows would go if they were counted from a snapshot on; NULL where there are no rows.
+    """Return one number: the rows that would go if they were counted from a snapshot on; NULL if there are no rows.
 
     :param log: all known events.
-    :param base: from where on they are counted.
-    :param snapshot: the same, were it that snapshot.
+    :param base: the base from which they are counted.
+    :param snapshot: the base with that snapshot instead.
     """
     found = count_copies(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
     held = count_copies(log, base, None).join(found, CONTENT, "left")
@@ -89,10 +88,10 @@ def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
 
 
 def _read_copies(told: DataFrame, base: Base) -> DataFrame:
-    """Return the copies that the snapshot read: where it was sent more than once, as often as the fullest delivery holds them."""
+    """Return the copies that the snapshot read. If it was sent more than once, the fullest delivery counts."""
     reads = told.filter(f"{OP} = 'r' AND {POSITION} = {position_literal(base.snapshot)}") if base.snapshot else told.filter("false")
     once = reads.select(CONTENT, PARTITION, OFFSET, F.expr(base.delivery).alias(_DELIVERY)).distinct()
-    # They were there before everything streamed.
+    # Reads sort before everything streamed.
     none = F.lit(None).cast(told.schema[POSITION].dataType).alias(POSITION)
     by_delivery = once.groupBy(CONTENT, PARTITION, _DELIVERY).agg(F.count("*").alias(COPIES))
     return by_delivery.groupBy(CONTENT, PARTITION).agg(F.max(COPIES).alias(COPIES)).select(CONTENT, none, COPIES)

@@ -1,7 +1,7 @@
-"""Cut versions: a key's events become the row versions that were there at a commit, each with its interval.
+"""Cut versions: from a key's events to the row versions that existed at a commit, each with its interval.
 
 Inside one transaction a key may hold two rows (:mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`); at the commit it holds the newest
-or none. What was there only between two statements is no version. Pure: all known events of a key in, all its versions out.
+or none. A row that existed only between two statements is no version. Pure: all known events of a key in, all its versions out.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
 from airflow_cdc.pipeline.spark import sql
 
 PLACE_TYPE = "struct<commit: decimal(38,0), change: decimal(38,0)>"
-"""Where the halves of a key change meet."""
+"""The place in the log that both halves of a key change share."""
 SEQ = "__cdc_seq"
-"""int: a version's place among its key's."""
+"""int: a version's number among its key's."""
 BORN = "__cdc_born"
-"""struct<place, op, transaction, is_first boolean> of the event that began the version's row; ``is_first``: no version of it is older."""
+"""struct<place, op, transaction, is_first boolean> of the event that began the version's row; ``is_first``: the row's first version."""
 OPEN = "__cdc_open"
-"""array<struct<place, op, names array<string>>>: columns that the event which began the row left out, and no later one told."""
+"""array<struct<place, op, names array<string>>>: columns that the row's first event left out, and no later event carried."""
 DIED_AT = "__cdc_died_at"
-"""Of a row that was deleted: the delete's place."""
+"""For a deleted row: the delete's place."""
 LIVED = "__cdc_lived"
-"""Of a row that was deleted: whether any version of it was there at a commit."""
+"""For a deleted row: whether any version of it existed at a commit."""
 BEGINS = "__cdc_begins"
 ENDS = "__cdc_ends"
 """Number of the event that begins or ends a version."""
@@ -49,7 +49,7 @@ ENDS = "__cdc_ends"
 _GOES_ON = "__cdc_goes_on"
 _RUN = "__cdc_run"
 
-# tellers: by column the number of the event that told it, NULL where none did, and minus the number of the one that left it out.
+# tellers: by column, the number of the event that carried its value, minus the number of the event that left it out, or NULL.
 _VERSION = "struct<event: int, born: int, image: array<bigint>, tellers: array<int>>"
 _SETTLED = "struct<event: int, born: int, tellers: array<int>, by: int>"
 _DEATH = "struct<number: int, born: int, tellers: array<int>>"
@@ -62,14 +62,14 @@ _CREATED = f"CAST(named_struct('event', event.number, 'born', event.number, 'ima
 
 
 def _over(version: str) -> str:
-    """Return the SQL of the version that an event makes of another."""
+    """Return the SQL of the version that an event makes from another."""
     tellers = f"zip_with(event.told, {version}.tellers, (code, teller) -> if(code = 1, event.number, teller))"
     written = f"named_struct('event', event.number, 'born', {version}.born, 'image', event.after, 'tellers', {tellers})"
     return f"if({version} IS NULL, {_CREATED}, CAST({written} AS {_VERSION}))"
 
 
 def _settle(versions: str, history: str, by: str) -> str:
-    """Return the SQL of the history after a commit: one entry more where another version is there than before it, or none."""
+    """Return the SQL of the history after a commit, with one more entry if the commit changed the version."""
     newest = f"try_element_at({versions}, -1)"
     entry = f"CAST(named_struct('event', {newest}.event, 'born', {newest}.born, 'tellers', {newest}.tellers, 'by', {by}) AS {_SETTLED})"
     grown = f"if(entry.event <=> try_element_at({history}, -1).event, {history}, array_append({history}, entry))"
@@ -94,7 +94,7 @@ def _step() -> str:
 
 
 def _fold() -> str:
-    """Return the SQL of a key's history (:data:`_SETTLED` by commit) and of the rows that were deleted."""
+    """Return the SQL of a key's history (:data:`_SETTLED` by commit) and of its deleted rows."""
     nothing = {"versions": _VERSION, "history": _SETTLED, "deaths": _DEATH}
     start = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
     end = f"named_struct('history', {_settle('state.versions', 'state.history', 'size(events)')}, 'deaths', state.deaths)"
@@ -103,8 +103,8 @@ def _fold() -> str:
     )
 
 
-# A read stands behind what was archived before it and before what was streamed next, whatever its own position and time say. So does the
-# mark of a snapshot, whose place in the order may lie below its position.
+# A read sorts after everything archived before it and before the next streamed event, whatever its own position and time. So does a
+# snapshot's mark, whose place in the order may lie below its position.
 _NEXT = f"get(filter(slice(events, place + 2, size(events)), later -> later.op NOT IN ('r', '{VOID}')), 0)"
 _BEFORE_NEXT = f"CAST(named_struct('commit', {_NEXT}.position.commit, 'change', -1, 'serial', -1) AS {POSITION_TYPE})"
 _PLACED = f"""transform(events, (event, place) -> if(event.order.read = 1,
@@ -114,30 +114,30 @@ _TIMES = f"""transform(events, (event, place) -> if(event.op IN ('r', '{VOID}'),
 
 
 def _rising(values: str, kind: str) -> str:
-    """Return the SQL of an array in which no element lies below one before it: as it is, or raised to the highest so far.
+    """Return the SQL of a non-decreasing array: as it is, or each element raised to the highest so far.
 
-    Versions would overlap else: reads that follow each other need not rise, nor do a source's clocks.
+    Otherwise versions would overlap: neither consecutive reads nor a source's clocks need to rise.
     """
     start = f"named_struct('top', CAST(NULL AS {kind}), 'all', CAST(array() AS array<{kind}>))"
     top = "greatest(state.top, value)"
     step = f"named_struct('top', {top}, 'all', array_append(state.all, if(value IS NULL, NULL, {top})))"
-    # Raised one by one only where it must be: each step copies the array.
+    # Raise only if necessary: each step copies the array.
     return f"if({values} <=> array_sort({values}), {values}, aggregate({values}, {start}, (state, value) -> {step}, state -> state.all))"
 
 
 def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return one row a key: its ``events`` in order, their ``places`` and ``times``, ``history`` and ``deaths``.
+    """Return one row per key: its ``events`` in order, their ``places`` and ``times``, ``history`` and ``deaths``.
 
-    :param events: all known events of the keys, each once: good row events, and marks (``t``, ``v``: no row lives behind them), with
+    :param events: all known events of the keys, each once: good row events, and marks (``t``, ``v``: no row survives them), with
         :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`, images as arrays in the order of ``others``, :data:`TOLD` and
             :data:`LEFT_OUT`.
-    :param keys: names of ours that stand for the key columns: those of a source could be ``events``.
-    :param others: the columns that are no key.
+    :param keys: our own names for the key columns, as a source's key could be named ``events``.
+    :param others: the columns that are not keys.
     """
     names = sql.texts(others)
     codes = f"transform({names}, name -> CASE WHEN array_contains({TOLD}, name) THEN 1 WHEN array_contains({LEFT_OUT}, name) THEN 0 END)"
     event = F.struct(
-        # First, for it sorts the events.
+        # First, because it sorts the events.
         F.col(ORDER).alias("order"),
         F.col(POSITION).alias("position"),
         F.col(OP).alias("op"),
@@ -157,7 +157,7 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
 
 
 def _values(tellers: str, others: Sequence[str]) -> dict[str, str]:
-    """Return the SQL of the values that an array of tellers names, by column."""
+    """Return the SQL of each column's value from the event that ``tellers`` names."""
     return {name: f"get(events, get({tellers}, {place}) - 1).row.{sql.name(name)}" for place, name in enumerate(others)}
 
 
@@ -174,7 +174,7 @@ def _place(event: str) -> str:
 
 
 def versions_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return one row a version, those of length zero too: keys, ``others``, interval, operation, offset, and what its row began with."""
+    """Return one row per version, including those of length zero: keys, ``others``, interval, operation, offset, and the row's begin."""
     ended = "coalesce(get(history, place + 1).event, get(history, place + 1).by)"
     is_first = "NOT (get(history, place - 1).born <=> entry.born)"
     intervals = f"""filter(transform(history, (entry, place) -> named_struct('event', entry.event, 'born', entry.born, 'seq', place,
@@ -194,13 +194,13 @@ def versions_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -
         OPEN: _open("v.tellers", others),
         **_values("v.tellers", others),
     }
-    # Structs first: an explode beside the events would copy them for every version.
+    # Build structs first: an explode beside the events would copy them for every version.
     rows = folded.withColumn("versions", F.expr(f"transform({intervals}, v -> {sql.struct(members)})"))
     return rows.select(*[sql.name(key) for key in keys], F.inline("versions"))
 
 
 def deaths_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return one row for each row that was deleted: keys, ``others``, where, whether it had lived at a commit, and what it began with."""
+    """Return one row per deleted row: keys, ``others``, the delete's place, whether the row existed at a commit, and its begin."""
     died, born = "get(events, d.number - 1)", "get(events, d.born - 1)"
     members = {
         DIED_AT: _place(died),
@@ -214,7 +214,7 @@ def deaths_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
 
 
 def join_unchanged_reads(versions: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return the versions that have a length; a snapshot read that found a row as it was begins no version of it."""
+    """Return the versions with a length. A snapshot read of an unchanged row begins no version."""
     ours = ", ".join(sql.name(key) for key in keys)
     window = f"OVER (PARTITION BY {ours} ORDER BY {SEQ})"
     same = " AND ".join(f"lag({sql.name(name)}) {window} <=> {sql.name(name)}" for name in others) or "true"

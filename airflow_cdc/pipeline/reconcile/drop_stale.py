@@ -1,7 +1,7 @@
-"""Drop the row changes that the target already knows better: late events never regress a row, nor bring one back.
+"""Drop stale row changes: late events never regress a row, nor bring one back.
 
-A late event may still tell what a newer one did not: values that the row's last event left out are filled from it. And the other way
-round: what a microbatch's last event leaves out, an older one of it tells, and the target may have been told in between.
+A late event may still carry values that the row's last event left out; these are filled from it. Conversely, a value that a microbatch's
+last event leaves out may come from an older event of the microbatch, while the target has a value from between the two.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _FILLS = "__cdc_fills"
 def drop_stale(
     row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], *, deleted: DataFrame | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """Return the row changes that still have something to say, and the keys of those that have not.
+    """Return the row changes that are not stale or still fill in values, and the keys of the stale ones.
 
-    Asked only when the microbatch does not lie wholly after what was applied: it joins.
+    Called only if the microbatch may hold late events, because it joins.
 
     :param rows: the target's rows: the keys, ``__cdc_position``, ``__cdc_op``, ``__cdc_offset`` and ``__cdc_told_at``.
-    :param markers: the delete markers: the keys, position, operation and offset; None where there are none.
-    :param deleted: the rows that are flagged as deleted, like ``rows``; None where the table keeps none.
+    :param markers: the delete markers: the keys, position, operation and offset; None if there are none.
+    :param deleted: the flagged deletes, like ``rows``; None if the table keeps none.
     """
     ours = [F.col(sql.name(key)) for key in keys]
     known = known_of(rows, markers, deleted, keys)
@@ -43,10 +43,10 @@ def drop_stale(
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(is_known_newer("k", "s"))
-        # Rows that came and went in one transaction say nothing about older ones. Not every connector's commits are its transactions'.
+        # Rows that came and went in one transaction prove nothing about older rows. Not every connector's commits are its transactions.
         .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit OR k.{BEGAN} <= s.{POSITION}")
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
-        # Behind a delete there is no row to fill, unless the table keeps it.
+        # After a delete there is no row to fill, unless the table keeps it.
         .agg(F.min(fills).alias(_FILLS))
         .withColumn(_STALE, F.lit(True))  # noqa: FBT003
     )
@@ -60,8 +60,9 @@ def drop_stale(
 
 
 def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    """Return what is known of the keys: position, operation, offset, which values are older, and of markers where their transaction
-    began; several rows a key.
+    """Return what is known of the keys: position, operation, offset, older values, and for markers the begin of their transaction.
+
+    A key may have several rows.
     """
     ours = [F.col(sql.name(key)) for key in keys]
     known = rows.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
@@ -70,14 +71,14 @@ def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | No
     if markers is None:
         return known
     if deleted is not None:
-        # The flagged row says the same, and which of its values an older event may still tell.
+        # The flagged row has the marker's facts, and also which of its values an older event may still fill.
         told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
         markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
     return known.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET, BEGAN), allowMissingColumns=True)
 
 
 def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the row changes; those values that the target's row was told later than by the microbatch are left to it.
+    """Return the row changes without the values for which the target's row has a later value.
 
     :param rows: the target's rows: the keys, ``__cdc_position`` and ``__cdc_told_at``.
     """

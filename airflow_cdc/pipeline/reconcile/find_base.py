@@ -1,8 +1,8 @@
 """Find the base: the snapshot and the truncate from which on the events of a table without a key are counted.
 
-A fact about all known events, whatever the order in which they came: the newest full snapshot that is complete, what the archive holds
-behind it, and the last truncate there. A key's read is placed among the key's events; equal rows share a content, so here the whole
-snapshot is. Runs Spark jobs: how often each snapshot was delivered decides what is asked next.
+The base depends on all known events, not on their order of arrival: the newest complete full snapshot, what the archive holds behind it,
+and the last truncate there. With a key, each read is placed among the key's events. Equal rows share a content, so here the snapshot is
+placed as a whole. Runs Spark jobs: the deliveries of each snapshot decide the next query.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ _MINE = "mine"
 
 @dataclass(frozen=True)
 class Base:
-    """From where on events count."""
+    """The point from which on events count."""
 
     snapshot: Position | None = None
-    """All its reads share it; those of others do not count. None where no snapshot is known."""
+    """The position that all its reads share; reads of other snapshots do not count. None if no snapshot is known."""
     ends: Mapping[str, int] = field(default_factory=dict)
-    """By Kafka partition: offset of its last read; what the partition holds before it was read. Empty where the snapshot is the first."""
+    """By Kafka partition: offset of the snapshot's last read. The snapshot includes what the partition holds before it. Empty if the
+    snapshot is the first."""
     cut: Position | None = None
-    """The same for partitions without reads: what stands before this position. None where it is the first."""
+    """As above, for partitions without reads: the snapshot includes what lies before this position. None if the snapshot is the first."""
     starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By Kafka partition: offsets at which a connector that had crashed began to send the snapshot once more."""
+    """By Kafka partition: offsets at which a restarted connector began to send the snapshot again."""
     truncated_through: Position | None = None
-    """Position of the last truncate behind it."""
+    """Position of the last truncate behind the snapshot."""
     reads_count: bool = True
-    """Whether no truncate took what the snapshot read."""
+    """Whether the snapshot's reads are not void by a truncate."""
 
     @property
     def void(self) -> str:
-        """SQL: whether a streamed event says nothing more, as the snapshot has read what it left, or a truncate took it."""
+        """SQL that is true for a void streamed event: the snapshot includes it, or a truncate follows it."""
         known = " OR ".join(f"{PARTITION} <=> {partition_number(partition)}" for partition in self.ends) or "false"
         read = f"CASE WHEN {OFFSET} IS NOT NULL AND ({known}) THEN NOT {beside(self.ends, '>')} ELSE {before(self.cut)} END"
         return f"({read} OR {before(self.truncated_through)})"
 
     @property
     def delivery(self) -> str:
-        """SQL: which delivery of the snapshot a read belongs to."""
+        """SQL of the number of the snapshot's delivery to which a read belongs."""
         cases = " ".join(
             f"WHEN {PARTITION} <=> {partition_number(partition)} THEN size(filter(array({', '.join(f'{offset}L' for offset in offsets)}),"
             f" start -> start <= {OFFSET}))"
@@ -67,29 +68,29 @@ class _Reads:
     first: Mapping[str, int]
     last: Mapping[str, int]
     begins: frozenset[tuple[str, int]]
-    """Partition and offset of the reads that are marked as a table's first."""
+    """Partition and offset of the reads marked as a table's first."""
     finishes: frozenset[tuple[str, int]]
-    """Those that are marked as its last."""
+    """Partition and offset of the reads marked as its last."""
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """What is streamed beside a snapshot's reads."""
+    """The streamed events around a snapshot's reads."""
 
     precedes: bool
-    """Whether anything is archived before them."""
+    """Whether any event is archived before the reads."""
     behind: Position | None
-    """The lowest position of what is archived behind them."""
+    """The lowest position of the events archived behind the reads."""
     between: frozenset[tuple[str, int]]
-    """Partition and offset of what is archived between them."""
+    """Partition and offset of the events archived between the reads."""
 
 
 def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_replace: Callable[[bool], bool] = bool) -> tuple[Base, Base]:
-    """Return the base without a microbatch's events, and with them; costs two jobs, a third where the microbatch has reads.
+    """Return the base without and with a microbatch's events. Costs two jobs, and a third if the microbatch has reads.
 
     :param log: all known events.
-    :param floor: position of the last truncate that came before the table was made.
-    :param may_replace: whether a later snapshot may be the base, asked with whether its reads are marked as a connector's initial ones.
+    :param floor: position of the last truncate before the table was created.
+    :param may_replace: whether a later snapshot may be the base; its argument: whether the reads are marked as an initial snapshot's.
     """
     marked = log.withColumn(_MINE, F.col(MICROBATCH) == microbatch)
     rows = _reads_and_truncates(marked)
@@ -120,7 +121,7 @@ def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Positio
     if not snapshots:
         return Base(truncated_through=max((position for position, _, _ in truncates), default=None))
     oldest = min(snapshots)
-    # A later one counts only where it cannot have read a part: in another epoch of the log nothing but an initial one comes first.
+    # A later snapshot counts only if it cannot be partial: in another epoch of the log, the first snapshot is always an initial one.
     newest = [
         each
         for each in sorted(snapshots, reverse=True)
@@ -131,7 +132,7 @@ def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Positio
     counted, found = reads[position], streamed(reads[position])
     is_first = position == newest[-1] and not found.precedes
     starts = _starts(counted, found)
-    # Where it was sent twice, what lies between the two deliveries is behind the first.
+    # If the snapshot was sent twice, events between the two deliveries lie behind the first.
     ends = {partition: starts[partition][0] - 1 if partition in starts else last for partition, last in counted.last.items()}
     cut = min(position, found.behind or position)
     behind = [place for place in truncates if is_first or _is_behind(place, ends, cut)]
@@ -146,7 +147,7 @@ def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Positio
 
 
 def _is_complete(reads: _Reads, streamed: Callable[[_Reads], _Beside]) -> bool:
-    """Tell whether a snapshot came to its end; connectors that mark no table's first read mark no table's last either."""
+    """Return whether a snapshot is complete. Connectors that do not mark a table's first read do not mark its last either."""
     return bool(reads.finishes) or (not reads.begins and streamed(reads).behind is not None)
 
 

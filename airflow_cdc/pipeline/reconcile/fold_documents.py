@@ -1,7 +1,7 @@
-"""Reconcile: what updates changed in documents is folded onto the last document that is known, in the batch or in the target.
+"""Fold documents: apply updates' changes to the last known document, in the microbatch or in the target.
 
-Only keys whose last event tells no document are folded, at the cost of a second look at the archive. The fold itself is Python
-(:mod:`airflow_cdc.pipeline.documents.documents`); SQL has no function that changes a text of JSON and keeps its digits.
+Only keys whose last event carries no document are folded, at the cost of a second read of the archive. The fold itself is Python
+(:mod:`airflow_cdc.pipeline.documents.documents`): no SQL function changes JSON text and keeps its digits.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _BASE = "__cdc_base"
 
 
 def keys_to_fold(row_changes: DataFrame, keys: Sequence[str], *, keeps_deleted: bool) -> DataFrame:
-    """Return the keys of the row changes whose last event does not tell the document.
+    """Return the keys of the row changes whose last event does not carry the document.
 
-    :param keeps_deleted: whether a deleted row keeps its document, which a delete does not tell.
+    :param keeps_deleted: whether a deleted row keeps its document, which a delete does not carry.
     """
     asked = f"({_TELLS_NONE} OR {OP} = 'd')" if keeps_deleted else _TELLS_NONE
     return row_changes.filter(asked).select(*map(sql.name, keys))
 
 
 def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    r"""Return the row changes with the documents that their keys' events leave.
+    r"""Return the row changes with the documents that result from their keys' events.
 
     >>> #  position  op  document            patch                              document
     >>> #        10   c  {"_id": 1,"a": 1}                                 ->   {"_id": 1,"a": 2}
     >>> #        11   u                      {"updatedFields": "{\"a\": 2}"}
 
-    A document that nothing tells is NULL, and ``__cdc_told_at`` says that it is not known; of one that was folded it says where.
+    An unknown document is NULL, and marked as not known in ``__cdc_told_at``. For a folded document, ``__cdc_told_at`` holds its position.
 
-    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER` and what the
-        dialect adds.
-    :param rows: the target's rows, None where there are none.
+    :param events: good row events of the keys to fold, with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER` and the
+        dialect's own columns.
+    :param rows: the target's rows, None if there are none.
     """
     step = F.struct(ORDER, OP, DOCUMENT, PATCH, PRE_IMAGE)
     gathered = events.groupBy(*map(sql.name, keys)).agg(F.array_sort(F.collect_list(step)).alias("steps"))
@@ -60,20 +60,20 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
     values = {
         DOCUMENT: F.expr(f"if({needs}, {_FOLDED}, {DOCUMENT})"),
         TOLD_AT: F.expr(f"if({_TELLS_NONE}, {entry}, {TOLD_AT})"),
-        # A document that nothing tells is not what it was before.
+        # An unknown document must not keep its former value.
         UNAVAILABLE: F.expr(f"if({_TELLS_NONE} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
     }
     return joined.select(*[values.get(name, F.col(sql.name(name))).alias(name) for name in row_changes.columns])
 
 
 def drop_known_documents(folded: DataFrame, rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """Return the row changes, folded from all events of their keys, that still have something to say, and the keys of the others.
+    """Return the row changes, folded from all events of their keys, that are not stale, and the keys of the others.
 
     :param rows: the target's rows.
     :param known: the target's rows and the delete markers: the keys, position, operation and offset.
     """
     by_key = F.expr(sql.same_key("s", "k", keys))
-    # The events that made a row may have left the archive: a document that they alone told stays.
+    # The events that made a row may have left the archive: a document that only they carried stays.
     says_nothing = f"k.{POSITION} > s.{POSITION} OR (s.{OP} = 'd' AND k.{OP} = 'd') OR (s.{OP} <> 'd' AND s.{DOCUMENT} IS NULL)"
     beaten = folded.alias("s").join(known.alias("k"), by_key).filter(is_known_newer("k", "s")).filter(says_nothing)
     is_same = F.expr(f"s.{OP} <> 'd' AND k.{POSITION} = s.{POSITION} AND k.{DOCUMENT} <=> s.{DOCUMENT}")

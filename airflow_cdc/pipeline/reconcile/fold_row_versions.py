@@ -1,9 +1,9 @@
-"""Reconcile: fold a key's events into what lives under it, row version by row version (docs/explanation/exactness.md#row-versions).
+"""Fold row versions: from a key's events to its surviving row, version by version (docs/explanation/exactness.md#row-versions).
 
 Inside one transaction a key may hold two rows for a while: ``UPDATE ring SET id = id + 1`` logs d(1) c(2) d(2) c(3) …, and the
-delete of key 2 is for the row that was there before. Keeping the last event per key would delete the row that lives.
-Only keys with that hazard are folded (:data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`); for all others
-the last event tells the same at less cost.
+delete of key 2 concerns the row that held the key before. Keeping the last event per key would delete the surviving row.
+Only keys with that hazard are folded (:data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.HAZARD`). For all others
+the last event gives the same result at less cost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
 from airflow_cdc.pipeline.spark import sql
 
-# trail: numbers of the events that wrote the row, oldest first, from the last one on that told all of it.
+# trail: numbers of the events that wrote the row, oldest first, beginning with the last one that carried all columns.
 _VERSION = "struct<image: array<bigint>, trail: array<int>>"
 HELD = "__cdc_held"
 """boolean: whether the target holds the key."""
@@ -50,7 +50,7 @@ _VOIDED = "__cdc_voided"
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
 _ANSWERS = ("held", "absent")
-"""To what may be before the events: the target holds the key, or does not."""
+"""The two possible states before the events: the target holds the key, or does not."""
 
 
 def fold_row_versions(
@@ -62,7 +62,7 @@ def fold_row_versions(
     keeps_deleted: bool = False,
     voided: str = "false",
 ) -> DataFrame:
-    """Return one row a key: what its events leave under it, if the target holds the key and if it does not.
+    """Return one row per key: what its events leave, both if the target holds the key and if it does not.
 
     >>> #  key  position  op  before  after        key  op  op_if_absent  image
     >>> #   2      10      c    -       v1    ->     2   c       d          v1      the delete is for the target's row
@@ -71,15 +71,15 @@ def fold_row_versions(
     :param events: good row events of the keys to fold, with ``columns``, our own columns,
         :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`,
         :data:`BEFORE`, :data:`AFTER` and the old key.
-    :param subject_of_last: return the row that a delete, where one is the last event, is about, instead of what it leaves; ``events``
-        say in :data:`HELD` whether the target holds the key.
-    :param keeps_deleted: whether a key under which nothing lives has the values of the row that was deleted last.
-    :param voided: SQL over an event: whether a truncate or a snapshot took what it wrote. No later event is about that row.
-    :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` is
-        for a key that the target holds: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` for one that it does not.
+    :param subject_of_last: if the last event is a delete, return the row that it deletes instead of what it leaves; ``events``
+        show in :data:`HELD` whether the target holds the key.
+    :param keeps_deleted: whether a key without a row has the values of the row that was deleted last.
+    :param voided: SQL over an event: whether a truncate or a snapshot made its row void. No later event concerns that row.
+    :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` applies
+        if the target holds the key: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` if it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
-        only the target's row can tell, ``__cdc_told_at`` those that an earlier event told (or nothing here, and not known: the row came
-        from the key that ``__cdc_moved`` tells of).
+        only the target's row can provide, ``__cdc_told_at`` those that an earlier event carried, and as not known those that none did:
+        the row came from the key that ``__cdc_moved`` records.
     """
     events = events.withColumn(_VOIDED, F.expr(voided))
     gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
@@ -106,15 +106,15 @@ def fold_row_versions(
 
 
 def _key_name(place: int) -> str:
-    # A source's own name could be that of a column here, such as "events".
+    # A source's own name could clash with a column here, such as "events".
     return f"__cdc_key_{place}"
 
 
 def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
-    """Return one row a key: its events as ``delivered``, in order, and without redelivered copies as ``events``."""
+    """Return one row per key: its events in order as ``delivered``, and without redelivered copies as ``events``."""
     others = [name for name in columns if name not in keys]
     event = F.struct(
-        # First, for it sorts the events.
+        # First, because it sorts the events.
         F.col(ORDER).alias("order"),
         F.col(POSITION).alias("position"),
         F.col(OP).alias("op"),
@@ -134,7 +134,7 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
 
 
 def _own_columns(of_target: str) -> list[Column]:
-    """:param of_target: SQL that is true where only the target's row tells the values, whatever the events say."""
+    """:param of_target: SQL that is true where only the target's row can provide the values, whatever the events carry."""
     last = F.element_at("events", -1)
     ours = {
         POSITION: last["position"],
@@ -161,15 +161,15 @@ def _counts() -> list[Column]:
     ]
 
 
-# Of the two answers the one that the later event gave. Where one event gave both, an update without before image went on with the row that
-# was there before, or with one that these events made: the answer counts that is less odd, and of two alike the longer, which tells more.
+# Of the two answers, the one from the later event. If one event gave both, an update without before image continued either the row from
+# before, or one that these events made: the less odd answer wins, and of two alike the longer, which carries more.
 _OF_EVENTS = f"filter({{0}}, number -> number <> {_TARGETS_OWN})"
 _TRAIL_OF_SURVIVOR = f"""CASE
     WHEN absent{{0}}_trail IS NULL THEN held{{0}}_trail WHEN held{{0}}_trail IS NULL THEN absent{{0}}_trail
     WHEN (element_at(absent{{0}}_trail, -1), -absent_fold.odd, size({_OF_EVENTS.format("absent{0}_trail")}))
         > (element_at(held{{0}}_trail, -1), -held_fold.odd, size({_OF_EVENTS.format("held{0}_trail")})) THEN absent{{0}}_trail
     ELSE held{{0}}_trail END"""
-# The events that wrote the surviving row. What wrote another row version of the key between them tells nothing about this one.
+# The events that wrote the surviving row. Events that wrote another row version of the key between them do not concern this one.
 _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
     THEN transform(filter(trail, number -> number <> {_TARGETS_OWN}), number -> events[number - 1]) END"""
 
@@ -188,11 +188,11 @@ _LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS ar
 _NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
 _IS_ABSENT = "coalesce(array_contains(element_at(lineage, -1).absent, name), false)"
 _UNTOLD = f"nullif(filter(untold, name -> {_NOBODY_TOLD}), array())"
-# Where deleted rows stay, a delete says of each column that it does not tell it.
+# Where deleted rows stay, a delete reports each column as unavailable.
 _DIES = "(absent IS NULL AND coalesce(held, 0) = 0)"
 _NOTHING_TOLD = "try_element_at(filter(events, event -> event.op = 'd'), 1).unavailable"
 
-# A row that began in these events has no other place in the target to take a value from: what none of them tells is NULL so far.
+# A row that began in these events has no value in the target: a column that none of them carries is NULL so far.
 _TELLER = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
 _TOLD_AT = f"""
 CAST(nullif(transform(
@@ -209,19 +209,19 @@ CAST(CASE WHEN begun AND exists(untold, name -> NOT {_IS_ABSENT} AND {_NOBODY_TO
 
 
 def _last_told(name: str) -> str:
-    """Return the SQL of a column's value in the surviving row: of the last event of its lineage that tells it."""
+    """Return the SQL of a column's value in the surviving row: from the last event of its lineage that carries it."""
     told = f"NOT coalesce(array_contains(event.unavailable, {sql.text(name)}), false)"
     return f"try_element_at(filter(lineage, event -> {told}), -1).row.{sql.name(name)}"
 
 
-# A redelivered copy would be a second row version: only the first of each position stays.
+# A redelivered copy would be a second row version: keep only the first event of each position.
 _FIRST_DELIVERIES = """
 filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> delivered[place - 1].position))
 """
 
-# SQL: the place (from 1) of the version that a delete or update is about: the one equal to its before image; else one that does not
-# contradict it (LOBs are NULL there) and that a telling value speaks for; else the oldest, which is the target's own where the target
-# holds the key. A before image that is only the key holds fillers in the other columns: they tell nothing
+# SQL of the place (from 1) of the version that a delete or update concerns: the one equal to its before image; else one that does not
+# contradict it (LOBs are NULL there) and agrees in at least one real value; else the oldest, which is the target's own if the target
+# holds the key. A before image with only the key has fillers in the other columns, which are no evidence
 # (docs/sources/postgresql.md#images-before).
 _FILLERS = "array(xxhash64(''), xxhash64('0'), xxhash64('0.0'), xxhash64('false'), xxhash64('AA=='), xxhash64('1970-01-01T00:00:00Z'))"
 _TELLS = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
@@ -233,21 +233,21 @@ SUBJECT = f"""CASE
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
-# The one whose values an update goes on with: not one that its before image contradicts.
+# The version whose values an update continues: never one that its before image contradicts.
 _CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_TELLS} AND b <> a), differs -> differs)"
 _PREDECESSOR = f"""CASE
   WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN subject
   ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)
 END"""
 
-# What no database does: it leaves two rows under a key, or changes one that is not there.
+# What no database does: leave two rows under a key, or change a missing one.
 _IS_ODD = (
     "(NOT state.transaction <=> event.transaction AND size(state.versions) > 1) OR (event.op IN ('u', 'd') AND size(state.versions) = 0)"
 )
 _OWN = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))"
 _BEFORE_ALL = f"CAST(if(state.held, {_OWN}, array()) AS array<{_VERSION}>)"
-# After a transaction at most one version lives: the newest. Behind what takes all rows none of these events' does; whether it took the
-# target's too is for the merge to say.
+# After a transaction at most one version survives: the newest. A void removes all rows of these events; the merge decides whether it
+# removes the target's too.
 _SETTLED = f"""CASE WHEN state.voided AND NOT event.voided THEN {_BEFORE_ALL}
     WHEN state.transaction <=> event.transaction THEN state.versions
     ELSE slice(state.versions, -1, least(size(state.versions), 1)) END"""
@@ -256,26 +256,26 @@ _MEMBERS = """'op', e.op, 'transaction', e.transaction, 'before', e.before, 'aft
 _IN_LAST = "'in_last', e.transaction <=> element_at(events, -1).transaction"
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}, {_IN_LAST}))"
 
-# Late events may come between these: whether an outcome depends is a question to the key's last transaction alone.
+# Late events may come between these: only the key's last transaction decides whether an outcome depends.
 _STARTS = {f"{name}_{kind}": (name == "held", kind == "in_last") for kind in ("fold", "in_last") for name in _ANSWERS}
-"""The folds of a key, each with whether the key is held before them all, and whether only the last transaction is folded."""
+"""The folds of a key, by name: whether the target holds the key before them, and whether only the last transaction is folded."""
 
 
 def _written(trail: str) -> str:
-    """Return the SQL of the row version that an event writes; ``trail``: SQL of what wrote the row before."""
+    """Return the SQL of the row version that an event writes; ``trail``: SQL of the row's trail before it."""
     written = f"'image', event.after, 'trail', array_append({trail}, event.number)"
     return f"CAST(named_struct({written}) AS {_VERSION})"
 
 
 OTHERS = "filter(versions, (version, place) -> place <> subject - 1)"
-"""SQL: the versions without the one that an event is about."""
+"""SQL of the versions without the one that an event concerns."""
 
 
 def rewritten(written: str, *, born: str) -> str:
-    """Return the SQL of the versions after an update. The row keeps its place: of two under a key the older is the one that came first.
+    """Return the SQL of the versions after an update. The row keeps its place: of two rows under a key, the older is the first to arrive.
 
-    :param written: SQL of the row version that the update makes of ``version``.
-    :param born: the same where there is none.
+    :param written: SQL of the row version that the update makes from ``version``.
+    :param born: SQL of the row version that it makes if there is none.
     """
     return f"if(size(versions) = 0, array({born}), transform(versions, (version, place) -> if(place = subject - 1, {written}, version)))"
 
@@ -301,9 +301,9 @@ def _step() -> str:
     return sql.let("versions", _SETTLED, sql.let("subject", subject, after))
 
 
-# Array of struct<trail, odd, about>, by _STARTS: the survivor's trail, NULL where nothing survives; how many times odd the events then are;
-# the trail of the row that the last event is about, where it is a delete. A trail's last number is that of the event whose row it is; 0 is
-# the row before them all. All in one aggregate: each more would be planned, sent and interpreted by itself.
+# Array of struct<trail, odd, about>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events in that case;
+# the trail of the row that the last event deletes, if it is a delete. A trail's last number is that of the event whose row it is; 0 is
+# the row before them all. One aggregate for all: each further one would be planned, sent and interpreted separately.
 _FOLDED = f"""aggregate({_NUMBERED}, array({", ".join(_start(held=held, in_last=last) for held, last in _STARTS.values())}),
     (states, event) -> transform(states, state -> if(state.in_last AND NOT event.in_last, state, {_step()})),
     states -> transform(states, state -> named_struct('trail', try_element_at(state.versions, -1).trail,

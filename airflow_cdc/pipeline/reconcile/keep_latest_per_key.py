@@ -1,4 +1,4 @@
-"""Reconcile: a key's events become its last one, with counts of what stood behind it."""
+"""Keep the latest event per key, with counts of the others."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
-writes boolean, depends boolean, spreads boolean> of a key's events; first and last only of those that their position places, the
-transactions' texts only where no position tells them apart; ``began``: where the key's last transaction did, NULL where nothing depends;
-``depends``: whether what is left under the key depends on the target holding it; ``spreads``: whether they lie in several partitions."""
+writes boolean, depends boolean, spreads boolean> of a key's events. First and last cover only events that their position places; the
+transactions' texts are set only where positions do not distinguish transactions. ``began``: the position at which the key's last
+transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``spreads``: whether
+the events lie in several partitions."""
 READS = "__cdc_reads"
 """struct<newest struct<position, partition, last boolean, offset, initial boolean>, oldest struct<position, partition>> of the key's reads
-by full snapshots; NULLs where it has none. The partition is the read's own: the key's last event may lie in one that was added since."""
+by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added since."""
 HAZARD = "__cdc_hazard"
-"""1 where the last event alone does not tell what lives under the key: fold its row versions."""
+"""1 if the last event alone does not determine the key's row: fold its row versions."""
 IS_LAST = "__cdc_is_last"
 """boolean: whether the event is its key's last."""
 
@@ -55,22 +56,22 @@ _REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _SPREADS = 1, 2, 4, 8, 16
 def keep_latest_per_key(
     events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, and_hazardous: bool = False, names_transactions: bool = False
 ) -> DataFrame:
-    """Return one row a key: its last event.
+    """Return one row per key: its last event.
 
     >>> #  key  position  op          key  position  op  events
     >>> #   1      10      c    ->     1      12      d     2
     >>> #   1      12      d           2      11      c     1
     >>> #   2      11      c
 
-    One sort and two looks along it; an aggregation would sort once more (docs/performance.md).
+    One sort and two windows over it; an aggregation would sort once more (docs/performance.md).
 
     :param events: good row events (``r c u d``) with ``columns``, our own columns and
         :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`.
-    :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have a
-        :data:`LINE_HASH`, the returned rows that and :data:`IS_LAST`.
-    :param names_transactions: whether :data:`REACH` tells the texts of transactions.
-    :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events, of redelivered copies (same position as
-        another event of the key), whether an event was archived later, though positioned earlier (1 or 0), :data:`REACH`,
+    :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have
+        :data:`LINE_HASH`, and the returned rows also :data:`IS_LAST`.
+    :param names_transactions: whether :data:`REACH` holds the texts of transactions.
+    :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events and of redelivered copies (same position as
+        another event of the key), whether an event was archived later but positioned earlier (1 or 0), :data:`REACH`,
         :data:`READS` and :data:`HAZARD`.
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
@@ -83,15 +84,15 @@ def keep_latest_per_key(
 
 
 def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
-    """Return the events with two flags, 1 or 0: redelivered copies (same position as the event before), and those archived before an
-    event that they follow, though they are no copies.
+    """Return the events with two flags, 1 or 0: redelivered copies (same position as the event before), and conflicts: events that are
+    not copies, and were archived before an event that they follow.
 
-    :param by_key: the events of each key in their order.
+    :param by_key: the events of each key in order.
     """
     near = {_BEFORE: _events_before(1, by_key), _BEFORE_THAT: _events_before(2, by_key)}
     before, before_that = F.col(_BEFORE), F.col(_BEFORE_THAT)
     redelivered = _or_false(before[POSITION] == F.col(POSITION))
-    # A copy's own offset says nothing about order: only first deliveries are compared.
+    # A copy's own offset is no evidence of order: only first deliveries are compared.
     both_first = ~redelivered & ~_or_false(before_that[POSITION] == before[POSITION])
     archived_earlier = before[PARTITION].eqNullSafe(F.col(PARTITION)) & (before["offset"] > F.col(ORDINAL)["offset"])
     flags = {REDELIVERED: redelivered.cast("int"), CONFLICTS: _or_false(both_first & archived_earlier).cast("int")}
@@ -99,8 +100,8 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
 
 
 def _events_before(steps: int, by_key: WindowSpec) -> Column:
-    """Return what an earlier event of the key tells; NULLs where there is none."""
-    # Of each for itself: a struct of them would be shuffled beside what it is made of, once for each number of steps.
+    """Return the columns of an earlier event of the key; NULLs if there is none."""
+    # One lag per column: a struct of them would be shuffled beside its members, once for each number of steps.
     looked = {**{name: F.col(name) for name in (POSITION, OP, TRANSACTION, PARTITION)}, "offset": F.col(ORDINAL)["offset"]}
     return _struct({name: F.lag(value, steps).over(by_key) for name, value in looked.items()})
 
@@ -116,12 +117,12 @@ def _of_single_event(name: str) -> Column:
 
 
 def _flag(events: DataFrame) -> DataFrame:
-    """Flag events with what all events of a key are asked together: one aggregate over bits costs less than one for each.
+    """Add the flags that are aggregated over a key's events, as bits: one aggregate costs less than one per flag.
 
-    Whether it removes another: a delete may be about another row version than the last one. So it may be behind a create of the same
-    transaction that did not follow a delete: the key was taken over, perhaps, from a row that lived
-    (docs/sources/debezium.md#keys-handed-on). The two events before tell it, for the events of one transaction about one key stand
-    together, with nothing but snapshot reads between them; of a longer chain they flag some that need not be, and leave out none that must.
+    ``_REMOVES_ANOTHER``: a delete may concern another row version than the last one. This is possible behind a create of the same
+    transaction that did not follow a delete: the key may have been taken over from a live row
+    (docs/sources/debezium.md#keys-handed-on). The two preceding events suffice as evidence, because the events of one transaction and key
+    are adjacent, with only snapshot reads between them. In a longer chain, some are flagged needlessly, but none is missed.
     """
     before, before_that, op = F.col(_BEFORE), F.col(_BEFORE_THAT), F.col(OP)
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
@@ -132,7 +133,7 @@ def _flag(events: DataFrame) -> DataFrame:
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
         _DELETES: op == "d",
         _WRITES: op.isin("c", "u"),
-        # Two lives of one partition are no two partitions.
+        # Two lives of one partition are not two partitions.
         _SPREADS: (F.col(PARTITION) - before[PARTITION]) % LANES != 0,
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
@@ -140,7 +141,7 @@ def _flag(events: DataFrame) -> DataFrame:
 
 
 def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
-    """Add what all events of a key tell together."""
+    """Add the columns that aggregate all events of a key."""
     of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
     named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
@@ -166,7 +167,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
-    # A value that the last event does not tell is that of an earlier one, or of the row that it moved here.
+    # A value that the last event does not carry comes from an earlier one, or from the row that moved here.
     is_untold, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
     hazard = any_is(_REMOVES_ANOTHER) | (is_untold & ((count > copies + 1) | (last == "c")))
     return events.withColumns(
@@ -183,7 +184,7 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
 
 
 def read_columns() -> list[Column]:
-    """Return what the read of a full snapshot tells: position and lane, whether it is marked as a table's last, offset and kind."""
+    """Return columns of a full snapshot's read: position, lane, whether it is marked as a table's last, offset, whether it is initial."""
     return [
         F.col(POSITION).alias("position"),
         F.col(PARTITION),
@@ -194,7 +195,7 @@ def read_columns() -> list[Column]:
 
 
 def read_place() -> Column:
-    """Return the position and the lane of the read of a full snapshot."""
+    """Return the position and the lane of a full snapshot's read."""
     return F.struct(F.col(POSITION).alias("position"), F.col(PARTITION))
 
 

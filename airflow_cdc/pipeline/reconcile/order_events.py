@@ -1,10 +1,10 @@
 """Order: one total order for the events of a key.
 
-Streamed events stand at their position. A snapshot read's position cannot be trusted against theirs: PostgreSQL writes into it where
-the log stood when the snapshot was taken, which under load lies above streamed events that the read does not hold
+Streamed events sort by position. A snapshot read's position is not comparable with theirs: PostgreSQL records in it the log's position when
+the snapshot was taken, which under load lies above streamed events that the read does not include
 (docs/sources/postgresql.md#snapshot-position).
-The archive can: a connector emits a key's events in one partition, so a read is newer than what the partition holds before it and older
-than what comes after it. Between two lanes (partitions, or lives of a topic) offsets say nothing, and positions have to.
+The archive's order is reliable: a connector emits a key's events in one partition, so a read is newer than what the partition holds before
+it and older than what comes after it. Between two lanes (partitions, or lives of a topic) offsets do not compare, and positions decide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_cdc.model.columns import OFFSET, OP, ORDINAL, PARTITION, POSITION
 from airflow_cdc.pipeline.spark import sql
 
 ORDER = "__cdc_order"
-"""struct<position, read int, ordinal>: compares as a key's events follow each other; ``read``: 1 where the archive's order places it."""
+"""struct<position, read int, ordinal>: sorts a key's events; ``read``: 1 for an event that the archive's order places."""
 
 _STREAMED = "__cdc_streamed"
 _PLACED = f"{OP} = 'r' AND {ORDINAL}.offset IS NOT NULL"
@@ -44,31 +44,31 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         archived_behind = archived_before.rowsBetween(1, Window.unboundedFollowing)
         streamed = F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION} END")
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
-        # Its own place compares with what other partitions hold; this partition's order goes first.
+        # The read's own position compares with what other partitions hold; this partition's order takes precedence.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
         placed_at = F.when(fits, F.col(POSITION)).otherwise(before)
-        # Of two reads the one archived later is newer, whatever place it has.
+        # Of two reads, the one archived later is newer, whatever its position.
         up_to_here = archived_before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         events = events.withColumn(_STREAMED, F.when(placed, placed_at))
         streamed = F.max(_STREAMED).over(up_to_here)
-        # A connector that crashed sends its last records again, behind what followed them: a read's copy saw no more than the read.
+        # A crashed connector sends its last records again, behind those that followed them. A read's copy includes no more than the read.
         copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(POSITION)).orderBy(ORDINAL)
         events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))
-        # NULL, where nothing streamed stands before the read, compares below every position.
+        # NULL, where no streamed event precedes the read, sorts below every position.
         position = F.when(placed, F.col(_STREAMED)).otherwise(position)
     order = F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal"))
     return events.withColumn(ORDER, order).drop(_STREAMED)
 
 
 def is_known_newer(known: str, change: str) -> Column:
-    """Return whether what is known of a key (its row, its delete marker) is at or after a row change of it: the order across microbatches.
+    """Return whether a key's known state (row or delete marker) is at or after a row change of it: the order across microbatches.
 
     :param known: alias of a frame with ``__cdc_position``, ``__cdc_op``, ``__cdc_partition`` and ``__cdc_offset``.
     :param change: alias of a frame with the same.
     """
-    # Of one lane alone: offsets of two partitions, or of two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
+    # Within one lane only: offsets of two partitions, or two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
     offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
-    # A read never stands below what was streamed or read before it; its copy, which a connector sent again after a crash, does.
+    # A read's position is never below what was streamed or read before it. Its copy's is, if a connector sent it again after a crash.
     is_copy = f"({change}.{OP} = 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
     return F.expr(
         f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET} OR {is_copy}"
@@ -77,11 +77,11 @@ def is_known_newer(known: str, change: str) -> Column:
 
 
 def gathered_in_order(events: DataFrame, event: Column) -> Column:
-    """Return the aggregate that gathers events (structs that begin with :data:`ORDER` as ``order``) as an array in their order."""
+    """Return the aggregate that collects events (structs that begin with :data:`ORDER` as ``order``) into a sorted array."""
     gathered = F.collect_list(event)
     if not any(kind == "variant" for _, kind in events.dtypes):
         return F.array_sort(gathered)
-    # Spark puts no VARIANT in an order, so not the structs either.
+    # Spark cannot sort a VARIANT, hence not the structs either.
     return F.array_sort(
         gathered, lambda one, other: F.when(one["order"] < other["order"], -1).when(one["order"] > other["order"], 1).otherwise(0)
     )

@@ -1,9 +1,9 @@
-"""Rejoin transactions that a microbatch's border cut: their events count together, whichever batch brought them.
+"""Rejoin transactions that a microbatch's boundary split: their events are folded together, whichever microbatch holds them.
 
-Inside a transaction a key may hold two rows (:mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`). Where an earlier microbatch
-applied the create and this one brings the delete, or the other way round, neither can say alone which row goes. The archive still can: the
-events of all microbatches since the transaction began are folded once more, upon the row that the target held before them. It is
-asked only for keys whose known operation and new one could be about two rows.
+Inside a transaction a key may hold two rows (:mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`). If an earlier microbatch
+applied the create and this one holds the delete, or vice versa, neither alone determines which row goes. The archive does: the
+events of all microbatches since the transaction began are folded again, onto the row that the target held before them. This is
+done only for keys whose known operation and new one could concern two rows.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, told_at
 from airflow_cdc.pipeline.spark import sql
 
 CUT_AT = "__cdc_cut_at"
-"""Commit part of the position of what is known of a cut key."""
+"""Commit of the position of a cut key's known state."""
 LOOK_BACK = 64
-"""Microbatches among which the beginning of a cut transaction is looked for."""
+"""Number of microbatches in which the begin of a cut transaction is searched."""
 
 
 def find_cut_keys(
     row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], parted: PartedTransactions | None = None
 ) -> DataFrame:
-    """Return the keys (and :data:`CUT_AT`) of which one transaction's events may lie on both sides of the border.
+    """Return the keys (and :data:`CUT_AT`) that may have events of one transaction on both sides of the boundary.
 
-    So are those whose outcome depends on whether the key was held before: as their delete marker says, when older events come, which may
-    tell otherwise than the target did; or here, when older events came with them and the target knows what happened in between.
+    Included are keys whose outcome depends on whether the key was held before: either their delete marker shows this, and older events
+    arrive that may contradict the target; or this microbatch has older events of the key too, and the target a state from in between.
 
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     :param rows: the target's rows: keys, position, operation.
     :param markers: the delete markers: the same, and whether they depend.
-    :param parted: the cut transactions that only their text tells.
+    :param parted: the cut transactions that only their text identifies.
     """
     ours = [sql.name(key) for key in keys]
     same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
     if parted:
         same_transaction = f"({same_transaction} OR {parted.may_hold('k', 's')})"
     two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
-    # What stands between a depending transaction and older events of its key that came with it.
+    # States between a depending transaction and older events of its key in the same microbatch.
     overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} > s.{REACH}.first_offset)"
     between = f"s.{REACH}.depends AND k.{POSITION} < s.{REACH}.began AND ({overtaken})"
     held = rows.select(*ours, POSITION, OP, PARTITION, OFFSET)
@@ -69,7 +69,7 @@ def find_cut_keys(
     depending = markers.filter(DEPENDS).select(*ours, POSITION)
     here = F.expr(f"{sql.same_key('k', 'm', keys)} AND k.{POSITION}.commit = m.{POSITION}.commit")
     settled = known.filter(f"{OP} <> '{KEEP}'").alias("k").join(depending.alias("m"), here, "left_anti")
-    # What a later transaction settled does not depend on anything any more.
+    # A key that a later transaction settled no longer depends on anything.
     behind = F.expr(f"{sql.same_key('m', 'k', keys)} AND k.{POSITION}.commit > m.{POSITION}.commit")
     unsettled = depending.alias("m").join(settled.alias("k"), behind, "left_anti")
     met = _on_keys(row_changes, unsettled, keys).filter(f"coalesce(s.{REACH}.first, s.{POSITION}) < k.{POSITION}")
@@ -85,7 +85,7 @@ def _cut_at(met: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the keys (and :data:`CUT_AT`) of rows that came from a key which an earlier microbatch deleted."""
+    """Return the keys (and :data:`CUT_AT`) of rows that came from a key that an earlier microbatch deleted."""
     moved = row_changes.filter(f"{MOVED} IS NOT NULL AND {HAS_UNKNOWN}").alias("s")
     same_place = F.expr(f"s.{MOVED}.position.commit = k.{POSITION}.commit AND s.{MOVED}.position.change = k.{POSITION}.change")
     met = moved.join(markers.alias("k"), same_place)
@@ -93,7 +93,7 @@ def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence
 
 
 def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the keys (and :data:`CUT_AT`) of the target's rows that came from a key which is deleted only now.
+    """Return the keys (and :data:`CUT_AT`) of the target's rows that came from a key that is deleted only now.
 
     :param deletes: the microbatch's deletes, with position.
     """
@@ -105,16 +105,16 @@ def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str])
 
 @dataclass(frozen=True)
 class PartedTransactions:
-    """The transactions at a microbatch's ends that earlier microbatches hold a part of, where only their text tells it (Huawei CDL)."""
+    """The transactions at a microbatch's ends that earlier microbatches hold in part, identified only by their text (Huawei CDL)."""
 
     texts: Sequence[str]
     earlier: Sequence[Reach]
-    """What the microbatches with the other parts have been through."""
+    """The reach of the microbatches with the other parts."""
 
     def may_hold(self, known: str, change: str) -> str:
-        """Return the SQL that is true where what is known of a key, and a row change of it, may be of one of these transactions.
+        """Return the SQL that is true if a key's known state and its row change may be of one of these transactions.
 
-        What is known does not tell its transaction: whatever those microbatches brought may be of it. Folding it once more changes nothing.
+        The known state does not carry its transaction, so anything from those microbatches may be of it. Folding it again is harmless.
         """
         told = ", ".join(map(sql.text, self.texts))
         ours = f"({change}.{REACH}.first_transaction IN ({told}) OR {change}.{REACH}.last_transaction IN ({told}))"
@@ -127,9 +127,9 @@ class PartedTransactions:
 
 
 def find_parted_transactions(report_of: Callable[[int], BatchReport | None], number: int, reach: Reach) -> PartedTransactions | None:
-    """Return the transactions of a microbatch that earlier ones, of the last :data:`LOOK_BACK`, hold a part of; None where there are none.
+    """Return the transactions of a microbatch that earlier ones, among the last :data:`LOOK_BACK`, hold in part; None if there are none.
 
-    :param reach: where the microbatch's events stand.
+    :param reach: of the microbatch's events.
     """
     if not reach.outer_transactions:
         return None
@@ -140,15 +140,15 @@ def find_parted_transactions(report_of: Callable[[int], BatchReport | None], num
 
 
 def _last_before(number: int) -> range:
-    """Return the numbers of the last :data:`LOOK_BACK` microbatches before one, the latest first."""
+    """Return the numbers of the last :data:`LOOK_BACK` microbatches before one, latest first."""
     return range(number - 1, max(number - 1 - LOOK_BACK, 0), -1)
 
 
 def first_part(report_of: Callable[[int], BatchReport | None], number: int, commits: Sequence[int], reach: Reach) -> int | None:
-    """Return the number of the first microbatch, of the last :data:`LOOK_BACK`, that may hold events of transactions, None for none.
+    """Return the number of the first microbatch, among the last :data:`LOOK_BACK`, that may hold events of transactions; None for none.
 
-    :param commits: of all of them, in rising order: where files come in no order, an older microbatch may hold the younger ones.
-    :param reach: where the events of this microbatch stand.
+    :param commits: of all the transactions, ascending: if files arrive out of order, an older microbatch may hold the younger ones.
+    :param reach: of this microbatch's events.
     """
     found = None
     for candidate in _last_before(number):
@@ -161,10 +161,10 @@ def first_part(report_of: Callable[[int], BatchReport | None], number: int, comm
 def upon_prior(
     folded: DataFrame, prior: DataFrame, keys: Sequence[str], columns: Sequence[str], *, flags_deletes: bool = False
 ) -> DataFrame:
-    """Return folded row changes with one answer each: that for the row which the target held, or for none.
+    """Return folded row changes with one answer each: the one for the row that the target held, or for no row.
 
     :param prior: the target's rows before the first part of the transaction was merged.
-    :param flags_deletes: whether some of them are flagged as deleted: these hold no key, and only another delete asks for their values.
+    :param flags_deletes: whether some of them are flagged deletes: these hold no key, and only another delete uses their values.
     """
     on = sql.same_key("s", "p", keys)
     on += f" AND (NOT p.{DELETED} OR s.{OP_IF_ABSENT} = 'd')" if flags_deletes else ""

@@ -1,7 +1,7 @@
-"""Told at: which values of a row are older than its last event, and who told them (``__cdc_told_at``).
+"""Values that are older than their row's last event, with their positions (``__cdc_told_at``).
 
-An event may leave values out. The row then keeps what it had, and an entry by column says from which position; so a late event
-that stands between the two can still fill it in. SQL over the aliases of the frames that are joined.
+An event may leave values out. The row then keeps its values, and an entry per column records their position, so that a late event
+between the two can still fill them in. SQL over the aliases of joined frames.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 
 UNKNOWN_NAMES = f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)"
-"""Of a frame: the columns of which nothing told the value; NULL where the last event tells all."""
+"""SQL over a frame: the columns with unknown values; NULL if the last event carries all."""
 HAS_UNKNOWN = f"exists({TOLD_AT}, told -> NOT told.known)"
-"""Of a frame: whether there are any."""
+"""SQL over a frame: whether there are any."""
 
 
 def _entry(alias: str, column: str) -> str:
@@ -21,10 +21,10 @@ def _entry(alias: str, column: str) -> str:
 
 
 def told_at(change: str, holder: str | None, *, known: str = "true") -> str:
-    """Return what a change says itself, and for what it leaves to the row that holds its key, that row's word.
+    """Return the SQL of a change's own entries, and of entries from the row that holds its key for values that it leaves to that row.
 
-    :param holder: alias of that row; None where there is none.
-    :param known: SQL that is true where the row is there.
+    :param holder: alias of that row; None if there is none.
+    :param known: SQL that is true if the row exists.
     """
     asked = f"array_except(coalesce({change}.{UNAVAILABLE}, array()), coalesce({change}.{ABSENT}, array()))"
     nothing = f"CAST(array() AS {TOLD_AT_TYPE})"
@@ -37,7 +37,7 @@ def told_at(change: str, holder: str | None, *, known: str = "true") -> str:
 
 
 def told_position(change: str, column: str) -> str:
-    """Return the position at which a change tells a column, NULL where it does not tell it.
+    """Return the SQL of the position of a column's value in a change, NULL if the change does not carry it.
 
     :param column: SQL of the column's name.
     """
@@ -47,6 +47,6 @@ def told_position(change: str, column: str) -> str:
 
 
 def may_fill(change: str, entry: str) -> str:
-    """Return the condition that a change tells a value better than a row's entry says."""
+    """Return the condition that a change carries a newer value than a row's entry."""
     position = told_position(change, f"{entry}.column")
     return f"({position} IS NOT NULL AND ({entry}.position IS NULL OR {entry}.position < {position}))"

@@ -1,10 +1,10 @@
-"""Trace a row back through its key changes: what its events did not tell under the new key is the value that it had under the old one.
+"""Trace a row back through its key changes: values that are unavailable under the new key are found under the old one.
 
-A key change is a delete and a create at the same position; the create leaves out what the statement did not touch, and neither event
-holds it (docs/sources/debezium.md#unavailable-values). The value lies with the old key: in an earlier event of the batch, in the target's
-row, or, where that row too came from elsewhere, one key further back.
+A key change is a delete and a create at the same position. The create leaves out unchanged large values, and neither event
+carries them (docs/sources/debezium.md#unavailable-values). They belong to the old key: in an earlier event of the microbatch, in the
+target's row, or, if that row moved too, one key further back.
 
-Runs Spark jobs: each step of the way back is staged, and the next one taken only where some row still asks.
+Runs Spark jobs: each step back is staged, and the next one taken only if some row still needs a value.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from airflow_cdc.pipeline.reconcile.told_at import UNKNOWN_NAMES
 from airflow_cdc.pipeline.spark import sql
 
 MAX_MOVES = 16
-"""Key changes through which one microbatch follows a row; what lies further back counts as unresolved."""
+"""Most key changes through which one microbatch follows a row; values further back count as unresolved."""
 
 TO = "__cdc_to_"
-"""Prefix of the keys of the row that asks, while the frame is about the row that it came from."""
+"""Prefix of the keys of the row that needs values, while the frame's row is the one from which it came."""
 FROM = "__cdc_from_"
-"""Prefix of the keys of the row that it came from."""
-# Beside the source's columns, which may have any name.
+"""Prefix of the keys of the row from which it came."""
+# Prefixed names, because the source's columns may have any other name.
 _NAMES = "__cdc_names"
-"""array<string>: the columns that are asked for."""
+"""array<string>: the columns that are needed."""
 _PLACE = "__cdc_place"
-"""struct<commit, change>: where the row moved."""
+"""struct<commit, change>: place of the move."""
 _OF_TARGET = "__cdc_of_target"
-"""array<string>: the columns that only the target's row can tell."""
+"""array<string>: the columns that only the target's row can provide."""
 _HIDDEN = "__cdc_hidden"
-"""array<string>: those that an earlier move hides."""
+"""array<string>: the columns whose values lie behind an earlier move."""
 _FURTHER = "__cdc_further"
-"""That earlier move, like ``__cdc_moved``."""
+"""The earlier move, like ``__cdc_moved``."""
 _KNOWN = "__cdc_known"
 """array<string>: the columns that are known now."""
 _NO_NAMES = "CAST(array() AS array<string>)"
@@ -56,9 +56,9 @@ def trace_moved_rows(
 ) -> DataFrame:
     """Return the row changes with the values that their rows had under other keys.
 
-    :param row_changes: folded row changes; those with ``__cdc_moved`` ask.
+    :param row_changes: folded row changes; those with ``__cdc_moved`` need values.
     :param events: all good row events of the batch, ordered, with images.
-    :param rows: the target's rows before the microbatch; None where there is no table.
+    :param rows: the target's rows before the microbatch; None if there is no table.
     :param columns: the types of the columns, keys included.
     :param write_down: stages a frame under a name, so that a round does not compute the rounds before it again.
     """
@@ -81,29 +81,29 @@ def trace_moved_rows(
 
 
 def unpaired_moves(moved: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the places of row changes that came from a key whose delete is not among the events, one a row change."""
+    """Return the places of row changes that came from a key whose delete is not among the events, one per row change."""
     deletes = events.filter(f"{OP} = 'd'").selectExpr(f"struct({POSITION}.commit, {POSITION}.change) AS place")
     return moved.selectExpr(f"struct({MOVED}.position.commit, {MOVED}.position.change) AS place").join(deletes, "place", "left_anti")
 
 
 def numbered(prefix: str, keys: Sequence[str]) -> list[str]:
-    """Return names of ours for the key columns."""
+    """Return our own names for the key columns."""
     return [f"{prefix}{place}" for place in range(len(keys))]
 
 
 def _rows_under_old_keys(
     asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]
 ) -> DataFrame:
-    """Return for each asker the row under its old key as the batch's events before the move left it.
+    """Return for each moved row the row under its old key, as the microbatch's events before the move left it.
 
-    :return: the asker's key and names, the old key, the columns, :data:`_OF_TARGET`, :data:`_HIDDEN` and :data:`_FURTHER`.
+    :return: the moved row's key and needed names, the old key, the columns, :data:`_OF_TARGET`, :data:`_HIDDEN` and :data:`_FURTHER`.
     """
     to, old = numbered(TO, keys), numbered(FROM, keys)
     held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
     located = _locate(asking, events, keys, columns).join(held, old, "left").fillna({HELD: False}).alias("a")
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
-    # Up to the delete that the move is made of: the row that it is about, of the several that may have had the key, is the one that moved.
+    # Up to the move's own delete: of the several rows that may have had the key, the deleted one is the one that moved.
     until_move = F.expr(f"{place} < a.{_PLACE} OR ({place} = a.{_PLACE} AND e.{OP} = 'd')")
     earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
     folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
@@ -121,7 +121,7 @@ def _rows_under_old_keys(
 
 
 def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
-    """Return the askers with the key that they had (``__cdc_from_…``): the header's, else that of the delete at the same position."""
+    """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
     deletes = events.filter(f"{OP} = 'd'").select(
         F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias(_PLACE),
@@ -129,18 +129,18 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
     )
     placed = asking.withColumn(_PLACE, F.expr(f"struct({MOVED}.position.commit, {MOVED}.position.change)"))
     header = F.from_json(F.col(MOVED)["old_key"], ", ".join(f"{sql.name(key)} STRING" for key in keys))
-    # A decimal's rule looks into the record's text for how it is spelled; here that is the header's.
+    # A decimal's rule inspects the record's text for the encoding; here that text is the header's.
     text = dict.fromkeys((RAW, RAW_KEY), F.col(MOVED)["old_key"])
     paired = placed.join(deletes, _PLACE, "left").withColumns({"header": header, **text})
     told = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
     old_key = F.when(F.col("header").isNotNull(), told).otherwise(F.col("deleted"))
-    # Were there several deletes at one position, any choice would be a guess: the least is at least the same each time.
+    # With several deletes at one position, any choice would be a guess: the least is deterministic.
     one = paired.groupBy(*to, _PLACE).agg(F.first(_NAMES).alias(_NAMES), F.min(old_key).alias("old"))
     return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*")
 
 
 def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return the askers with the columns' values, :data:`_KNOWN` and :data:`_FURTHER`."""
+    """Return the moved rows with the columns' values, :data:`_KNOWN` and :data:`_FURTHER`."""
     old = numbered(FROM, keys)
     on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     joined = lived.alias("a").join(rows.alias("t"), on, "left")
@@ -160,7 +160,7 @@ def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns
 
 
 def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return the row changes with what the answers know put in; its position stays that of the move."""
+    """Return the row changes with the known values filled in; their position stays that of the move."""
     on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(numbered(TO, keys), keys, strict=True)]
     joined = row_changes.alias("s").join(answers.alias("a"), on, "left")
     is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.{_KNOWN}, {{name}}))"

@@ -1,9 +1,9 @@
-"""Trace versions through key changes: which key a row had before, and the values that it had there and its create left out.
+"""Trace versions through key changes: a row's previous key, and the values that it had there and its create left out.
 
-A key change is a delete and a create at one place of the log (a header may name the old key instead). What a row had under its old key is
-what its events left there, seen at the delete.
+A key change is a delete and a create at one place of the log (a header may name the old key instead). A row's values under its old key
+are those that its events left there at the delete.
 
-Runs Spark jobs: each step of the way is staged, and the next one taken only where some version still asks.
+Runs Spark jobs: each step is staged, and the next one taken only if some version still needs a value.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _TO_PLACE = "__cdc_to_place"
 
 
 def find_moves(log: DataFrame, transactions: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the key changes that matter now: those that left values out, and those of the given transactions.
+    """Return the relevant key changes: those that left values out, and those of the given transactions.
 
     :param log: all known events.
     :param transactions: one column, ``__cdc_transaction``.
-    :param keys: names of ours, which the log bears.
+    :param keys: our own names for the keys, as in the log.
     :return: the new key (``__cdc_to_…``), the ``place``, the old key (``__cdc_from_…``): the header's, else that of the delete there.
     """
     placed = log.withColumn("place", F.expr(f"CAST(struct({POSITION}.commit, {POSITION}.change) AS {PLACE_TYPE})"))
@@ -44,15 +44,15 @@ def find_moves(log: DataFrame, transactions: DataFrame, keys: Sequence[str]) -> 
     creates = placed.filter(f"{OP} = 'c'").select(*_renamed(keys, numbered(TO, keys)), "place", OLD_KEY, LEFT_OUT, TRANSACTION)
     asking = creates.filter(f"size({LEFT_OUT}) > 0").unionByName(creates.join(transactions, TRANSACTION, "left_semi"))
     paired = asking.join(deletes, "place", "left")
-    # Were there several deletes at one place, any choice would be a guess: the least is at least the same each time.
+    # With several deletes at one place, any choice would be a guess: the least is deterministic.
     one = paired.groupBy(*numbered(TO, keys), "place").agg(F.min(F.coalesce(OLD_KEY, "deleted")).alias("old"))
     return one.filter("old IS NOT NULL").select(*numbered(TO, keys), "place", "old.*")
 
 
 def keys_reached(touched: DataFrame, moves: DataFrame, keys: Sequence[str], *, write_down: WriteDown) -> DataFrame:
-    """Return the keys with all those that moves connect with them, through up to :data:`MAX_MOVES` moves.
+    """Return the keys and all keys that moves connect with them, through up to :data:`MAX_MOVES` moves.
 
-    :param keys: names of ours, as ``touched`` bears them.
+    :param keys: our own names for the keys, as in ``touched``.
     """
     to, old = numbered(TO, keys), numbered(FROM, keys)
     reached, count = touched, touched.count()
@@ -68,9 +68,9 @@ def keys_reached(touched: DataFrame, moves: DataFrame, keys: Sequence[str], *, w
 def tell_previous_keys(
     versions: DataFrame, deaths: DataFrame, moves: DataFrame, *, transactions: DataFrame, keys: Sequence[str], write_down: WriteDown
 ) -> DataFrame:
-    """Return the versions with ``__cdc_previous_key``: the key at the commit before of a row that moved in one of the transactions.
+    """Return the versions with ``__cdc_previous_key``: for a row that moved in one of the transactions, its key at the previous commit.
 
-    A row that moved twice in one transaction had the key in between at no commit: that one is passed over.
+    A row that moved twice in one transaction never had the key in between at a commit: that key is skipped.
     """
     to, old = numbered(TO, keys), numbered(FROM, keys)
     began = versions.filter(f"{BORN}.is_first AND {BORN}.op = 'c'").withColumn(TRANSACTION, F.col(BORN)["transaction"])
@@ -86,7 +86,7 @@ def tell_previous_keys(
         asking = met.filter(f"NOT {LIVED} AND born.op = 'c'").select(*keys, SEQ, *further, F.col("born")["place"].alias("place"))
     if not answers:
         return without_previous_keys(versions, keys)
-    # Were there several, any choice would be a guess: the least is at least the same each time.
+    # With several answers, any choice would be a guess: the least is deterministic.
     told = reduce(DataFrame.unionByName, answers).groupBy(*keys, SEQ).agg(F.min(_ANSWER).alias(PREVIOUS_KEY))
     return versions.join(told, [*keys, SEQ], "left")
 
@@ -100,7 +100,7 @@ def without_previous_keys(versions: DataFrame, keys: Sequence[str]) -> DataFrame
 def tell_left_out_values(
     versions: DataFrame, deaths: DataFrame, moves: DataFrame, *, keys: Sequence[str], others: Sequence[str], write_down: WriteDown
 ) -> DataFrame:
-    """Return the versions with the values that their rows had under other keys, and in :data:`~…cut_versions.OPEN` what nothing tells."""
+    """Return the versions with the values that their rows had under other keys. :data:`~…cut_versions.OPEN` keeps the unknown ones."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
     opened = versions.filter(f"size({OPEN}) > 0").select(*keys, SEQ, *_renamed(keys, to), F.explode(OPEN).alias("open"))
     asking = _asked(opened, [*keys, SEQ, *to])
@@ -136,14 +136,14 @@ def _renamed(keys: Sequence[str], names: Sequence[str]) -> list[Column]:
 
 
 def _asked(opened: DataFrame, identity: Sequence[str], *, among: str | None = None) -> DataFrame:
-    """Return what is asked: the place of the move that hides values, and their names."""
+    """Return the open questions: the place of the move that hides values, and their names."""
     names = F.array_intersect(F.col("open")["names"], F.col(among)) if among else F.col("open")["names"]
     asked = opened.filter("open.op = 'c'").select(*identity, F.col("open")["place"].alias("place"), names.alias(_NAMES))
     return asked.filter(f"size({_NAMES}) > 0")
 
 
 def _lives(versions: DataFrame, deaths: DataFrame, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Return what a move may be about: the row that was deleted there, or, where no delete is known, the version that was there."""
+    """Return the rows that a move may concern: the row deleted there, or, if no delete is known, the version that existed there."""
     values = [F.col(sql.name(name)) for name in others]
     old = _renamed(keys, numbered(FROM, keys))
     dead = deaths.select(*old, *values, OPEN, F.col(DIED_AT).alias(_FROM_PLACE), F.col(DIED_AT).alias(_TO_PLACE), F.lit(1).alias(_IS_DEATH))

@@ -1,4 +1,4 @@
-"""Our own Delta tables beside a flow's state: append, where it matters at most once per microbatch, and read what is there."""
+"""Our own Delta tables beside a flow's state: append (where it matters, once per microbatch) and read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow_cdc.pipeline.spark.session import transaction
 from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, map_columns
 
 _SELDOM = "100"
-"""Commits between two checkpoints of a table whose state nobody asks for at each append: a checkpoint is three Spark jobs."""
+"""Commits between two checkpoints of a table whose state is not read at each append: a checkpoint costs three Spark jobs."""
 
 
 def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: str, version: int) -> None:
     """Append rows under a transaction identifier: a second append of the same version changes nothing.
 
-    :param application: who appends; the version must rise with every append of the same application.
+    :param application: identifies the writer; the version must rise with every append of the same application.
     """
     _map_odd_names(spark, rows, uri)
     with transaction(spark, application=application, version=version):
@@ -26,14 +26,14 @@ def append_once(spark: SparkSession, rows: DataFrame, uri: str, *, application: 
 
 
 def append(spark: SparkSession, rows: DataFrame, uri: str) -> None:
-    """Append rows; a second time where it is done twice."""
+    """Append rows, without protection against a repeated append."""
     _map_odd_names(spark, rows, uri)
     _append(rows, uri, {"delta.checkpointInterval": _SELDOM})
 
 
 def _map_odd_names(spark: SparkSession, rows: DataFrame, uri: str) -> None:
     if sql.needs_column_mapping(rows.columns):
-        # The append would make a table that refuses such names.
+        # The append would create a table that refuses such names.
         declared = ", ".join(f"{sql.name(field.name)} {field.dataType.simpleString()}" for field in rows.schema.fields)
         spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({MAPPED_BY_NAME})")
         map_columns(spark, uri)
@@ -42,13 +42,13 @@ def _map_odd_names(spark: SparkSession, rows: DataFrame, uri: str) -> None:
 def _append(rows: DataFrame, uri: str, properties: Mapping[str, str]) -> None:
     """Append rows.
 
-    :param properties: what the table is to have if this makes it.
+    :param properties: table properties, if the append creates the table.
     """
     rows.write.format("delta").mode("append").options(mergeSchema="true", **properties).save(uri)
 
 
 def read_appended(spark: SparkSession, uri: str) -> DataFrame | None:
-    """Return all that was appended, None while nothing was."""
+    """Return all appended rows, None if there are none yet."""
     try:
         return spark.read.format("delta").load(uri)
     except AnalysisException as error:

@@ -1,4 +1,4 @@
-"""Change log: the good events of a microbatch as rows, each once; redelivered copies are told apart by key and position."""
+"""Change log: the good events of a microbatch as rows, each once; key and position identify redelivered copies."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ _TRUNCATE = Operation.TRUNCATE.value
 
 
 def good_events(events: DataFrame, *, truncates: bool) -> DataFrame:
-    """Return the events about rows, and truncates (operation ``t``, the key columns NULL) where asked.
+    """Return the good row events, and on request truncates (operation ``t``, NULL key columns).
 
-    :param events: as :meth:`~airflow_cdc.pipeline.decode.decode_events.Decoder.events` returns them.
+    :param events: from :meth:`~airflow_cdc.pipeline.decode.decode_events.Decoder.events`.
     """
     kinds = f"{OP} IS NOT NULL" + (f" OR {KIND} = '{_TRUNCATE}'" if truncates else "")
     return events.filter(f"{REJECT} IS NULL AND ({kinds})").withColumn(OP, F.coalesce(OP, KIND))
 
 
 def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool) -> DataFrame:
-    """Return good events with what :func:`~airflow_cdc.pipeline.microbatch.count_events.count_staged` counts, an event as it counts a row
-    change.
+    """Return good events with the columns that :func:`~airflow_cdc.pipeline.microbatch.count_events.count_staged` counts in row changes.
 
     :return: with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the
         microbatch; ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.
     """
-    # A microbatch of nothing but truncates has no key columns.
+    # A microbatch with only truncates has no key columns.
     key_columns = [F.col(sql.name(key)) for key in keys if key in events.columns]
     by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
     flagged = flag_copies(order_events(events, keys, reads_among_changes=reads_among_changes), by_key)
-    # A read that comes again stands behind what was streamed in between: no neighbour, and a copy all the same.
+    # A redelivered read sorts after what was streamed in between: not adjacent to the first, yet a copy.
     delivery = F.row_number().over(Window.partitionBy(*key_columns, POSITION).orderBy(ORDINAL))
     earlier = F.coalesce(F.max(CONFLICTS).over(by_key.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     place = F.expr(f"CASE WHEN {OP} <> 'r' OR {ORDINAL}.offset IS NULL THEN {POSITION} END")
@@ -60,9 +59,9 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: 
 def without_known(events: DataFrame, known: DataFrame, keys: Sequence[str], *, table: str | None = None) -> DataFrame:
     """Return the events that a change log does not hold yet, by key and position.
 
-    :param known: the log's rows: the keys and position. Where they have an ordinal, a read that was archived before its known copy is new:
+    :param known: the log's rows: the keys and position. If they have an ordinal, a read that was archived before its known copy is new:
         the archive's order places it elsewhere.
-    :param table: the column that says which table a truncate is of: one statement truncates several at one position.
+    :param table: the column that shows a truncate's table: one statement truncates several at one position.
     """
     # A truncate has no key; NULL keys equal each other.
     ours = [key for key in keys if key in events.columns and key in known.columns]

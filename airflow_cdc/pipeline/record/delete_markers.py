@@ -1,8 +1,8 @@
 """Delete markers: the keys that microbatches deleted, with position, so that a late event cannot bring a row back.
 
-Written before the merge. A crash between the two is harmless: a marker says only that older events of its key are
-stale, and the same microbatch, taken up again, does not look at its own markers. It writes them a second time then: a marker that is there
-twice says what it says once, and Delta would put the table's state together at every append to know that it is none of these.
+Markers are written before the merge. A crash between the two is harmless: a marker only makes older events of its key
+stale, and the resumed microbatch ignores its own markers. It then writes them a second time. Duplicate markers are harmless, while
+detecting them would make Delta reconstruct the table's state at every append.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
-    """Return what the row changes deleted: the keys, position, operation and offset, where its transaction began, whether
-    it depends, and the microbatch.
+    """Return the markers of the row changes: the keys, position, operation and offset, the begin of the transaction, whether the outcome
+    depends, and the microbatch.
 
-    Operation ``d``: older events of the key are stale. :data:`KEEP`: rows came and went while the one that the target holds, or none,
-    stayed: stale are only events of the same transaction, from where it *began* on. *Depends*: the key's last transaction left a row if
-    the key was held before it, and none otherwise, or the other way round, so that older events may turn its outcome
+    Operation ``d``: older events of the key are stale. :data:`KEEP`: rows came and went while the target's row, if any,
+    stayed. Only events of the same transaction are stale, from where it *began*. *Depends*: the key's last transaction left a row if
+    the key was held before it, and none otherwise, or vice versa, so that older events may change its outcome
     (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
 
     :param row_changes: with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
@@ -48,16 +48,16 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
 
 
 def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return one marker a key and transaction: the one of the microbatch that saw most of it."""
+    """Return one marker per key and transaction: that of the latest microbatch, which saw most of the transaction."""
     key_columns = [F.col(sql.name(key)) for key in keys]
     marker = F.max_by(F.struct(POSITION, OP, PARTITION, OFFSET, BEGAN, DEPENDS), F.struct(MICROBATCH, POSITION)).alias("marker")
     return markers.groupBy(*key_columns, F.col(POSITION)["commit"]).agg(marker).select(*key_columns, "marker.*")
 
 
 def without_own(markers: DataFrame, row_changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the markers but for those of events that a row change of their key holds itself and that leave a row behind.
+    """Return the markers without those whose event is the last one of a row change that leaves a row under the key.
 
-    So it is where events are read again and a transaction handed the key on: the marker is of the row that had the key before.
+    This happens when events are read again and a transaction passed the key on: the marker is of the row that held the key before.
     """
     lives = row_changes.filter(f"{OP} NOT IN ('d', '{KEEP}')")
     same_event = F.expr(f"{sql.same_key('m', 's', keys)} AND m.{POSITION} = s.{REACH}.last")
@@ -65,11 +65,11 @@ def without_own(markers: DataFrame, row_changes: DataFrame, keys: Sequence[str])
 
 
 def read_markers(spark: SparkSession, uri: str, *, except_microbatch: int, expired_uri: str | None = None) -> DataFrame | None:
-    """Return the markers that other microbatches left, None where there are none.
+    """Return the markers of other microbatches, None if there are none.
 
-    :param expired_uri: where the expired ones lie, for events that are read again; None: without them.
+    :param expired_uri: table of the expired markers, for events that are read again; None: without them.
     """
     found = [read_appended(spark, each) for each in (uri, expired_uri) if each]
     markers = [frame.filter(F.col(MICROBATCH) != except_microbatch) for frame in found if frame is not None]
-    # The tables have their columns by name: a key may have been widened in one of them since.
+    # Union by name: a key may have been widened in one of the tables since.
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), markers) if markers else None

@@ -1,7 +1,7 @@
-"""Event log: all events of a flow that keeps versions, with what it takes to cut the versions of a key anew.
+"""Event log: all events of a flow that keeps versions, with the columns needed to cut a key's versions anew.
 
-A Delta table beside the flow's state. Appended to before the merge; a crash between the two is harmless, for the log holds what the archive
-holds, and the same microbatch, taken up again, finds its events there.
+A Delta table beside the flow's state, appended to before the merge. A crash between the two is harmless: the log holds what the archive
+holds, and the resumed microbatch finds its events there.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from airflow_cdc.pipeline.record.append_once import append_once
 from airflow_cdc.pipeline.spark import sql
 
 CUT_TYPE = f"STRUCT<snapshot: {POSITION_TYPE}, last_offsets: MAP<INT, BIGINT>>"
-"""Of a mark (operation ``v``) that a complete snapshot left: which it was, and the offset of its last read by Kafka partition."""
+"""For the mark (operation ``v``) of a complete snapshot: the snapshot, and the offset of its last read by Kafka partition."""
 NO_PARTITION = -1
-"""Stands in ``last_offsets`` for a partition that the archive does not tell."""
+"""Stands in ``last_offsets`` for an unknown partition."""
 _HEADER = "__cdc_header"
 _NO_NAMES = "CAST(array() AS ARRAY<STRING>)"
 
 
 def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
-    """Return good events, decoded with images, as rows of the log.
+    """Return good events that were decoded with images as rows of the log.
 
     :param types: Spark SQL types of the target's columns.
     """
@@ -57,7 +57,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
     others = [name for name in decoder.columns.types if name not in decoder.columns.keys]
     names = sql.texts(others)
     untold = f"coalesce({UNAVAILABLE}, {_NO_NAMES})"
-    # A read belongs to no transaction. Where nothing tells transactions apart each commit is one.
+    # A read belongs to no transaction. Without a transaction identifier, each commit is one.
     commit = f"CAST({POSITION}.commit AS STRING)"
     transaction = f"if({OP} = 'r', concat('read ', {commit}), coalesce({TRANSACTION}, {commit}))"
     ours: dict[str, Column] = {
@@ -79,13 +79,13 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
     if decoder.columns.types:
         ours[OLD_KEY] = _old_key(decoder, types)
         ddl = ", ".join(f"{sql.name(key)} STRING" for key in decoder.columns.keys)
-        # A decimal's rule looks into the record's text for how it is spelled; here that is the header's.
+        # A decimal's rule inspects the record's text for the encoding; here that text is the header's.
         events = events.withColumns({RAW: F.col(OLD_KEY), RAW_KEY: F.col(OLD_KEY), _HEADER: F.from_json(OLD_KEY, ddl)})
     return events.select(*values, *[column.alias(name) for name, column in ours.items()])
 
 
 def _image(decoder: Decoder, name: str) -> Column:
-    """Return the hashes of an image by column: the columns of later events may be others."""
+    """Return the hashes of an image by column, as later events may have other columns."""
     return F.expr(f"map_from_arrays({sql.texts(decoder.hashed_columns)}, {name})")
 
 
@@ -99,8 +99,7 @@ def _old_key(decoder: Decoder, types: Mapping[str, str]) -> Column:
 
 
 def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
-    """Return the marks that a proven snapshot leaves, one for each table that it read: rows that were there before it, and that it did
-    not read, are gone.
+    """Return the marks of a proven snapshot, one per table that it read: earlier rows that it did not read are gone.
 
     :param reads: its reads: their newest commit time is the latest at which these rows can have gone.
     """

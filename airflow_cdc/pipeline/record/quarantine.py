@@ -1,4 +1,4 @@
-"""Quarantine: records that cannot be merged, set aside with reason, raw text and place."""
+"""Quarantine: records that cannot be merged, with reason, raw text and place."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ QUARANTINE_SCHEMA = (
     "microbatch bigint, reason string, detail string, topic string, partition int, offset bigint, file string, line bigint,"
     " raw string, raw_key string"
 )
-"""Schema of a flow's quarantine table; ``line`` counts from 1 in ``file``, ``raw`` is the line as archived, with U+FFFD for bytes that are
-no UTF-8."""
+"""Schema of a flow's quarantine table. ``line`` counts from 1 in ``file``; ``raw`` is the line as archived, with U+FFFD for bytes that are
+not UTF-8."""
 
 
 def quarantined_rows(rejects: DataFrame, *, topic: str, microbatch: int) -> DataFrame:
@@ -32,16 +32,16 @@ def quarantined_rows(rejects: DataFrame, *, topic: str, microbatch: int) -> Data
         F.col(OFFSET).alias("offset"),
         F.col(FILE).alias("file"),
         F.col(LINE).alias("line"),
-        # Readers of Parquet other than Spark fail at a string that is no UTF-8.
+        # Readers of Parquet other than Spark fail at a string that is not valid UTF-8.
         F.make_valid_utf8(RAW).alias("raw"),
         F.make_valid_utf8(RAW_KEY).alias("raw_key"),
     )
 
 
 def quarantined_files(spark: SparkSession, uri: str, reasons: Collection[str] = ()) -> frozenset[str]:
-    """Return the files of which records are in a quarantine.
+    """Return the files with records in a quarantine.
 
-    :param reasons: only for these reasons; none: for any.
+    :param reasons: only for these reasons; empty: for any.
     """
     rows = read_appended(spark, uri)
     if rows is None:
@@ -51,16 +51,16 @@ def quarantined_files(spark: SparkSession, uri: str, reasons: Collection[str] = 
 
 
 def count_replaced(spark: SparkSession, uri: str, microbatch: Microbatch, past: FlowState) -> int:
-    """Return how many records the quarantine has of what a microbatch reads again (:func:`drop_replaced`)."""
+    """Return the number of quarantined records that a microbatch reads again (:func:`drop_replaced`)."""
     rows = read_appended(spark, uri)
     return 0 if rows is None else rows.filter(_replaced(rows, microbatch, past)).count()
 
 
 def drop_replaced(spark: SparkSession, uri: str, microbatch: Microbatch, past: FlowState) -> None:
-    """Remove what earlier microbatches set aside of the files that a microbatch read again, whole: it has set aside what still cannot be
-    merged.
+    """Remove the records that earlier microbatches quarantined from files that a microbatch read again as a whole.
 
-    Done when the microbatch is merged, before its commit marker: after a crash in between the next run does it.
+    The microbatch has quarantined those that still cannot be merged. Called after its merge and before its commit marker: after a crash
+    in between, the next run removes them.
 
     :param past: the flow's intents.
     """
@@ -70,10 +70,10 @@ def drop_replaced(spark: SparkSession, uri: str, microbatch: Microbatch, past: F
 
 
 def _replaced(rows: DataFrame, microbatch: Microbatch, past: FlowState) -> str:
-    """Return the SQL that is true for the records of a quarantine that a microbatch reads again."""
+    """Return the SQL that is true for the quarantined records that a microbatch reads again."""
     whole = [file.path for file in microbatch.files if file.path not in microbatch.parts]
     of_files = f"microbatch < {microbatch.number} AND file IN ({', '.join(map(sql.text, whole)) or 'NULL'})"
-    # Two archives of one lake may have files of one name.
+    # Two archives of one lake may have files of the same name.
     numbers = [row["microbatch"] for row in rows.filter(of_files).select("microbatch").distinct().collect()]
     ours = [str(number) for number in numbers if (intent := past.intent(number)) and intent.archive == microbatch.archive]
     return f"{of_files} AND microbatch IN ({', '.join(ours)})" if ours else "false"

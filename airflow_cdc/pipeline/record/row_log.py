@@ -1,6 +1,6 @@
-"""Row log: all events of a table without a key, each with the content of the row that it leaves and of the one that it takes.
+"""Row log: all events of a table without a key, each with the contents of the row that it adds and of the row that it takes.
 
-A Delta table beside the flow's state, written and crashed upon like the event log of a flow that keeps versions.
+A Delta table beside the flow's state, with the same writes and crash safety as the event log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_cdc.pipeline.spark import sql
 def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str]) -> DataFrame:
     """Return decoded events with the hashes :data:`~airflow_cdc.model.columns.ADDED` and ``TAKEN``, and :data:`IDENTITY`.
 
-    :param types: Spark SQL types by column, as the target has them: the same value must have the same text in every event.
+    :param types: the target's Spark SQL types by column: the same value must have the same text in every event.
     """
     no_content = "CAST(NULL AS STRING)"
     values = {name: sql.name(name) for name in decoder.columns.types}
@@ -55,7 +55,7 @@ def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str])
 
 
 def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """Return the SQL of the hash of a row's values: of those that are not NULL, by name, so that a column added later changes none.
+    """Return the SQL of the hash of a row's values. It covers values that are not NULL, by name, so that a new column changes no hash.
 
     :param values: SQL by column.
     """
@@ -69,7 +69,7 @@ def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
 
 
 def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
-    """Return events as rows of the log: the source's columns hold the row that an event leaves.
+    """Return events as rows of the log: the source's columns hold the after image.
 
     :param types: Spark SQL types by column.
     """
@@ -81,8 +81,8 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
 def without_known_rows(events: DataFrame, known: DataFrame, *, archived_before: bool) -> DataFrame:
     """Return the events that the log does not hold yet.
 
-    :param archived_before: whether a copy that was archived before the one that is known counts as new: where an event stands beside
-        a snapshot its first copy tells.
+    :param archived_before: whether a copy that was archived before the known one counts as new: its first copy decides on which side of
+        a snapshot an event lies.
     """
     same = f"s.{POSITION} = k.{POSITION} AND s.{IDENTITY} = k.{IDENTITY}"
     if archived_before:

@@ -1,6 +1,6 @@
-"""Sessions of a Spark Connect server: opened, cloned, and released as long as the server answers.
+"""Sessions of a Spark Connect server: open and clone them, and release them while the server answers.
 
-Nothing here is imported by, or does anything to, a session that has Spark in its own process.
+For a session with Spark in its own process, nothing here has an effect or imports Spark Connect's packages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS_TO_ANSWER, _SECONDS_TO_RELEASE = 20.0, 10.0
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _HADOOP = "spark.hadoop."
 _FIXED = ("spark.redaction.regex",)
-"""Settings of ours that belong to a whole server; ``airflow-cdc serve`` has them."""
+"""Our settings that apply to a whole server; ``airflow-cdc serve`` sets them."""
 
 _opened: list[Any] = []
 _lock = threading.Lock()
@@ -32,28 +32,28 @@ _log = logging.getLogger(__name__)
 
 
 def is_client(session: SparkSession) -> bool:
-    """Tell whether a session is one of a Spark Connect server."""
+    """Return whether a session is one of a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def endpoint_of(url: str) -> str:
-    """Return where a URL of Spark Connect leads, without what it may hold besides: its token is a secret."""
+    """Return scheme and host of a Spark Connect URL, without its parameters: the token is a secret."""
     return f"sc://{urlsplit(url).netloc.rpartition('@')[2].partition(';')[0]}"
 
 
 def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapping[str, str]) -> SparkSession:
     """Open a session at a Spark Connect server; :func:`release_sessions` must be called before the process ends.
 
-    :param url: ``sc://host:port``, with ``/;token=…`` and the like where the server asks for them.
-    :param options: the user's Spark settings. Those of a whole application cannot be set at a server that runs; a warning names them.
-    :param ours: settings of a session that the pipeline needs; the user's go over them.
-    :raises SparkUnreachableError: when nothing answers there.
-    :raises ConfigurationError: when the URL is none, the server refuses the client, or has no Delta.
+    :param url: ``sc://host:port``, with ``/;token=…`` and other parameters if the server requires them.
+    :param options: the user's Spark settings. Those of a whole application cannot be set on a running server; a warning names them.
+    :param ours: session settings that the pipeline needs; the user's override them.
+    :raises SparkUnreachableError: if the server does not answer.
+    :raises ConfigurationError: if the URL is invalid, or the server refuses the client or has no Delta.
     """
     where = endpoint_of(url)
     try:
         _reach(url, where)
-        # Without it a commit that lost against another run is any error of the server's, and not one to try again for.
+        # Without this import, a commit conflict with another run is a generic server error instead of one to retry.
         import delta.connect.exceptions  # noqa: F401
 
         session: SparkSession = SparkSession.builder.remote(url).appName(app_name).getOrCreate()
@@ -73,8 +73,8 @@ def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapp
 
 
 def clone(session: SparkSession) -> SparkSession:
-    """Return a session with settings and views of its own, at the same server."""
-    # Spark's classic sessions have newSession instead.
+    """Return a session with its own settings and views, at the same server."""
+    # Classic sessions have newSession instead.
     at_server: Any = session
     cloned: SparkSession = at_server.cloneSession()
     with _lock:
@@ -84,7 +84,7 @@ def clone(session: SparkSession) -> SparkSession:
 
 
 def set_options(session: SparkSession, options: Mapping[str, str]) -> None:
-    """Set Spark settings of any session: at a server in one call, where one by one each would be a call."""
+    """Set Spark settings of any session; at a server, in one call instead of one per setting."""
     if is_client(session):
         at_server: Any = session.conf
         at_server._set_all(dict(options), silent=False)
@@ -94,7 +94,7 @@ def set_options(session: SparkSession, options: Mapping[str, str]) -> None:
 
 
 def unset_options(session: SparkSession, names: Iterable[str]) -> None:
-    """Unset Spark settings of any session, at a server in one call."""
+    """Unset Spark settings of any session; at a server, in one call."""
     if not is_client(session):
         for name in names:
             session.conf.unset(name)
@@ -105,7 +105,7 @@ def unset_options(session: SparkSession, names: Iterable[str]) -> None:
 
 
 def release_session(session: SparkSession) -> None:
-    """End a session that nothing needs any more; of Spark's classic sessions none needs it."""
+    """End a session that is no longer needed. Classic sessions need no release."""
     if not is_client(session):
         return
     with _lock:
@@ -115,18 +115,18 @@ def release_session(session: SparkSession) -> None:
 
 
 def release_sessions() -> None:
-    """End every session that this process has opened, and with them what they run at the server.
+    """End every session that this process has opened, and everything that they run at the server.
 
-    Without it the process does not end: at the interpreter's end each client asks the server to forget its models, by threads that can no
-    longer be started, or for ten minutes where the server is gone; and the server keeps each session for an hour. (A cloned session's own
-    ``stop`` fails: PySpark 4.2 leaves an attribute out.)
+    Without this the process does not end: at interpreter exit each client asks the server to delete its cached models, in threads that
+    can no longer be started, or for ten minutes if the server is gone. And the server keeps each session for an hour. (A cloned session's
+    own ``stop`` fails: PySpark 4.2 omits an attribute.)
     """
     with _lock:
         sessions = list(_opened)
         _opened.clear()
     if not sessions:
         return
-    # A server that neither answers nor refuses must not hold the process.
+    # A server that neither answers nor refuses must not block the process.
     release = threading.Thread(target=_release, args=(sessions,), name="release-sessions", daemon=True)
     release.start()
     release.join(_SECONDS_TO_RELEASE)
@@ -141,7 +141,7 @@ def _release(sessions: Iterable[Any]) -> None:
     for session in sessions:
         client = session.client
         client.set_retry_policies([])
-        # PySpark lets go of results behind its caller's back; of a session that is gone the server would log an error for each.
+        # PySpark releases results in the background. After the session is gone, the server would log an error for each.
         concurrent.futures.wait(getattr(client, "_release_futures", ()), timeout=1)
         with contextlib.suppress(Exception):
             client.release_session()
@@ -154,25 +154,25 @@ def _reach(url: str, where: str) -> None:
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     if urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"}:
-        # gRPC would ask a proxy of the environment (https_proxy) for this very machine.
-        # It reads this name in small letters only.
+        # gRPC would use a proxy from the environment (https_proxy) even for this machine.
+        # It reads this variable in lower case only.
         others = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112
         os.environ["no_grpc_proxy"] = ",".join(filter(None, (others, "localhost,127.0.0.1,::1")))  # noqa: SIM112
-    # PySpark's client would ask for ten minutes.
+    # PySpark's client would retry for ten minutes.
     channel = DefaultChannelBuilder(url).toChannel()
     try:
         grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_ANSWER)
     except grpc.FutureTimeoutError as error:
         raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:g} s") from error
     finally:
-        # Closing waits for the end of gRPC's own look at the channel, a fifth of a second.
+        # Closing waits a fifth of a second for gRPC's own check of the channel.
         threading.Thread(target=channel.close, name="close-channel", daemon=True).start()
 
 
 def _be_impatient(session: Any) -> None:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    # About a minute instead of ten, and that for each call: Airflow tries again later, and tells people meanwhile.
+    # About one minute per call instead of ten: Airflow retries later, and alerts people meanwhile.
     session.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
 
 
@@ -186,12 +186,12 @@ def _refuse_without_delta(session: Any, where: str) -> None:
 
 
 def _set_asked(session: Any, options: Mapping[str, str]) -> None:
-    # Spark strips the prefix where an application begins, and never of a session's settings, which Hadoop is given as they are.
+    # Spark strips the prefix only from an application's settings. A session's settings are passed to Hadoop unchanged.
     asked = {name.removeprefix(_HADOOP): value for name, value in options.items() if name not in _FIXED}
     if not asked:
         return
-    # Not loudly: the same Dag may run by spark-submit elsewhere, where memory and the like are its to say. PySpark's warning has the value
-    # in it, and that may be a secret.
+    # Without PySpark's warnings: they contain the value, which may be a secret. And the same Dag may run by spark-submit elsewhere, where
+    # memory and similar settings apply.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         session.conf._set_all(asked, silent=True)
@@ -217,12 +217,12 @@ def _explained(error: PySparkException, where: str) -> ConfigurationError | Spar
 
 
 def gone(problem: PySparkException) -> SparkUnreachableError | None:
-    """Return the error for a server that went away under a client; None where something else failed."""
+    """Return the error for a server that went away during use; None if something else failed."""
     return _unreachable("of this job", "is gone") if _status_of(problem) == "UNAVAILABLE" else None
 
 
 def _status_of(problem: PySparkException) -> str:
-    # gRPC's word for what failed; Spark's own errors have none, or UNKNOWN.
+    # gRPC's status; Spark's own errors have none, or UNKNOWN.
     status = getattr(problem, "getGrpcStatusCode", lambda: None)()
     return str(getattr(status, "name", ""))
 

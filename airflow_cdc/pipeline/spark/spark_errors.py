@@ -1,4 +1,4 @@
-"""What Spark's errors say: PySpark's own, and Java's, in which a job that failed arrives."""
+"""Reading Spark's errors: PySpark's own, and Java's, which report a failed job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.pipeline.spark.uris import spark_uri
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JJavaError)
-"""PySpark gives what Spark's analysis refuses errors of its own; a job that failed comes as py4j's, whose cause is in Java's text."""
+"""PySpark has its own exceptions for errors of Spark's analysis. A failed job raises py4j's, with the cause in Java's text."""
 
 _FAILED_ON = re.compile(r"\[FAILED_READ_FILE\.(?P<kind>\w+)\] Encountered error while reading file (?P<file>\S+?)\.?\s")
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[\w$]+: .+)$", re.MULTILINE)
@@ -20,7 +20,7 @@ _NOT_THE_FILES_FAULT = re.compile(
     r"java\.net\.(?!URISyntax)|Timeout|UnknownHost|NoHttpResponse|SSLException|SdkClient|AccessDenied|AccessControl|InterruptedIO"
     r"|ClosedByInterrupt|OutOfMemory|No space left|BlockMissing|FileNotFound"
 )
-"""Causes that go away by themselves, or by other rights."""
+"""Causes that go away by themselves, or with other permissions."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class FailedFile:
     cause: str
     is_gone: bool
     is_at_fault: bool
-    """Whether reading it again fails again: it is not what its name says, or cut off."""
+    """Whether reading the file again would fail again: it does not have the format of its name, or is truncated."""
 
     def path_in(self, archive: str) -> str | None:
-        """Return its path below an archive's root; None where it is no file of the archive, but one of a table.
+        """Return the file's path below an archive's root; None if it is not in the archive, but a table's.
 
         :param archive: URI of the root.
         """
@@ -44,7 +44,7 @@ class FailedFile:
 
 
 def failed_file(problem: Exception) -> FailedFile | None:
-    """Return the file at which Spark failed; None where its error names none."""
+    """Return the file at which Spark failed; None if its error names none."""
     text = str(problem)
     failed = _FAILED_ON.search(text)
     if failed is None:
@@ -56,14 +56,14 @@ def failed_file(problem: Exception) -> FailedFile | None:
 
 
 def place_of(uri: str) -> str:
-    """Return a URI without scheme and first slashes: Spark spells a local one in several ways."""
+    """Return a URI without scheme and leading slashes: Spark writes a local URI in several ways."""
     return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
 
 
 def told_line(problem: Exception) -> str:
-    """Return what an error says before a plan and Java's stack."""
+    """Return an error's message without the plan and Java's stack trace."""
     if not isinstance(problem, Py4JJavaError):
         return first_line(problem)
-    # Its first line names a call of its own.
+    # The first line names py4j's own call.
     lines = [line.strip(" :") for line in str(problem).splitlines()[1:] if line.strip(" :")]
     return lines[0] if lines else first_line(problem)

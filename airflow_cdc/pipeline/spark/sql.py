@@ -1,4 +1,4 @@
-"""Quoting for the SQL that the pipeline speaks; no name or text reaches a statement unquoted."""
+"""Quoting for the pipeline's SQL: no name or text reaches a statement unquoted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 _ONE_METHOD = 6_000
-"""Characters of SQL: fewer may fit into a method of ``spark.sql.codegen.hugeMethodLimit``, more do not (docs/performance.md)."""
+"""Characters of SQL: more do not fit into a method of ``spark.sql.codegen.hugeMethodLimit`` (docs/performance.md)."""
 _NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
 """Characters that Parquet field names refuse; Delta stores such columns under mapped names."""
 
@@ -32,12 +32,12 @@ def text(value: str) -> str:
 
 
 def texts(values: Iterable[str]) -> str:
-    """Return an array of string literals; an empty one has the type too."""
+    """Return an array of string literals; an empty one is typed too."""
     return f"CAST(array({', '.join(map(text, values))}) AS ARRAY<STRING>)"
 
 
 def assign(values: Mapping[str, str]) -> str:
-    """Return the assignments of an UPDATE: SQL by column, both quoted already."""
+    """Return the assignments of an UPDATE; ``values``: SQL by column, both already quoted."""
     return ", ".join(f"{column} = {value}" for column, value in values.items())
 
 
@@ -57,18 +57,18 @@ def struct_unless_null(whole: str, members: Mapping[str, str]) -> str:
 
 
 def let(variable: str, value: str, body: str) -> str:
-    """Return ``body`` with a variable in it; SQL has no let, but a transform over one element names it."""
+    """Return ``body`` with a variable bound to a value: SQL has no let, but a transform over one element names it."""
     return f"transform(array({value}), {variable} -> {body})[0]"
 
 
 def once(value: str, *, beside: Iterable[str] = ()) -> str:
-    """Return a value that is computed where it is selected, and nowhere else.
+    """Return a value that is computed only where it is selected.
 
-    Spark moves filters below a projection with all that they ask for: each mention of a parsed line in them would parse it once more.
+    Spark pushes filters below a projection together with the expressions that they use: each mention of a parsed line would parse it again.
 
-    :param beside: what else is selected there. Spark makes one method of it all, and methods have an end: it complains of one beyond
-        64 KB with a stack and the plan, and throws away one that the JVM would not compile. Where they would be so long, a lambda makes
-        Spark evaluate this projection alone, by code in pieces.
+    :param beside: the other selected expressions. Spark generates one method for all of them. For a method beyond 64 KB it logs an error
+        with stack trace and plan, and it discards one that the JVM would not compile. If the SQL is that long, a lambda makes Spark
+        evaluate this projection alone, with its code split into pieces.
     """
     is_long = len(value) + sum(map(len, beside)) > _ONE_METHOD
     is_never = "exists(array(monotonically_increasing_id()), id -> id < 0)" if is_long else "monotonically_increasing_id() < 0"
@@ -76,19 +76,19 @@ def once(value: str, *, beside: Iterable[str] = ()) -> str:
 
 
 def mentions(json_text: str, members: Iterable[str]) -> str:
-    """Return the condition that a JSON text may have one of the members: a cheap look, for no text inside of it has bare quotes."""
+    """Return the condition that a JSON text may have one of the members: a cheap test, as no string in it contains bare quotes."""
     names = list(members)
     found = " OR ".join(f"contains({json_text}, {text(chr(34) + name + chr(34))})" for name in names)
-    # As a value it is none: connectors name a header so. The pattern is asked only where the name is found.
+    # A value with such a name is no member: connectors name a header so. The pattern is evaluated only if the name is found.
     a_member = text(rf'"({"|".join(map(re.escape, names))})"\s*:')
     return f"(({found}) AND {json_text} RLIKE {a_member})"
 
 
 def delta(uri: str) -> str:
-    """Return the FROM-clause name of the Delta table at a URI."""
+    """Return the name of the Delta table at a URI for a FROM clause."""
     return f"delta.{name(uri)}"
 
 
 def needs_column_mapping(identifiers: Iterable[str]) -> bool:
-    """Tell whether Parquet would refuse one of the names."""
+    """Return whether Parquet would refuse one of the names."""
     return any(set(identifier) & _NEEDS_COLUMN_MAPPING for identifier in identifiers)

@@ -1,4 +1,4 @@
-"""File systems of the job's own calls: what fsspec must be told of a store is kept here, for URIs are all that travels."""
+"""File systems for the job's own calls. fsspec's options by store are kept here, because only URIs are passed around."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_cdc.model.storage import HDFS, store_of
 
 _OPTIONS: dict[str, Mapping[str, Any]] = {}
 _LISTED_ANEW = ("s3", "gs", "abfss")
-"""Stores whose fsspec keeps listings: Spark and other runs write there behind its back."""
+"""Stores whose fsspec caches listings. The cache would miss what Spark and other runs write."""
 
 
 def use_options(file_systems: Mapping[str, Mapping[str, Any]]) -> None:
-    """Reach each of these stores by its options from now on, in this process.
+    """Use these options for each store from now on, in this process.
 
     :param file_systems: fsspec's options by store, see :func:`airflow_cdc.model.storage.store_of`.
     """
@@ -23,10 +23,10 @@ def use_options(file_systems: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def file_system(uri: str) -> tuple[Any, str]:
-    """Return the file system of a URI, and the URI's path as that names it."""
+    """Return the file system of a URI, and the URI's path in it."""
     store = store_of(uri)
     if store.startswith(HDFS):
-        # Imported here: a job on other stores needs no requests.
+        # Imported here: jobs on other stores do not need the requests package.
         from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 
         return hdfs_file_system(uri, _OPTIONS.get(store, {}))

@@ -1,4 +1,4 @@
-"""URIs as Spark's file systems spell them."""
+"""URIs for Spark's file systems."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import re
 
 
 def spark_uri(uri: str) -> str:
-    """Return a URI as Spark's file systems spell it (``s3`` is Hadoop's ``s3a``)."""
+    """Return a URI for Spark's file systems (``s3`` is Hadoop's ``s3a``)."""
     return re.sub(r"^s3n?://", "s3a://", uri)

@@ -1,8 +1,8 @@
-"""Archived schemas: what the schemas inside some events of a topic tell of the others, which carry none (docs/reference/types.md).
+"""Archived schemas: types for events without a schema, from the schemas inside other events of the topic (docs/reference/types.md).
 
-    <lake>/_cdc/archives/<id>/schemas/<flow>.json   the fields that were found, and through which survey   derived from the surveys
+    <lake>/_cdc/archives/<id>/schemas/<flow>.json   the fields found, and the last survey that was read   derived from the surveys
 
-An archive that has schemas for one day knows the types of all. The surveys hold them; each is looked at once.
+Schemas archived on a single day provide the types for all events. The surveys hold them; each is read once.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from airflow_cdc.pipeline.decode.types.connect_types import is_field
 
 @dataclass(frozen=True)
 class ArchivedFields:
-    """The definitions that a topic's columns had in schemas inside its events."""
+    """The definitions of a topic's columns in the schemas inside its events."""
 
     by_column: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
-    """Connect fields, each definition once, in the order in which they were surveyed."""
+    """Connect fields, each definition once, in the order of the surveys."""
     connector: str = ""
 
 
 @dataclass
 class ArchivedSchemas:
-    """Those of one archive; a topic's are looked for when they are first asked for, once a run."""
+    """The archived schemas of one archive. A topic's are read on first use, once per run."""
 
     state: ArchiveState
     ledger: Ledger
     keeps: bool = True
-    """Whether what is found is written down for the next run; a command that only shows writes nothing."""
+    """Whether the result is recorded for the next run; a read-only command writes nothing."""
     _found: dict[str, ArchivedFields] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, topic: str) -> ArchivedFields:
-        """Return what the archive's schemas tell of a topic's columns; nothing where no event carries one."""
+        """Return the fields of a topic's columns from the archive's schemas; none if no event carries a schema."""
         with self._lock:
             if topic not in self._found:
                 self._found[topic] = self._look(topic)
@@ -74,7 +74,7 @@ def _with_survey(known: ArchivedSchema, survey: Survey) -> ArchivedSchema:
 
 
 def _definitions(fields: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Return what of the fields says how values are spelled; defaults, versions and documentation do not."""
+    """Return the members of the fields that define the values' encoding, without defaults, versions and documentation."""
     for each in fields:
         if is_field(each):
             yield {name: each[name] for name in ("field", "type", "name", "parameters", "items") if each.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Check what transactions' END records announce against the events that are archived; one more look at each new file."""
+"""Check the event counts in transactions' END records against the archived events; reads each new file once more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.survey.commit_positions import COMMIT, COMMITTED_MS, comparable_dialect, member, parse_lines
 
 NO_STARTS: Mapping[str, LogStart] = MappingProxyType({})
-"""Where no log went back since the last check."""
+"""No log went back since the last check."""
 
 _ANNOUNCED = (
     "status: STRING, id: STRING, ts_ms: BIGINT, data_collections: ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>,"
@@ -33,11 +33,11 @@ _ANNOUNCED = (
 def check_transactions(
     spark: SparkSession, state: ArchiveState, ledger: Ledger, files: Sequence[ArchivedFile], starts: Mapping[str, LogStart] = NO_STARTS
 ) -> TransactionLedger:
-    """Return which transactions are not archived whole, caught up with the surveys; a connector without topic for them has none.
+    """Return the ledger of incomplete transactions, up to date with the surveys. A connector without transaction topic has none.
 
     :param files: the files that are still in the archive.
-    :param starts: by ``topic.prefix``: epochs of the logs that were found since the last check; their transactions are looked for in all
-        files once more.
+    :param starts: by ``topic.prefix``: epochs of the logs that were found since the last check. Their transactions are searched in all
+        files again.
     """
     prefixes = connectors_with_transactions(ledger)
     anew = [prefix for prefix in starts if prefix in prefixes]
@@ -54,7 +54,7 @@ def check_transactions(
 
 @dataclass(frozen=True)
 class _Look:
-    """Looks into surveyed files for transactions."""
+    """Searches surveyed files for transactions."""
 
     spark: SparkSession
     state: ArchiveState
@@ -63,7 +63,7 @@ class _Look:
     """Paths of the files that are still in the archive."""
 
     def find(self, survey: Survey, prefix: str, start: LogStart) -> list[Transaction]:
-        """Return what a survey's files tell of a connector's transactions, of the epoch of its log that begins at ``start``."""
+        """Return a connector's transactions in a survey's files, in the epoch of its log that begins at ``start``."""
         tables = {topic: topic.removeprefix(f"{prefix}.") for topic in self.ledger.tables() if topic.startswith(f"{prefix}.")}
         holding = {shape.file for shape in survey.shapes if shape.topic in tables or shape.topic == f"{prefix}.transaction"}
         held = [file for file in survey.files if file.path in holding & self.there]
@@ -77,9 +77,9 @@ class _Look:
 
 
 def _records(lines: DataFrame, files: Sequence[ArchivedFile], prefix: str, tables: Mapping[str, str], *, since_ms: int | None) -> list[Row]:
-    """Return by key what the files announce and hold: the transactions that are not whole in them, and the newest that are.
+    """Return announced and held events by key: for the transactions that are incomplete in the files, and the newest complete ones.
 
-    :param since_ms: when the source committed the first of them; None: all. An END carries no position, but the source's time.
+    :param since_ms: commit time of the first of them at the source; None: all. An END carries the source's time, but no position.
     """
     records = lines.selectExpr(
         f"coalesce(topic, {file_literal(files, 'topic', 'STRING')}) AS topic",
@@ -92,23 +92,23 @@ def _records(lines: DataFrame, files: Sequence[ArchivedFile], prefix: str, table
     seen = _seen(records.filter(F.col("topic").isin(list(tables))))
     announced = _announced(records.filter(F.col("topic") == f"{prefix}.transaction"), list(tables.values()))
     is_whole = F.expr("coalesce(announced_count <= coalesce(seen_count, 0), false)")
-    # A whole transaction is of no more interest but to know where it stands, and a late copy of its events; of very many the newest must
-    # do, and one more, so that who remembers them knows that there were others.
+    # Of a complete transaction only the place still matters, to recognise late copies of its events. If there are very many, the newest
+    # must do. One more is returned, so that the ledger knows that there were others.
     newest = F.expr("row_number() OVER (PARTITION BY whole ORDER BY ended DESC NULLS LAST)")
     both = announced.join(seen, "key", "full_outer").withColumn("whole", is_whole).withColumn("newest", newest)
     return both.filter(f"NOT whole OR newest <= {MOST_REMEMBERED + 1}").collect()
 
 
 def _key(identifier: str) -> str:
-    """SQL of :func:`airflow_cdc.model.archive.transactions.transaction_key`."""
+    """Return the SQL of :func:`airflow_cdc.model.archive.transactions.transaction_key`."""
     return f"regexp_replace({identifier}, '^([0-9]+):[0-9]+$', '$1')"
 
 
 def _seen(events: DataFrame) -> DataFrame:
-    """Return by key: seen_count, seen as (topic, first, last) of the orders that were seen, and lowest and highest commit position."""
+    """Return by key: seen_count, seen as (topic, first, last) of the observed orders, and lowest and highest commit position."""
     told = events.selectExpr(f"{_key('transaction.id')} AS key", "topic", "transaction.data_collection_order AS place", COMMIT)
     lowest, highest = F.min(COMMIT).alias("commit"), F.max(COMMIT).alias("last_commit")
-    # What a connector sends again after a restart has the same order, and may have another commit position.
+    # An event sent again after a restart has the same order, but may have another commit position.
     orders = told.dropna(subset=["key", "topic", "place"]).groupBy("key", "topic", "place").agg(lowest, highest)
     stretch = F.expr("place - row_number() OVER (PARTITION BY key, topic ORDER BY place)")
     ranges = orders.withColumn("stretch", stretch).groupBy("key", "topic", "stretch")
@@ -129,7 +129,7 @@ def _seen(events: DataFrame) -> DataFrame:
 def _announced(records: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return by key: announced_count over the archived collections, announced as (collection, count), ended and the END's own id.
 
-    NULL in announced_count where only BEGIN is there.
+    announced_count is NULL if only BEGIN is archived.
     """
     ends = records.filter("status IN ('BEGIN', 'END')").selectExpr(
         _key("id") + " AS key",
@@ -137,7 +137,7 @@ def _announced(records: DataFrame, names: Sequence[str]) -> DataFrame:
         "if(status = 'END', id, NULL) AS id",
         "explode_outer(data_collections) AS part",
     )
-    # The END that a connector repeats after a crash may have no counts: the highest ones hold.
+    # The END that a connector repeats after a crash may have no counts: use the highest.
     counts = ends.groupBy("key", F.col("part.data_collection").alias("collection")).agg(
         F.max("part.event_count").alias("count"), F.min("ended").alias("ended"), F.min_by("id", "ended").alias("id")
     )

@@ -1,4 +1,4 @@
-"""Where archived records stand in their source's log: their commit position, without decoding them."""
+"""Commit positions of archived records in their source's log, without decoding the records."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from airflow_cdc.pipeline.spark import sql
 COMMIT = "commit"
 """decimal(38,0): the record's commit position."""
 READ_COMMIT = "read_commit"
-"""decimal(38,0): that of a full snapshot's read; NULL for every other record."""
+"""decimal(38,0): the commit position of a full snapshot's read; NULL for every other record."""
 COMMITTED_MS = "committed_ms"
-"""bigint: when the source committed (``source.ts_ms``, milliseconds since 1970 in UTC)."""
+"""bigint: the source's commit time (``source.ts_ms``, milliseconds since 1970 in UTC)."""
 
 _LINE = "line"
 
 
 def comparable_connector(connectors: Iterable[str]) -> str | None:
-    """Return the connector whose commit positions compare across tables; None for several, and for one that is not known.
+    """Return the connector whose commit positions compare across tables; None for several, and for an unknown one.
 
-    Where the archive gives the positions, each topic has its own (ADR 0006).
+    If positions are offsets of the archive, each topic has its own (ADR 0006).
     """
     found = set(connectors)
     only = found.pop() if len(found) == 1 else ""
@@ -45,11 +45,11 @@ def comparable_dialect(connectors: Iterable[str]) -> Connector | None:
 def parse_lines(lines: DataFrame, members: str, dialect: Connector | None) -> DataFrame:
     """Return lines with their topic, a struct that :func:`member` reads, :data:`COMMIT`, :data:`READ_COMMIT` and :data:`COMMITTED_MS`.
 
-    The commit position is NULL for records that have none, and for the reads of a full snapshot: they may be written down with a position
-    above that of streamed events which the archive holds after them, and which they do not contain.
+    The commit position is NULL for records that have none, and for the reads of a full snapshot: their position may be above that of
+    streamed events that the archive holds after them, and that they do not include.
 
-    :param members: members of the value (DDL) that are asked for beside.
-    :param dialect: how the position is told; None: every position is NULL.
+    :param members: further members of the value (DDL).
+    :param dialect: defines the position; None: every position is NULL.
     """
     told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.position.fields if dialect else ())))
     payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
@@ -67,9 +67,9 @@ def parse_lines(lines: DataFrame, members: str, dialect: Connector | None) -> Da
 
 
 def with_lanes(lines: DataFrame, files: Sequence[ArchivedFile], lives: Lives) -> DataFrame:
-    """Return lines with ``PARTITION``, their lane (:mod:`airflow_cdc.model.position.lives`), and ``OFFSET``; NULL where nothing tells them.
+    """Return lines with ``PARTITION``, their lane (:mod:`airflow_cdc.model.position.lives`), and ``OFFSET``; NULL where unknown.
 
-    :param lives: which lives of the topic the files hold.
+    :param lives: the lives of the topic, by file.
     """
     partition = f"coalesce(try_cast(get_json_object({RAW}, '$.partition') AS INT), {file_literal(files, 'partition', 'INT')})"
     offset = f"coalesce(try_cast(get_json_object({RAW}, '$.offset') AS BIGINT), {file_literal(files, 'start_offset', 'BIGINT')})"
@@ -77,5 +77,5 @@ def with_lanes(lines: DataFrame, files: Sequence[ArchivedFile], lives: Lives) ->
 
 
 def member(name: str) -> str:
-    """Return the SQL of a value's member, whatever the value is wrapped in."""
+    """Return the SQL of a value's member, whatever wraps the value."""
     return f"coalesce({_LINE}.value.payload.{name}, {_LINE}.value.{name}, {_LINE}.payload.{name}, {_LINE}.{name}) AS {name}"

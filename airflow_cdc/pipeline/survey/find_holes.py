@@ -1,4 +1,4 @@
-"""Find the offsets that a file skips: a second look, taken only at files whose record count says that there are any."""
+"""Find the offsets that a file skips: a second read, only of files whose record count shows that there are any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look: what a run sees of the archive, and when it must see all of it."""
+"""Look: a run's listing of the archive, incremental or complete."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from airflow_cdc.model.state.ledger import Ledger
 
 @dataclass
 class Look:
-    """What a run sees of the archive."""
+    """A run's listing of the archive."""
 
     fs: FileSystem
     root: str
     state: ArchiveState
     expected: ArchiveShape
-    """What the archive is said to hold; checked of what is new."""
+    """The archive's declared contents; new files are checked against it."""
     lists_all: bool
-    """Whether the run asks which of the surveyed files are still there."""
+    """Whether the run needs to know which surveyed files still exist."""
     ignored: tuple[str, ...] = ()
     there: tuple[ArchivedFile, ...] = ()
-    """All data files, where the run asks for them."""
+    """All data files, if the run lists them."""
 
     def new_files(self, ledger: Ledger) -> NewFiles:
         """Return the files that no survey holds.
 
-        :raises ArchiveNotFoundError: when the archive's root does not exist.
-        :raises ConfigurationError: when the archive holds other files than expected.
+        :raises ArchiveNotFoundError: if the archive's root does not exist.
+        :raises ConfigurationError: if the archive holds other files than expected.
         """
         if self.lists_all:
             listing = list_archive(self.fs, self.root)

@@ -1,4 +1,4 @@
-"""Read the archived schema-change topics: which columns each table had, and of which types."""
+"""Read the archived schema-change topics: each table's columns and their types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.spark.storage import file_system
 
 MOST_CHANGES = 20_000
-"""Changes of tables that are read; where there are more, none is: some of a table's would not do."""
+"""Most table changes that are read. If there are more, none is: a part of a table's changes is useless."""
 
 _CHANGES = (
     "ARRAY<STRUCT<type: STRING, id: STRING, table: STRUCT<primaryKeyColumnNames: ARRAY<STRING>,"
@@ -31,7 +31,7 @@ _CHANGES = (
 
 @dataclass(frozen=True)
 class ChangedColumn:
-    """A column as a schema change tells it."""
+    """A column in a schema change."""
 
     name: str
     type_name: str
@@ -41,7 +41,7 @@ class ChangedColumn:
 
 @dataclass(frozen=True)
 class TableChange:
-    """One change of a table: what it is like behind it."""
+    """One change of a table: the table after it."""
 
     kind: str
     """``CREATE`` or ``ALTER``."""
@@ -50,12 +50,12 @@ class TableChange:
     keys: tuple[str, ...]
     columns: tuple[ChangedColumn, ...]
     ddl: str = ""
-    """The statement that made the change, where the connector tells it."""
+    """The statement that made the change, if the connector reports it."""
 
     def under(self, renames: Mapping[str, str]) -> TableChange:
-        """Return the change with columns named as today.
+        """Return the change with current column names.
 
-        :param renames: names of today by older ones.
+        :param renames: current names by older name.
         """
         columns = (replace(column, name=renames.get(column.name, column.name)) for column in self.columns)
         return replace(self, columns=tuple(columns))
@@ -66,13 +66,13 @@ ChangesOf = Callable[[str], tuple[TableChange, ...]]
 
 
 def no_changes(_topic: str) -> tuple[TableChange, ...]:
-    """Tell nothing, as where no schema-change topic is archived."""
+    """Return no changes, as if no schema-change topic were archived."""
     return ()
 
 
 @dataclass
 class SchemaChanges:
-    """The schema-change topics of one archive, read when first asked for, once a run; tables are told by their topic."""
+    """The schema-change topics of one archive, read on first use, once per run; tables are identified by their topic."""
 
     spark: SparkSession
     archive: ArchiveState
@@ -81,12 +81,12 @@ class SchemaChanges:
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, topic: str) -> tuple[TableChange, ...]:
-        """Return a table's changes in the order of their topic; none where it does not tell them from the table's beginning."""
+        """Return a table's changes in topic order; none if the topic does not hold them from the table's beginning."""
         with self._lock:
             if self._by_topic is None:
                 self._by_topic = self._read()
         changes = self._by_topic.get(topic, [])
-        # Two tables may share a topic's name, and an older beginning may be cut off.
+        # Two tables may share a topic's name, and the table's beginning may be missing.
         is_whole = len({change.id for change in changes}) == 1 and changes[0].kind == "CREATE"
         return tuple(changes) if is_whole else ()
 
@@ -145,9 +145,9 @@ def _table_change(row: Mapping[str, Any], ddl: str) -> TableChange:
 
 
 def topics_of(prefix: str, identifier: str) -> Iterable[str]:
-    """Return the topics that a table's events may have: of the whole identifier, and of older connectors without the database."""
+    """Return the possible topics of a table's events: from the whole identifier, and, for older connectors, without the database."""
     parts = [part.replace('""', '"') for part in re.findall(r'"((?:[^"]|"")*)"', identifier)]
-    # As Debezium makes a topic's name of a table's.
+    # As Debezium derives a topic's name from a table's.
     plain = [re.sub(r"[^A-Za-z0-9._-]", "_", part) for part in parts]
     forms: Sequence[list[str]] = [plain, plain[1:]] if len(plain) > 2 else [plain]
     return [".".join([prefix, *form]) for form in forms if form]

@@ -1,4 +1,4 @@
-"""Source facts: what is known of a source's tables beside the events of a microbatch."""
+"""Source facts: knowledge of a source's tables from outside a microbatch's events."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def _no_schema(_topic: str) -> SourceSchema | None:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Who can be asked about a topic's table; each is asked only where the events do not say it themselves."""
+    """Sources of facts about a topic's table; each is used only for what the events do not carry themselves."""
 
     changes: ChangesOf = no_changes
-    """What the schema-change topics say."""
+    """Changes in the schema-change topics."""
     archived: Callable[[str], ArchivedFields] = _no_fields
-    """What the schemas inside other events of the topic say."""
+    """Fields in the schemas inside other events of the topic."""
     handed_over: Callable[[str], SourceSchema | None] = _no_schema
-    """What was imported (``airflow-cdc schema import``)."""
+    """An imported schema (``airflow-cdc schema import``)."""
 
 
 NOTHING_KNOWN = SourceFacts()
 
 
 def facts_of(spark: SparkSession, archive: ArchiveState, ledger: Ledger, lake: str) -> SourceFacts:
-    """Return what an archive and a lake know of the sources' tables; nothing is read before it is asked for.
+    """Return the facts that an archive and a lake hold about the sources' tables. Each is read on first use.
 
     :param lake: URI of the lake's root.
     """

@@ -1,6 +1,6 @@
-"""Survey newly archived files: which topics they hold, how their records are spelled, and how many there are.
+"""Survey newly archived files: their topics, and the shapes and numbers of their records.
 
-One Spark job for all files of all flows; what it finds is written down once (:mod:`airflow_cdc.model.archive.survey`).
+One Spark job for all files of all flows; its result is recorded once (:mod:`airflow_cdc.model.archive.survey`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark import sql
 
-# An image is written as text again, at the cost of its parsing: the one before is asked for only where it is the only one.
+# An image is written as text again, which costs as much as parsing it: the before image is read only where it is the only one.
 _PAYLOAD = {
     "after": "STRING",
     "source": "STRUCT<connector: STRING, name: STRING, db: STRING, schema: STRING, table: STRING>",
@@ -52,19 +52,19 @@ _DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "tab
 _SOURCE = "payload.source"
 _TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
     if({_SOURCE}.connector IN ({", ".join(map(sql.text, without_database()))}), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
-"""The source's table, spelled as the connector names its topic: with the database, the schema or both."""
+"""The source's table, named as in the connector's topic: with the database, the schema or both."""
 _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
     WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
     WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
-"""The format of a file whose first line this is, where that is not JSON lines."""
+"""The format of a file with this first line, if it is not JSON lines."""
 
 
 def survey_files(
     spark: SparkSession, archive: str, files: Sequence[ArchivedFile]
 ) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
-    """Return the files, of the format in which they can be read, and how their records are spelled and how many are, by topic.
+    """Return the files with the format in which they can be read, and their records' shapes and numbers, by topic.
 
-    A line that names no topic counts for the one of its file; where the file holds several, for none (:func:`_places`).
+    A line that names no topic counts for its file's topic; if the file holds several, for none (:func:`_places`).
     """
     survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
     survey = survey.again(survey.of_other_format())
@@ -74,7 +74,7 @@ def survey_files(
 
 @dataclass(frozen=True)
 class _Look:
-    """What was found in files, read as they are described."""
+    """The contents of files, read as their descriptions specify."""
 
     spark: SparkSession
     archive: str
@@ -82,7 +82,7 @@ class _Look:
     rows: list[dict[str, Any]]
 
     def of_other_format(self) -> dict[str, ArchivedFile]:
-        """Return by path the files read as lines whose first bytes say that they are none, with the format that they say."""
+        """Return by path the files that were read as lines but whose first bytes show another format, with that format."""
         first: dict[str, dict[str, Any]] = {}
         for row in self.rows:
             if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
@@ -91,16 +91,16 @@ class _Look:
         return {file.path: replace(file, format=told[file.path]) for file in self.files if file.path in told}
 
     def of_other_shape(self) -> dict[str, ArchivedFile]:
-        """Return by path the files of which a record may be in another shape than Debezium's envelope, described so."""
+        """Return by path the files that may hold records in another shape than Debezium's envelope, described so."""
         marked = {row[FILE] for row in self.rows if row["is_marked"]}
         return {file.path: replace(file, respelled=True) for file in self.files if file.path in marked}
 
     def again(self, others: Mapping[str, ArchivedFile]) -> _Look:
-        """Return what is found when some files are read otherwise."""
+        """Return the contents with some files read by other descriptions."""
         if not others:
             return self
         rows = _count(read_lines(self.spark, self.archive, list(others.values())), list(others.values()))
-        # A file of lines may begin with a broken one: what no format can read stays what its name says.
+        # A file of lines may begin with a broken one: a file that no format can read keeps the format of its name.
         readable = {row[FILE] for row in rows if row["kind"] != MALFORMED}
         kept = others.keys() - ({row[FILE] for row in rows} - readable)
         rows = [row for row in self.rows if row[FILE] not in kept] + [row for row in rows if row[FILE] in kept]
@@ -108,17 +108,17 @@ class _Look:
 
 
 def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
-    """Return how some lines of surveyed files are spelled and how many are, by topic.
+    """Return the shapes and numbers of some lines of surveyed files, by topic.
 
-    :param lines: as :func:`airflow_cdc.pipeline.read.read_lines.read_lines` returns them.
-    :param placed: by path: as the survey of the whole file found out (:meth:`airflow_cdc.model.archive.survey.Survey.placed`).
+    :param lines: from :func:`airflow_cdc.pipeline.read.read_lines.read_lines`.
+    :param placed: by path: from the survey of the whole file (:meth:`airflow_cdc.model.archive.survey.Survey.placed`).
     """
     return _shapes(_count(lines, files, [path for path, place in placed.items() if not place.reads_beginnings]), placed)
 
 
 def _count(lines: DataFrame, files: Sequence[ArchivedFile], of_older_surveys: Sequence[str] = ()) -> list[dict[str, Any]]:
     records = _describe(_values(lines, of_older_surveys), files)
-    # A block at a time: the least of a struct is no value that Spark can keep in a hash table, and it would sort all records instead.
+    # By block first: Spark cannot keep a struct's minimum in a hash aggregate, and would sort all records instead.
     counted = records.groupBy(*_DESCRIBED, *_SHAPES, "block").agg(
         F.count("*").alias("records"),
         F.min("offset").alias("first_offset"),
@@ -131,27 +131,27 @@ def _count(lines: DataFrame, files: Sequence[ArchivedFile], of_older_surveys: Se
         F.max("last_offset").alias("last_offset"),
         F.min(F.struct("block", "row")).alias("at"),
     )
-    # Names become a text here, once a shape and not once a record.
+    # Convert names to text here: once per shape, not once per record.
     shapes = [f"coalesce({of}_schema, to_json({of}_names)) AS {of}_shape" for of in ("key", "value")]
     return [row.asDict() for row in whole.selectExpr("*", *shapes).drop(*_SHAPES).collect()]
 
 
 def named_lines(lines: DataFrame, *columns: str) -> DataFrame:
-    """Return one row a line as a survey reads it: file, raw text, topic (NULL where it names none), partition, offset, corrupt, is_utf8.
+    """Return one row per line as a survey reads it: file, raw text, topic (NULL if it names none), partition, offset, corrupt, is_utf8.
 
-    :param columns: others of :func:`airflow_cdc.pipeline.read.read_lines.read_lines` to keep.
+    :param columns: further columns of :func:`airflow_cdc.pipeline.read.read_lines.read_lines` to keep.
     """
     return _values(lines, (), RAW_KEY, *columns).withColumn("is_utf8", F.expr(f"NOT ({no_utf8(RAW_KEY)})")).drop("value", "key")
 
 
 def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) -> DataFrame:
-    """Return one row a line: file, corrupt, topic, partition, offset, key, value (struct of :data:`_VALUE`, NULL for null); ``columns``."""
+    """Return one row per line: file, corrupt, topic, partition, offset, key, ``columns``, value (:data:`_VALUE`, NULL for null)."""
     value_struct = ", ".join(f"{name}: {kind}" for name, kind in _VALUE.items())
     of_record = {**_RECORD, "value": f"STRUCT<{value_struct}>"}
     line, record = LINE_STRUCT, "__cdc_record"
     kept = (RAW_KEY, *(name for name in columns if name != RAW_KEY))
     parsed = lines.selectExpr(FILE, ORDINAL, RAW, *kept, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
-    # A record may have members beside its value that are named like some of a value and hold something else: they are nobody's.
+    # A record may have members beside its value with the names, but not the types, of a value's members: ignore them.
     looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
     is_odd = f"{record}.topic IS NOT NULL"
 
@@ -209,11 +209,11 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
     members = f"json_object_keys({image})"
     for entry in entries():
         if entry.values.columns:
-            # A document's members are no columns, and any other document may have others.
+            # A document's members are not columns, and differ between documents.
             members = _if_of(entry, sql.texts(entry.values.columns), members)
     named = described.selectExpr(
         *(name for name in _DESCRIBED if name != "is_marked"),
-        # A whole envelope is in no other shape.
+        # A complete envelope is in no other shape.
         f"if(kind IN ({_EVENT_KINDS}) AND connector IS NOT NULL, false, {sql.mentions(RAW, MARKS)}) AS is_marked",
         f"{ORDINAL}.block",
         f"{ORDINAL}.row",
@@ -227,7 +227,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
 
 
 def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:
-    """Return the SQL of the members that some connectors have in place of Debezium's, each NULL for the values of all others."""
+    """Return the SQL of the members that some connectors have in place of Debezium's, each NULL for other connectors' values."""
     named = ((entry, getattr(entry.values, member)) for entry in entries())
     return [_if_of(entry, parent + name) for entry, name in named if name]
 
@@ -237,9 +237,9 @@ def _if_of(entry: Connector, value: str, otherwise: str = "NULL") -> str:
 
 
 def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:
-    """Return by path to which topics a file's lines belong.
+    """Return by path the topics to which a file's lines belong.
 
-    A line that cannot be read proves nothing of the others: a row may have a column ``topic``.
+    A malformed line proves nothing about the others: a row may have a column ``topic``.
     """
     good, broken = _named(row for row in rows if row["kind"] != MALFORMED), _named(row for row in rows if row["kind"] == MALFORMED)
     with_good = {row[FILE] for row in rows if row["kind"] != MALFORMED}
@@ -264,10 +264,10 @@ def _named(rows: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
 def _rest(topic: str, names: Collection[str]) -> str:
     """Return the topic of a file's lines that name none.
 
-    :param topic: by the file's name or folder.
-    :param names: those that its records name.
+    :param topic: from the file's name or folder.
+    :param names: the topics that its records name.
     """
-    # A name that is none belongs to a record that is no better than the line.
+    # A record with an illegal topic name is as unreliable as the line.
     legal = {name for name in names if is_legal_topic(name)} or {*names}
     if not legal or topic in legal:
         return topic

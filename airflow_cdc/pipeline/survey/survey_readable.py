@@ -1,6 +1,6 @@
 """Survey the files that Spark can read to their end, and set the others aside: one bad file stops its topic, not the archive.
 
-Where nothing is wrong this is one survey. A failed one names its file; the others are surveyed again without it.
+Without bad files this is one survey. A failed survey names its file, and is repeated without it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 
 _BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
-"""The first bytes of a compressed file, by the ending of its name."""
+"""The first bytes of a compressed file, by file extension."""
 _READERS = 16
 
 
 @dataclass(frozen=True)
 class ReadableSurvey:
-    """What a survey found in the files that can be read, and those that cannot."""
+    """The survey of the readable files, and the files set aside."""
 
     files: tuple[ArchivedFile, ...]
     shapes: tuple[TopicShape, ...]
@@ -38,9 +38,9 @@ class ReadableSurvey:
 
 
 def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> ReadableSurvey:
-    """Return what :func:`~airflow_cdc.pipeline.survey.survey_files` finds in the files that can be read, and the others.
+    """Return the result of :func:`~airflow_cdc.pipeline.survey.survey_files` for the readable files, and the files set aside.
 
-    :raises SparkFailedError: when a file cannot be read for a reason that does not lie in the file.
+    :raises SparkFailedError: if a file cannot be read for a reason outside the file.
     """
     bad: dict[str, str] = {}
     found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(files)
@@ -48,7 +48,7 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
         try:
             found, shapes = survey_files(spark, archive, rest)
         except Exception as problem:
-            # PySpark has no exception of its own for a job that failed.
+            # PySpark has no exception of its own for a failed job.
             bad |= _blamed(archive, rest, problem)
             if not bad.keys() & {file.path for file in rest}:
                 raise
@@ -67,7 +67,7 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
 
 
 def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> dict[str, str]:
-    """Return by path the files that made Spark fail, with the reason; none where it failed for another reason."""
+    """Return by path the files that made Spark fail, with the cause; none if it failed for another reason."""
     failed = failed_file(problem)
     if failed is None:
         return {}
@@ -78,7 +78,7 @@ def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> 
     root = spark_uri(archive).rstrip("/")
     named = {place_of(failed.uri), place_of(unquote(failed.uri))}
     bad = {file.path: failed.cause for file in files if any(place_of(f"{root}/{part}") in named for part in _parts(file))}
-    # Where a whole folder is misnamed, one failed survey a file would take hours.
+    # If a whole folder is misnamed, one failed survey per file would take hours.
     return {**bad, **_misnamed(archive, files)} if bad else {}
 
 
@@ -89,7 +89,7 @@ def _parts(file: ArchivedFile) -> Iterator[str]:
 
 
 def _misnamed(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
-    """Return by path the files of which the name, or it and the first bytes, tell that Spark cannot read them."""
+    """Return by path the files whose name, or name and first bytes, show that Spark cannot read them."""
     fs, root = file_system(archive)
     with ThreadPoolExecutor(_READERS) as pool:
         parts = [(file, part) for file in files for part in _parts(file)]
@@ -105,18 +105,18 @@ def _why_misnamed(fs: FileSystem, root: str, path: str) -> str | None:
     if ending is None:
         return None
     first = fs.cat_file(f"{root.rstrip('/')}/{path}", start=0, end=len(_BEGINNINGS[ending]))
-    # Of no bytes at all every reader makes no line.
+    # Every reader reads an empty file as no lines.
     return f"it is no {ending} file" if first and first != _BEGINNINGS[ending] else None
 
 
 def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes: Sequence[TopicShape]) -> dict[str, str]:
-    """Return by path the files that Spark reads without a word though they are not what their names say."""
+    """Return by path the files that Spark reads without an error although they are not in the format of their names."""
     kinds: dict[str, set[str]] = {}
     for shape in shapes:
         kinds.setdefault(shape.file, set()).add(shape.kind)
     typed = (FileFormat.AVRO, FileFormat.PARQUET)
     garbage = [file for file in files if file.format in typed and kinds.get(file.path) == {RecordKind.MALFORMED.value}]
-    # Of what is no bzip2 file Hadoop reads no line.
+    # Hadoop reads no lines from a file that is not bzip2.
     silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
     told = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
     return {**told, **(_misnamed(archive, silent) if silent else {})}

@@ -1,4 +1,4 @@
-"""Which Spark SQL types hold the values of which others."""
+"""Relations between Spark SQL types: which type holds the values of another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYNONYMS = {
 
 
 def canonical(sql_type: str) -> str:
-    """Return a Spark SQL type by the name that a table tells it by: ``decimal(10, 2)`` is ``DECIMAL(10,2)``, ``long`` ``BIGINT``."""
+    """Return a Spark SQL type by the name that a table reports: ``decimal(10, 2)`` is ``DECIMAL(10,2)``, ``long`` ``BIGINT``."""
     name, bracket, parameters = re.sub(r"\s+", "", sql_type).upper().partition("(")
     known = _SYNONYMS.get(name, name)
     return "DECIMAL(10,0)" if known == "DECIMAL" and not bracket else known + bracket + parameters
@@ -30,11 +30,11 @@ _INTEGER_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 
 
 def holds(column: str, value: str) -> bool:
-    """Tell whether every value of one Spark SQL type is a value of a column of another."""
+    """Return whether a column of one Spark SQL type holds every value of another type."""
     if column == value:
         return True
     if column == "STRING":
-        # As text an array has no spelling that readers agree on, and bytes need not be text.
+        # Readers disagree on an array's text, and bytes need not be text.
         return value != "BINARY" and not value.startswith("ARRAY<")
     if column in _INTEGERS and value in _INTEGERS:
         return _INTEGERS.index(value) <= _INTEGERS.index(column)
@@ -43,12 +43,12 @@ def holds(column: str, value: str) -> bool:
     if column.startswith("DECIMAL") and (value.startswith("DECIMAL") or value in _INTEGERS):
         (p1, s1), (p2, s2) = _decimal_parts(column), _decimal_parts(value)
         return s1 >= s2 and p1 - s1 >= p2 - s2
-    # A day is its midnight; with a zone it would be whose?
+    # A date converts to its midnight. With a time zone, the zone of that midnight would be unknown.
     return (column, value) == ("TIMESTAMP_NTZ", "DATE")
 
 
 def common_type(one: str, other: str) -> str | None:
-    """Return the least Spark SQL type that holds every value of two, None where there is none but text."""
+    """Return the narrowest Spark SQL type that holds every value of both types, None if only text does."""
     if holds(one, other) and one != "STRING":
         return one
     if holds(other, one) and other != "STRING":
@@ -63,9 +63,9 @@ def common_type(one: str, other: str) -> str | None:
 
 
 def widened(column: str, value: str) -> str | None:
-    """Return the type to which Delta can widen a column so that it holds another type's values too, None where it cannot.
+    """Return the type to which Delta can widen a column so that it also holds another type's values, None if there is none.
 
-    Source: Delta's protocol, type widening: integers to wider ones, to DECIMAL, the shorter ones to DOUBLE; FLOAT to DOUBLE; DECIMAL by
+    Source: Delta's protocol, type widening: integers to wider ones, to DECIMAL, up to INT to DOUBLE; FLOAT to DOUBLE; DECIMAL by
     digits before and behind the point; DATE to TIMESTAMP_NTZ.
     """
     wider = common_type(column, value)
@@ -73,7 +73,7 @@ def widened(column: str, value: str) -> str | None:
         return wider
     if wider.startswith("DECIMAL") and column in _INTEGERS:
         precision, scale = _decimal_parts(wider)
-        # Delta wants room for ten digits or twenty, whichever integer it is.
+        # Delta requires room for 20 digits from BIGINT, and for 10 from any shorter integer.
         before_point = max(precision - scale, 20 if column == "BIGINT" else 10)
         return f"DECIMAL({before_point + scale},{scale})" if before_point + scale <= MAX_PRECISION else None
     return wider
@@ -87,9 +87,9 @@ def _decimal_parts(kind: str) -> tuple[int, int]:
 
 
 def reads_alike(column: str, value: str) -> bool:
-    """Tell whether a column's rule reads events of another type of its kind just as well: wider integers, longer decimals.
+    """Return whether a column's rule also reads events of a narrower type of its kind: integers, decimals of the same scale.
 
-    A decimal of another scale does not: its bytes are digits whose point is told by the event's own schema.
+    It does not read a decimal of another scale: the bytes are digits, and only the event's own schema carries the scale.
     """
     if column == value:
         return True

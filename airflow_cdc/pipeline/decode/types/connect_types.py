@@ -1,7 +1,7 @@
-"""How each Kafka Connect type becomes a Spark column: a table of facts, literal and semantic types.
+"""Mapping of Kafka Connect types, literal and semantic, to Spark columns.
 
-Every leaf arrives as the text of its JSON value (``envelope.parse_line``). A rule gives the column's Spark type and the
-SQL that reads the text; NULL for a text that is not NULL means that the value does not fit, and the record is rejected.
+Every leaf arrives as the text of its JSON value (``envelope.parse_line``). A rule provides the column's Spark type and the
+SQL that reads the text. NULL for a text that is not NULL means that the value does not fit, and the record is rejected.
 Sources: Kafka Connect's schema types; Debezium's "data type mappings" (docs/sources/sqlserver.md#types and the other pages there).
 """
 
@@ -28,30 +28,30 @@ from airflow_cdc.pipeline.spark import sql
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A column's Spark SQL type and how a JSON leaf's text becomes a value of it."""
+    """A column's Spark SQL type, and the conversion of a JSON leaf's text to it."""
 
     sql_type: str
     read: Callable[[str], str]
     """From the SQL of the text to the SQL of the value."""
     checked: bool = True
-    """False where every text fits."""
+    """False if every text fits."""
     by_schema: bool = False
-    """Whether what a text means depends on its event's schema: two of one value may differ."""
+    """Whether a text's meaning depends on its event's schema: equal values may have different texts."""
 
 
 STRING = ColumnType("STRING", lambda value: value, checked=False)
 _BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')")
 
-# What a cast would keep the letters of: bytes, which JSON has as base64; JSON.
+# Types for which a cast would keep the encoded text: bytes, which are base64 in JSON, and JSON itself.
 _NOT_CAST = {"STRING": STRING, "BINARY": _BINARY, "VARIANT": ColumnType("VARIANT", lambda value: f"try_parse_json({value})")}
 
 _CALENDAR_DATE = r"^\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}"
 _IN_MICROSECONDS = r"(?!.*\.\d{6}\d*[1-9])"
-"""Of a pattern: no digit but zeros follows behind the sixth of a second."""
+"""Part of a pattern: only zeros may follow the sixth digit of a fractional second."""
 
 
 def cast_to(sql_type: str) -> ColumnType:
-    """Read a JSON number, boolean or text by Spark's own cast; what the cast would bend instead of refuse does not fit."""
+    """Return a rule that reads a JSON number, boolean or text by Spark's cast. A value that the cast would alter does not fit."""
 
     def cast(value: str) -> str:
         return f"try_cast({value} AS {sql_type})"
@@ -64,19 +64,19 @@ def cast_to(sql_type: str) -> ColumnType:
     if sql_type.startswith("DECIMAL("):
         return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
     if sql_type == "DATE":
-        # The cast takes 18000 (days since 1970, as connectors write a date) for the year 18000, and drops a time of day.
+        # A cast would read 18000 (days since 1970, as connectors write a date) as the year 18000, and drop a time of day.
         # isostring has a date with a zone, which is UTC: 2026-11-24Z.
         text = "trim(TRAILING 'Z' FROM {})".format
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        # The cast takes 18000 for a year and 12:34:56 for a time of the day on which it runs, and cuts what is shorter than a microsecond.
+        # A cast would read 18000 as a year and 12:34:56 as a time of the current day, and truncate to microseconds.
         told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{told}'"))
     return ColumnType(sql_type, cast)
 
 
 def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
-    """Return the rule for a JSON array; an array of which an element does not fit does not fit either.
+    """Return the rule for a JSON array. An array fits only if all its elements do.
 
     :param rule_in: from the SQL of the array's text to the rule for its elements.
     """
@@ -91,7 +91,7 @@ def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
 
 
 def _within_years(sql_type: str, value: str, condition: str) -> str:
-    """Return the SQL of a date or timestamp, NULL outside of the years 1 to 9999: readers of the table crash on others."""
+    """Return the SQL of a date or timestamp, NULL outside the years 1 to 9999: readers of the table crash on other years."""
     last = "9999-12-31" if sql_type == "DATE" else "9999-12-31 23:59:59.999999"
     return f"CASE WHEN {condition} AND {value} BETWEEN {sql_type} '0001-01-01' AND {sql_type} '{last}' THEN {value} END"
 
@@ -101,7 +101,7 @@ _FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 
 def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
-    """The same of a number of units since 1970; beyond them are infinities too, which no number of units means."""
+    """As above, for epoch counts. The range also excludes the counts that stand for infinities."""
     count = f"try_cast({value} AS BIGINT)"
     first, last = _FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
     return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
@@ -123,7 +123,7 @@ _LITERAL: Mapping[str, ColumnType] = {
     "boolean": cast_to("BOOLEAN"),
     "string": STRING,
     "bytes": _BINARY,
-    # Nested values keep their JSON text; so does an array of which nothing says what it holds.
+    # Nested values keep their JSON text; so does an array whose item type is unknown.
     "array": STRING,
     "map": STRING,
     "struct": STRING,
@@ -135,7 +135,7 @@ def _days(value: str) -> str:
 
 
 def instant(value: str, units_per_second: int) -> str:
-    """Return the SQL of a timestamp from the text of how many units passed since 1970, NULL outside of the years 1 to 9999."""
+    """Return the SQL of a timestamp from the text of an epoch count, NULL outside the years 1 to 9999."""
     factor = 1_000_000 // units_per_second
     return _count_within_years(value, 86_400 * units_per_second, lambda count: f"timestamp_micros({count} * {factor}L)")
 
@@ -146,7 +146,7 @@ def _local_timestamp(units_per_second: int) -> ColumnType:
 
 
 def _nano_timestamp(value: str) -> str:
-    # A Spark timestamp ends at microseconds; SQL Server's datetime2(7) does not. The text keeps all and casts to TIMESTAMP_NTZ.
+    # Spark's timestamps end at microseconds; SQL Server's datetime2(7) does not. The text keeps all digits and casts to TIMESTAMP_NTZ.
     nanos = f"try_cast({value} AS BIGINT)"
     seconds = f"CAST(timestamp_seconds(floor({nanos} / 1000000000BD)) AS TIMESTAMP_NTZ)"
     return f"concat(CAST({seconds} AS STRING), '.', lpad(CAST(pmod({nanos}, 1000000000) AS STRING), 9, '0'))"
@@ -159,7 +159,7 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
         count = f"try_cast({value} AS BIGINT)"
         size = f"abs({count})" if signed else count
         whole = f"({size} DIV {units_per_second})"
-        # Arithmetic, because PostgreSQL's 24:00:00 is a time and not midnight.
+        # Arithmetic, because PostgreSQL's 24:00:00 is a time other than midnight.
         parts = f"{whole} DIV 3600, {whole} DIV 60 % 60, {whole} % 60, {size} % {units_per_second}"
         text = f"format_string('%02d:%02d:%02d.%0{digits}d', {parts})"
         if signed:
@@ -183,7 +183,7 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "io.debezium.time.MicroTimestamp": _local_timestamp(1_000_000),
     "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
     "io.debezium.time.ZonedTimestamp": _ZONED,
-    # Avro's own, of files that tell no name of Connect's.
+    # Avro's logical types, for files without Connect's names.
     "date": ColumnType("DATE", _days),
     "time-millis": _time_of_day(1_000),
     "time-micros": _time_of_day(1_000_000),
@@ -197,7 +197,7 @@ _SEMANTIC: Mapping[str, ColumnType] = {
 }
 
 _DECLARED: Mapping[str, ColumnType] = {
-    # As flows declare them: connectors write such columns as plain texts.
+    # Declared in flows: connectors write such columns as plain text.
     HEX: ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'hex')"),
     BASE64_URL: ColumnType("BINARY", lambda value: f"try_to_binary(translate({value}, '-_', '+/'), 'base64')"),
 }
@@ -212,18 +212,18 @@ _OWN: Mapping[str, Callable[[str], ColumnType]] = {
     AS_SIGNED_TIME: lambda semantic: _time_of_day(_TIMES_OF_DAY[semantic], signed=True),
     AS_LOCAL_TIMESTAMP: lambda semantic: _LOCAL_TIMESTAMP,
 }
-"""The rules that connectors' entries name for what they spell their own way: from the semantic type."""
+"""Rules, from the semantic type, that connectors' entries name for their own encodings."""
 
 
 def _by_connector(semantic: str, connector: str) -> ColumnType | None:
-    """Return the rule for a semantic type that a connector spells its own way; None for any other."""
+    """Return the rule for a semantic type that the connector encodes in its own way; None for any other."""
     entry = CONNECTORS.get(connector)
     rule = entry.types.own.get(semantic) if entry else None
     return _OWN[rule](semantic) if rule else None
 
 
 def _by_ending(semantic: str) -> ColumnType | None:
-    """Return the rule for a semantic type of one connector alone, whatever stands before its last three words."""
+    """Return the rule for a semantic type of a single connector, by the last three parts of its name."""
     ending = ".".join(semantic.rsplit(".", 3)[1:])
     rule = next((entry.types.by_ending[ending] for entry in entries() if ending in entry.types.by_ending), None)
     return _OWN[rule](semantic) if rule else None
@@ -239,12 +239,12 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 FORMERLY = "formerly"
-"""Member that we give a field whose column was renamed: the older names under which events may have it."""
+"""Member that we add to the field of a renamed column: the older names under which events may carry it."""
 _NUMBER = re.compile(r"-?\d{1,4}")
 
 
 def is_field(field: Any) -> bool:
-    """Tell whether a JSON value describes a column as a Connect schema does, so that :func:`column_type` can read it."""
+    """Return whether a JSON value is a field of a Connect schema that :func:`column_type` can read."""
     if not isinstance(field, dict) or not all(isinstance(field.get(name), str) for name in ("field", "type")):
         return False
     if field["type"] not in _LITERAL:
@@ -257,7 +257,7 @@ def is_field(field: Any) -> bool:
 
 
 def is_encoded(field: Mapping[str, Any]) -> bool:
-    """Tell whether the JSON text of a field's values alone does not say what they are."""
+    """Return whether a field's values cannot be read from their JSON text alone."""
     name, items = str(field.get("name")), field.get("items")
     if field["type"] == "array" and isinstance(items, dict):
         return is_encoded(items)
@@ -268,7 +268,7 @@ def column_type(field: Mapping[str, Any], connector: str, array: str | None = No
     """Return the rule for one field of a Connect schema.
 
     :param field: ``{type, name, parameters, items, …}`` as the JSON converter writes it.
-    :param connector: ``source.connector``; some connectors use one semantic type for values that differ.
+    :param connector: ``source.connector``; some connectors encode a semantic type in their own way.
     :param array: SQL of the JSON text of the array whose elements the field describes.
     """
     semantic = str(field.get("name"))

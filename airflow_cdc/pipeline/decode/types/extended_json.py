@@ -1,8 +1,9 @@
-"""How a value of MongoDB's extended JSON becomes a value of a column.
+"""Conversion of MongoDB's extended JSON to a column's values.
 
-The text is that of a JSON leaf as ``from_json`` gives it: a text without its quotes, a number, or the JSON of an object or array. Its
-types are spelled as objects, in two modes and two generations: ``{"$date": 5}``, ``{"$date": {"$numberLong": "5"}}``,
-``{"$date": "1970-01-01T00:00:00.005Z"}``. NULL for a text that is not NULL means that the value does not fit; nothing is rounded or cut.
+The text is that of a JSON leaf from ``from_json``: a text without its quotes, a number, or the JSON of an object or array. Types are
+written as objects, in two modes and two generations: ``{"$date": 5}``, ``{"$date": {"$numberLong": "5"}}``,
+``{"$date": "1970-01-01T00:00:00.005Z"}``. NULL for a text that is not NULL means that the value does not fit. Nothing is rounded or
+truncated.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NUMBERS = ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal")
 _MEMBERS = (*_NUMBERS, "$date", "$oid", "$uuid", "$binary", "$type")
 _WRAPPED = r"""text RLIKE r'^\s*\{\s*"\$'"""
 _PLAIN = """if(leaf IN ('"NaN"', '"Infinity"', '"-Infinity"'), trim(BOTH '"' FROM leaf), leaf)"""
-"""SQL of a leaf without the quotes that from_json puts around a bare NaN or infinity."""
+"""SQL of a leaf without the quotes that from_json adds to a bare NaN or infinity."""
 _UUID_SUBTYPES = "('04', '4')"
 _UUID_LENGTH = 16
 
@@ -24,7 +25,7 @@ def value_of(text: str, sql_type: str) -> str:
     """Return the SQL of a value.
 
     :param text: SQL of the leaf's text.
-    :param sql_type: the column's type, one of those that :class:`~airflow_cdc.model.flow.document_columns.DocumentColumn` knows.
+    :param sql_type: the column's type, one of those of :class:`~airflow_cdc.model.flow.document_columns.DocumentColumn`.
     """
     ddl = ", ".join(f"{sql.name(member)} STRING" for member in _MEMBERS)
     told = f"if({_WRAPPED}, from_json(text, {sql.text(ddl)}), NULL)"
@@ -34,7 +35,7 @@ def value_of(text: str, sql_type: str) -> str:
 
 def _read(sql_type: str) -> str:
     if sql_type in ("INT", "BIGINT"):
-        # A shell writes whole numbers as doubles: 5.0 is 5, and 5.5 does not fit.
+        # MongoDB's shell writes whole numbers as doubles: 5.0 is 5, and 5.5 does not fit.
         whole = f"CASE WHEN {digits_behind_point('number')} <= 0 THEN try_cast(number AS DECIMAL(38,0)) END"
         return sql.let("number", _number(), f"try_cast({whole} AS {sql_type})")
     if sql_type == "DOUBLE" or sql_type.startswith("DECIMAL"):
@@ -50,7 +51,7 @@ def _member(name: str) -> str:
 
 
 def _inner(text: str, name: str) -> str:
-    """Return the SQL of a member of a text that may be an object; asked of any other, from_json would throw and catch."""
+    """Return the SQL of a member of a text that may be an object. For any other text, from_json would raise and catch an exception."""
     return f"if(startswith({text}, '{{'), from_json({text}, '{sql.name(name)} STRING').{sql.name(name)}, NULL)"
 
 
@@ -59,7 +60,7 @@ def _number() -> str:
 
 
 def _instant() -> str:
-    """Return the SQL of the time that a ``$date`` tells, NULL outside of the years 1 to 9999."""
+    """Return the SQL of a ``$date``'s time, NULL outside the years 1 to 9999."""
     millis = f"coalesce({_inner('dated', '$numberLong')}, dated)"
     return sql.let("dated", _member("$date"), f"coalesce({instant(millis, 1000)}, {cast_to('TIMESTAMP').read('dated')})")
 
@@ -82,7 +83,7 @@ def _binary() -> str:
 
 
 def _string() -> str:
-    """Return the SQL of the text that says the same in whichever mode it was told: digits, an identifier, a time, base64; else JSON."""
+    """Return the SQL of a text that is the same in every mode: digits, an identifier, a time, base64; else JSON."""
     time = sql.let("moment", _instant(), """date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")""")
     subtype = f"coalesce({_inner(_member('$binary'), 'subType')}, {_member('$type')})"
     groups = r"'(.{8})(.{4})(.{4})(.{4})(.{12})', '$1-$2-$3-$4-$5'"

@@ -1,6 +1,6 @@
-"""What the JSON values of a column look like, for events that carry no schema.
+"""Type inference from JSON values, for events that carry no schema.
 
-Provisional by nature: whoever needs exact types archives the schemas with the events, or declares them in the flow.
+The result is provisional. For exact types, archive the schemas with the events, or declare the types in the flow.
 
 Runs a Spark job over the values.
 """
@@ -14,22 +14,22 @@ from pyspark.sql import DataFrame
 from airflow_cdc.pipeline.spark import sql
 
 _DIGITS_OF_DOUBLE = 17
-"""As many as tell any double apart from its neighbours, and as a JSON writer prints at most."""
+"""Enough digits to distinguish any double from its neighbours, and the most that a JSON writer prints."""
 _LONG_FRACTIONS = "DECIMAL(38,18)"
 
 
 def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
-    """Return a Spark SQL type for each of the columns of which a value was seen.
+    """Return a Spark SQL type for each of the columns with a value.
 
     :param images: one column ``image``: the JSON text of a row image.
     """
-    # A plain JSON fraction is parsed as DECIMAL: the column is a floating point number, unless no double has so many digits.
-    # Of 10.0 the parser drops the zero, but an integer that fits 64 bits would be a BIGINT, so a DECIMAL that fits them was written
-    # with a point.
+    # A plain JSON fraction is parsed as DECIMAL. The column is a floating-point number, unless a value has more digits than a double.
+    # The parser drops the zero of 10.0. But an integer that fits 64 bits would be a BIGINT, so a DECIMAL that fits was written with a
+    # point.
     fraction = "kind LIKE 'DECIMAL%' AND (kind NOT LIKE '%,0)' OR in_64_bits)"
     members = images.sparkSession.sql(
         "SELECT member.key AS name, schema_of_variant(member.value) AS kind,"
-        # Asked of a text, it would raise and catch an exception.
+        # For a text, try_variant_get would raise and catch an exception.
         " if(schema_of_variant(member.value) LIKE 'DECIMAL%', try_variant_get(member.value, '$', 'BIGINT') IS NOT NULL, false)"
         " AS in_64_bits"
         " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",

@@ -1,7 +1,7 @@
-"""Keep all digits of numbers that a record spells as JSON numbers (``decimal.format=NUMERIC``).
+"""Long fractions: keep all digits of decimals that are JSON numbers (``decimal.format=NUMERIC``).
 
-Spark's JSON reader makes a number with a point a double before it becomes text, 17 digits of it. A VARIANT keeps 38, so that is what
-members whose values may be such are read as.
+Spark's JSON reader converts a number with a point to a double, then to text: 17 digits remain. A VARIANT keeps 38, so members that may
+hold such numbers are read as VARIANT.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def fractions_of(columns: SourceColumns) -> frozenset[str]:
 
 
 def members_of(names: Iterable[str], fractions: Iterable[str]) -> str:
-    """Return the DDL of an image's members: text, but for those of ``fractions``."""
+    """Return the DDL of an image's members: STRING, except VARIANT for those of ``fractions``."""
     return ", ".join(f"{sql.name(name)} {'VARIANT' if name in fractions else 'STRING'}" for name in names)
 
 

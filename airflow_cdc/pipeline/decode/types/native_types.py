@@ -1,8 +1,8 @@
-"""What a connector makes of the column types that its schema-change topic tells: the Connect field that it would write, were the schemas
-archived, in the modes that are its defaults (:mod:`airflow_cdc.model.catalogue`).
+"""Native types: from a column type in the schema-change topic to the Connect field that the connector would write in its default modes.
 
-The capture ``maria_types_precise`` holds both spellings of the same values. Which modes a connector was given the schema-change topic
-does not tell: :mod:`airflow_cdc.pipeline.decode.types.schema_topic_types` asks the values.
+See :mod:`airflow_cdc.model.catalogue`. The capture ``maria_types_precise`` holds the same values with and without schemas. The
+schema-change topic does not carry the connector's modes: :mod:`airflow_cdc.pipeline.decode.types.schema_topic_types` derives them from
+the values.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ _SECONDS_TO_YEAR_10000 = 253_402_300_800
 
 @dataclass(frozen=True)
 class NativeType:
-    """How a connector spells the values of one column type."""
+    """How a connector encodes the values of one column type."""
 
     type: str
-    """The Connect field's literal type; of a time that is told as a number ``int64``, whichever integer holds it."""
+    """The Connect field's literal type; ``int64`` for every time that is a number, whatever its integer type."""
     name: str | None = None
     """The Connect field's semantic type."""
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
     digits: int = 0
-    """Of a time: digits of its second behind the point."""
+    """For a time: digits of its fractional second."""
     is_unsigned: bool = False
-    """Whether it is a decimal only because no integer of Connect holds it."""
+    """Whether the type is a decimal only because no Connect integer holds it."""
     seconds: int = _SECONDS_TO_YEAR_10000
-    """Of a time: how far from zero it goes."""
+    """For a time: its greatest distance from zero, in seconds."""
     formerly: tuple[str, ...] = field(default=(), compare=False)
-    """Older names under which events may have the column."""
+    """Older names under which events may carry the column."""
 
     @property
     def units(self) -> int | None:
-        """Units per second of a time that is told as a number; None of anything else."""
+        """Units per second of a time that is a number; None for anything else."""
         return _UNITS.get(self.name or "")
 
     @property
     def is_time_of_day(self) -> bool:
-        """Whether it is a time without a date."""
+        """Whether the type is a time without a date."""
         return self.units is not None and not (self.name or "").endswith("stamp")
 
     @property
     def is_encoded(self) -> bool:
-        """Whether the JSON text alone does not say what the value is."""
+        """Whether a value cannot be read from its JSON text alone."""
         return self.name in (DECIMAL, DATE) or self.units is not None
 
     @property
     def scale(self) -> int:
-        """Digits of a decimal behind the point."""
+        """A decimal's digits behind the point."""
         return int(self.parameters.get("scale", 0))
 
     def connect_field(self, column: str) -> dict[str, Any]:
-        """Return the field as a Connect schema has it."""
+        """Return the field of a Connect schema."""
         return {"field": column, "type": self.type, "name": self.name, "parameters": dict(self.parameters), FORMERLY: self.formerly}
 
 
 def native_type(connector: str, type_name: str, length: int | None, scale: int | None) -> NativeType | None:
-    """Return how a connector spells the values of a column; None where its type is not known, or could be spelled otherwise.
+    """Return how a connector encodes the values of a column; None if its type is unknown or its encoding is ambiguous.
 
     :param type_name: ``typeName`` of the schema-change topic, such as ``INT UNSIGNED`` or ``int identity``.
     """
@@ -79,7 +79,7 @@ def native_type(connector: str, type_name: str, length: int | None, scale: int |
     if not (entry and entry.schema_changes and entry.catalogue):
         return None
     known = entry.schema_changes
-    # "decimal() identity", "INT(10) UNSIGNED ZEROFILL": what it does not change is left out.
+    # "decimal() identity", "INT(10) UNSIGNED ZEROFILL": drop the words that do not affect the encoding.
     plain = " ".join(re.sub(r"\([^)]*\)|\b(IDENTITY|ZEROFILL|SIGNED)\b", " ", type_name.upper()).split())
     if plain in known.texts:
         return NativeType("string")
@@ -98,6 +98,6 @@ def _native(plain: str, found: Field, digits: int | None, seconds: int) -> Nativ
     if name in _UNITS:
         return NativeType("int64", name, digits=digits or 0, seconds=seconds)
     if name not in (DECIMAL, DATE, ZONED):
-        # Texts, bits and years: their names do not change how they are read.
+        # Texts, bits and years: the semantic type does not affect how they are read.
         return NativeType(found["type"])
     return NativeType(found["type"], name, found.get("parameters", {}), is_unsigned=plain == "BIGINT UNSIGNED")

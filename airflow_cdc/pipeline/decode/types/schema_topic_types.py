@@ -1,7 +1,7 @@
-"""The types that a schema-change topic tells for events without a schema of their own, where the values prove the connector's modes.
+"""Types from a schema-change topic for events without a schema, where the values prove the connector's modes.
 
-A number of units since 1970, or text that may be base64, means one thing in one mode of the connector and something else in another, and no
-archive tells the modes. So a column gets its type from the topic only where the values that were seen rule every other mode out
+The meaning of an epoch count, or of text that may be base64, depends on the connector's modes, and no archive carries them. So a column
+gets its type from the topic only if its values rule out every other mode
 (docs/adr/0015-types-from-the-schema-change-topic.md).
 """
 
@@ -24,14 +24,14 @@ _UNITS_BY_MODE: Mapping[str, Callable[[NativeType, int], int]] = {
     "microseconds": lambda native, units: _MICROS,
     "nanoseconds": lambda native, units: _NANOS,
 }
-"""``time.precision.mode``: units per second of a time that is told as a number."""
+"""By ``time.precision.mode``: units per second of a time that is a number."""
 _GREATEST_INTEGER = {"int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 - 1}
 
 
 def common_native(natives: Collection[NativeType | None]) -> NativeType | None:
-    """Return the type by whose rule all values of a column can be read, None where there is none.
+    """Return the type whose rule reads all values of a column, None if there is none.
 
-    :param natives: the types that the column had, the oldest first; None for one that is not known.
+    :param natives: the types that the column had, oldest first; None for an unknown one.
     """
     known = [native for native in natives if native]
     if not known or len(known) < len(natives):
@@ -40,7 +40,7 @@ def common_native(natives: Collection[NativeType | None]) -> NativeType | None:
     for native in known:
         if holds(_rule(native).sql_type, _rule(widest).sql_type):
             widest = native
-    # A time's digits are no part of its rule, but tell what its values may be.
+    # A time's digits are not part of its rule, but limit its possible values.
     finest = max(native.digits for native in known)
     return replace(widest, digits=finest) if all(_is_read_by(widest, native) for native in known) else None
 
@@ -50,7 +50,7 @@ def _rule(native: NativeType, column: str = "", connector: str = "") -> ColumnTy
 
 
 def _is_read_by(widest: NativeType, other: NativeType) -> bool:
-    """Tell whether the rule of one type reads the values of another: a wider integer, a longer decimal of the same scale."""
+    """Return whether the rule of one type reads the values of another: a wider integer, a longer decimal of the same scale."""
     same_form = (widest.name, widest.scale, widest.is_unsigned) == (other.name, other.scale, other.is_unsigned)
     return same_form and reads_alike(_rule(widest).sql_type, _rule(other).sql_type)
 
@@ -58,11 +58,11 @@ def _is_read_by(widest: NativeType, other: NativeType) -> bool:
 def told_types(
     columns: Mapping[str, NativeType], seen: Mapping[str, SeenValues], connector: str, *, proven: Collection[str] = ()
 ) -> dict[str, ColumnType]:
-    """Return the types of the columns of which values were seen that prove them.
+    """Return the types of the columns whose values prove them.
 
-    :param columns: by name: how the connector spells the values in its default modes.
-    :param seen: what is seen of the values.
-    :param proven: columns whose types were told so before: a mode in which they would be spelled otherwise is ruled out.
+    :param columns: by name: the connector's encoding of the values in its default modes.
+    :param seen: the observed values, by column.
+    :param proven: columns whose types were proven before. A mode with another encoding of them is ruled out.
     """
     there = {name: native for name, native in columns.items() if name in seen}
     by_name = [(name, native, seen[name]) for name, native in there.items()]
@@ -87,12 +87,12 @@ def told_types(
 def _time_modes(times: Sequence[tuple[NativeType, SeenValues]], known: Sequence[NativeType]) -> tuple[str, ...]:
     """Return the modes in which a connector could have written all the values.
 
-    :param known: types of columns whose units were proven before: in the other modes these would have other units.
+    :param known: types of columns whose units were proven before. Modes with other units for them are ruled out.
     """
     numbers = [(native, values) for native, values in times if values.kinds == {"whole"}]
     modes = [mode for mode, units in _UNITS_BY_MODE.items() if all(units(native, native.units or 0) == native.units for native in known)]
     found = [mode for mode in modes if all(_could_be(native, values, mode) for native, values in numbers)]
-    # By a mode that is not the default the table is not read, though its values should prove it.
+    # Types are read only in the default mode, even if the values prove another.
     return tuple(found) if "adaptive" in found else ()
 
 
@@ -103,13 +103,13 @@ def _could_be(native: NativeType, values: SeenValues, mode: str) -> bool:
         _MICROS: values.some_part_of_1000000,
         _NANOS: values.some_part_of_1000000000,
     }
-    # A second with three digits is told in microseconds as a multiple of 1000.
+    # In microseconds, a second with three digits is a multiple of 1000.
     step = units // 10**native.digits if native.digits else units
     return values.greatest <= native.seconds * units and not some_part_of.get(step, False)
 
 
 def _decimals_are_precise(decimals: Sequence[tuple[NativeType, SeenValues]]) -> bool:
-    """Tell whether texts of digits are base64 (``decimal.handling.mode=precise``), and not the numbers themselves (``string``)."""
+    """Return whether texts are proven base64 (``decimal.handling.mode=precise``) rather than the numbers themselves (``string``)."""
     texts = [(native, values) for native, values in decimals if values.kinds == {"text"} and not native.is_unsigned]
     if any(values.some_no_base64 for _, values in texts):
         return False
@@ -124,7 +124,7 @@ def _is_decimal(native: NativeType, values: SeenValues, *, is_precise: bool) -> 
 
 
 def _is_plain(native: NativeType, values: SeenValues) -> bool:
-    """Tell whether the values are spelled as the type's are in every mode."""
+    """Return whether the values fit a type that has one encoding in every mode."""
     if native.name == DATE:
         return values.kinds == {"whole"} and values.greatest <= LAST_DAY
     if native.name == ZONED:

@@ -1,4 +1,4 @@
-"""What the JSON values of columns look like, as far as it tells in which of its modes a connector wrote them.
+"""Observations of columns' JSON values, as evidence for the connector's modes.
 
 Runs a Spark job over the values.
 """
@@ -17,41 +17,41 @@ from airflow_cdc.pipeline.spark import sql
 
 @dataclass(frozen=True)
 class SeenValues:
-    """What was seen of one column's values; a statement that begins with ``some`` holds of at least one of them."""
+    """Observations of one column's values. A flag that begins with ``some`` holds for at least one of them."""
 
     kinds: frozenset[str]
-    """Of ``boolean``, ``whole`` (a number without a point), ``fraction``, ``text`` and ``other`` (objects, arrays)."""
+    """Any of ``boolean``, ``whole`` (a number without a point), ``fraction``, ``text`` and ``other`` (objects, arrays)."""
     greatest: int = 0
-    """Of the whole numbers the one farthest from zero, without its sign."""
+    """The greatest absolute value of the whole numbers."""
     some_part_of_1000: bool = False
-    """... whole number is no multiple of 1000; the same below."""
+    """... whole number is not a multiple of 1000; likewise below."""
     some_part_of_1000000: bool = False
     some_part_of_1000000000: bool = False
     some_no_numeral: bool = False
-    """... text is no number."""
+    """... text is not a number."""
     some_no_point: bool = False
     """... text has neither point nor exponent."""
     some_no_base64: bool = False
     some_no_hex: bool = False
     some_no_instant: bool = False
-    """... text is no date and time with a zone."""
+    """... text is not a date and time with a zone."""
     some_padded: bool = False
     """... text ends with ``=``."""
     some_mixed: bool = False
-    """... text has capitals or digits behind small letters, as words do not."""
+    """... text mixes letters and digits as words do not, such as a capital or digit behind a small letter."""
     some_not_minimal: bool = False
-    """... text, read as base64, is a number with more bytes than it needs: no connector writes one."""
+    """... text, read as base64, is a number with more bytes than it needs. No connector writes one."""
     some_no_variable_scale: bool = False
-    """... object has no ``scale`` and ``value``, as decimals without a precision have."""
+    """... object lacks the ``scale`` or ``value`` that decimals without a precision have."""
     count: int = 0
-    """Values that were seen."""
+    """Number of values."""
     least: int = 0
-    """Of the whole numbers."""
+    """The least of the whole numbers; ``most`` is the greatest."""
     most: int = 0
     longest: int = 0
-    """Letters of the longest text."""
+    """Length of the longest text, in characters."""
     examples: tuple[str, ...] = ()
-    """Up to three values, as JSON has them."""
+    """Up to three values, as JSON."""
 
 
 _KIND = """CASE WHEN kind = 'BOOLEAN' THEN 'boolean' WHEN kind = 'STRING' THEN 'text'
@@ -59,7 +59,7 @@ _KIND = """CASE WHEN kind = 'BOOLEAN' THEN 'boolean' WHEN kind = 'STRING' THEN '
     WHEN kind LIKE 'DECIMAL%' OR kind = 'DOUBLE' THEN 'fraction' ELSE 'other' END"""
 """A number that fits 64 bits and is parsed as DECIMAL was written with a point."""
 _SHORT = 24
-"""Letters of sixteen bytes in base64."""
+"""Characters of sixteen bytes in base64."""
 _SHOWN = "left(to_json(value), 60)"
 _IS_WHOLE = "kind = 'BIGINT' OR kind LIKE 'DECIMAL%,0)'"
 _STATEMENTS = {
@@ -80,7 +80,7 @@ _STATEMENTS = {
 
 
 def look_at_values(images: DataFrame, columns: Collection[str]) -> dict[str, SeenValues]:
-    """Return what is seen of those of the columns of which there is a value.
+    """Return the observations of each of the columns with a value.
 
     :param images: one column ``image``: the JSON text of a row image.
     """
@@ -93,7 +93,7 @@ def look_at_values(images: DataFrame, columns: Collection[str]) -> dict[str, See
     read = wanted.selectExpr(
         "name",
         f"{_KIND} AS kind",
-        # Beyond 64 bits: far outside of what any time is.
+        # Beyond 64 bits: far outside the range of any time.
         f"if({_IS_WHOLE}, coalesce(try_variant_get(value, '$', 'BIGINT'), 9223372036854775807L), NULL) AS whole",
         "if(kind = 'STRING', try_variant_get(value, '$', 'STRING'), NULL) AS text",
         "value",

@@ -1,6 +1,6 @@
-"""Suspicions: columns of bare JSON whose values look as if they spelled something else than their text says.
+"""Suspicions: columns of bare JSON whose values look like an encoding of another type.
 
-Nothing proves it: a text of small and capital letters may be base64 or a code, a number a time or an identifier. So a person decides
+There is no proof: a text of small and capital letters may be base64 or a code, a number a time or an identifier. So a person decides
 (docs/adr/0024-types-are-never-guessed-in-silence.md).
 """
 
@@ -14,26 +14,26 @@ from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST, _LAST = (int(datetime(year, 1, 1, tzinfo=timezone.utc).timestamp()) for year in (1980, 2100))
-"""Seconds between which sources' times lie: no proof, but the years that people look for."""
+"""Range of plausible times, in seconds since 1970: no proof, but the years that people look for."""
 _UNITS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _LONGEST_DECIMAL = 24
-"""Letters of sixteen bytes in base64: more than 38 digits."""
+"""Characters of sixteen bytes in base64: more than 38 digits."""
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What a column's values look like."""
+    """A possible other type of a column's values."""
 
     evidence: str
-    """What was seen, for people."""
+    """The observation, for people."""
     setting: str
-    """How a flows file would declare the column, were it that; with ``?`` for what nothing tells."""
+    """The column's declaration in a flows file if the suspicion is right; ``?`` stands for what is unknown."""
 
 
 def find_suspicions(seen: Mapping[str, SeenValues], keys: Collection[str]) -> dict[str, Suspicion]:
-    """Return the columns that look as if they spelled something else.
+    """Return the suspicions by column.
 
-    :param seen: what is seen of the values of columns of which nothing else speaks.
+    :param seen: observations of columns whose types have no other evidence.
     :param keys: columns that identify a row: small numbers there are identifiers, not days.
     """
     found = {name: _suspicion(values, is_key=name in keys) for name, values in seen.items()}
