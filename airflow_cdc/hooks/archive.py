@@ -78,7 +78,7 @@ class CdcArchiveHook(CdcStorageHook):
         return {"archive_fs": self.fs, "lake_fs": lake.fs, **places}
 
     def little_waits(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> bool:
-        """Tell whether what waits is surely little: Spark is then started for a short job.
+        """Return whether what waits is surely little: Spark is then started for a short job.
 
         False also where Airflow cannot see the storage: the job's own error says more than a guess here could.
         """

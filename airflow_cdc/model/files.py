@@ -38,17 +38,17 @@ _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 def is_object_store(fs: FileSystem) -> bool:
-    """Tell whether a file system has buckets of objects, and folders in name only."""
+    """Return whether a file system has buckets of objects, and folders in name only."""
     return bool(_OBJECT_STORES & _protocols(fs))
 
 
 def is_local(fs: FileSystem) -> bool:
-    """Tell whether a file system is this machine's own."""
+    """Return whether a file system is this machine's own."""
     return "file" in _protocols(fs)
 
 
 def folds_case(fs: FileSystem, folder: str) -> bool:
-    """Tell whether a store takes names for one that differ by case, as those of macOS and Windows do, by a folder that is there."""
+    """Return whether a store takes names for one that differ by case, as those of macOS and Windows do, by a folder that is there."""
     if (_OBJECT_STORES | _NAMENODES) & _protocols(fs):
         return False
     parent, _, name = folder.rpartition("/")

@@ -9,7 +9,7 @@ _GLOB = frozenset("*?[")
 
 
 def matches_any(name: str, globs: Iterable[str]) -> bool:
-    """Tell whether a flow's name matches one of the globs, or there are none; never one that a glob behind a ``!`` matches."""
+    """Return whether a flow's name matches one of the globs, or there are none; never one that a glob behind a ``!`` matches."""
     patterns = tuple(globs)
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     refused = (pattern[1:] for pattern in patterns if pattern.startswith("!"))
@@ -22,5 +22,5 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def is_glob(pattern: str) -> bool:
-    """Tell whether a pattern is more than the name of one flow."""
+    """Return whether a pattern is more than the name of one flow."""
     return bool(_GLOB & set(pattern))

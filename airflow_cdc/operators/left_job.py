@@ -48,7 +48,7 @@ def take_up(hook: SparkSubmitHook, job: str) -> None:
 
 
 def is_manager_known(hook: SparkSubmitHook) -> bool:
-    """Tell whether the Spark connection names YARN's ResourceManager, which is asked about a job and told to kill it."""
+    """Return whether the Spark connection names YARN's ResourceManager, which is asked about a job and told to kill it."""
     try:
         return bool(hook._get_yarn_rm_base_url())
     except ValueError:

@@ -232,7 +232,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
             return _GONE
 
     def is_job_succeeded(self, status: str) -> bool:
-        """Tell whether a job of an earlier try ended and its report can be taken; else another is submitted.
+        """Return whether a job of an earlier try ended and its report can be taken; else another is submitted.
 
         Airflow's task state store outlives the task's success: the report of the job that it names was taken then.
         """

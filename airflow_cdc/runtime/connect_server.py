@@ -35,7 +35,7 @@ class ServerNotStartedError(TerminalError):
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     if host == "localhost":
         return True
     with contextlib.suppress(ValueError):
@@ -152,7 +152,7 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def answers(host: str, port: int, seconds: float = 1.0) -> bool:
-    """Tell whether something listens there."""
+    """Return whether something listens there."""
     with contextlib.suppress(OSError), socket.create_connection((_reached_by(host), port), timeout=seconds):
         return True
     return False

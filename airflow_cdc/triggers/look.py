@@ -52,7 +52,7 @@ class CdcLookTrigger(BaseTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", {**self.question, "poke_interval": self.poke_interval}
 
     def tolerates(self, error: Exception, seconds: float) -> bool:
-        """Tell whether to look again after an error.
+        """Return whether to look again after an error.
 
         :param seconds: for how long every look has failed.
         """

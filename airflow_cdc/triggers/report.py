@@ -56,7 +56,7 @@ class CdcReportTrigger(CdcLookTrigger):
         return Answer(is_done=ask_at is not None and now >= ask_at, told={"why": "ask", **told})
 
     def tolerates(self, error: Exception, seconds: float) -> bool:
-        """Tell whether to look again after an error."""
+        """Return whether to look again after an error."""
         is_terminal = (isinstance(error, CdcError) and not error.transient) or storage_refusal(error) is not None
         if is_terminal:
             return seconds < _TOLERATED_TERMINAL

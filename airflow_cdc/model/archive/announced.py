@@ -39,7 +39,7 @@ class Announced(JsonObject, required=("count", "digest", "names")):
         return tuple(file for file in files if f"{name_digest(file.path):016x}" not in names)
 
     def is_due(self, now: float, repeat_after: float | None) -> bool:
-        """Tell whether what still waits is to be announced again.
+        """Return whether what still waits is to be announced again.
 
         :param now: seconds since 1970.
         :param repeat_after: seconds after the last event; None: never.

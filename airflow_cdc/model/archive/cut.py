@@ -134,7 +134,7 @@ def _is_past(place: Place, floor: int, shown_end: tuple[int, ...] | None) -> boo
 
 
 def _may_hold_forgotten(place: Place, forgotten: Place | None) -> bool:
-    """Tell whether whole transactions that nobody remembers may stand behind one whose own position is not known."""
+    """Return whether whole transactions that nobody remembers may stand behind one whose own position is not known."""
     return bool(place.commit is None and place.ended and forgotten and forgotten.ended and place.ended <= forgotten.ended)
 
 

@@ -20,7 +20,7 @@ class Interval:
     """The first moment behind it; None: to the end."""
 
     def holds(self, file: ArchivedFile) -> bool:
-        """Tell whether a file was archived in it; of one that tells no time nothing but "always" is known."""
+        """Return whether a file was archived in it; of one that tells no time nothing but "always" is known."""
         if self.since is None and self.until is None:
             return True
         if file.archived_at is None:

@@ -194,7 +194,7 @@ class Survey(JsonObject, own=("shapes", "void")):
 
 
 def is_control_topic(topic: str, kinds: set[str]) -> bool:
-    """Tell whether a topic carries no rows of a table: transactions, heartbeats, schema changes, signals.
+    """Return whether a topic carries no rows of a table: transactions, heartbeats, schema changes, signals.
 
     :param kinds: the operation codes and record kinds seen in the topic.
     """

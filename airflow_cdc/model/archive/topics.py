@@ -11,7 +11,7 @@ NO_TOPIC = ""
 
 
 def is_legal_topic(name: str) -> bool:
-    """Tell whether Kafka would take a name for a topic's (``org.apache.kafka.common.internals.Topic.validate``)."""
+    """Return whether Kafka would take a name for a topic's (``org.apache.kafka.common.internals.Topic.validate``)."""
     return _LEGAL.fullmatch(name) is not None and name not in {".", ".."}
 
 

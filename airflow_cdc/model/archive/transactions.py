@@ -64,7 +64,7 @@ def prefix_of(topic: str) -> str:
 
 
 def ends_transactions(topic: str) -> bool:
-    """Tell whether a topic is named as a connector's transaction topic."""
+    """Return whether a topic is named as a connector's transaction topic."""
     return _TRANSACTION_TOPIC.fullmatch(topic) is not None
 
 
@@ -146,7 +146,7 @@ class Transaction(JsonObject, required=("seen", "place")):
         return tuple(found)
 
     def is_whole(self, prefix: str, topics: Iterable[str]) -> bool:
-        """Tell whether the END has come and all that it announces of archived topics."""
+        """Return whether the END has come and all that it announces of archived topics."""
         return self.expected is not None and not self.lacking(prefix, topics)
 
 
@@ -173,7 +173,7 @@ class LogStart(JsonObject):
     """When the source committed the first archived event of it, in milliseconds since 1970; None for the first epoch."""
 
     def holds(self, time_ms: int | None) -> bool:
-        """Tell whether what the source committed at a time is of this epoch."""
+        """Return whether what the source committed at a time is of this epoch."""
         return self.since_ms is None or (time_ms is not None and time_ms >= self.since_ms)
 
 

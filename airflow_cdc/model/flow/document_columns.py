@@ -38,7 +38,7 @@ class DocumentColumn:
 
 
 def is_index(step: str) -> bool:
-    """Tell whether a part of a path is an index of an array; a member's name of digits cannot be told from one."""
+    """Return whether a part of a path is an index of an array; a member's name of digits cannot be told from one."""
     return step.isascii() and step.isdigit()
 
 

@@ -36,7 +36,7 @@ def _parted(globs: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _covers(out: str, glob: str) -> bool:
-    """Tell whether all that ``glob`` matches, ``out`` surely matches too."""
+    """Return whether all that ``glob`` matches, ``out`` surely matches too."""
     if not is_glob(glob):
         return fnmatch.fnmatchcase(glob, out)
     # What a star of one spans may hold the other's wildcards; a question mark or a set would take such a character for one letter.
@@ -48,7 +48,7 @@ def _tokens(glob: str) -> tuple[str, ...]:
 
 
 def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Tell whether there is a text that both match: walk both at once, by every way that their stars allow."""
+    """Return whether there is a text that both match: walk both at once, by every way that their stars allow."""
     ahead, seen = [(0, 0)], {(0, 0)}
     while ahead:
         at, there = ahead.pop()

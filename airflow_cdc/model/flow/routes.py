@@ -46,7 +46,7 @@ class Route:
         return (*((self.table,) if self.table else ()), *self.catalog_table)
 
     def matches(self, topic: str) -> bool:
-        """Tell whether a topic takes this route."""
+        """Return whether a topic takes this route."""
         return re.fullmatch(self.topic, topic) is not None
 
     def applied_to(self, flow: CdcFlow) -> CdcFlow:

@@ -64,7 +64,7 @@ def to_document(schemas: Iterable[SourceSchema]) -> dict[str, Any]:
 
 
 def is_document(document: Any) -> bool:
-    """Tell whether a JSON value is such a document, of whatever format."""
+    """Return whether a JSON value is such a document, of whatever format."""
     return isinstance(document, Mapping) and isinstance(document.get("schemas"), Sequence) and "format" in document
 
 

@@ -25,7 +25,7 @@ _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 
 
 def is_avro(node: Any) -> bool:
-    """Tell whether a JSON value is an Avro schema of a named type, or a list of them as one file may hold several."""
+    """Return whether a JSON value is an Avro schema of a named type, or a list of them as one file may hold several."""
     if isinstance(node, list):
         return bool(node) and all(is_avro(branch) for branch in node)
     return isinstance(node, Mapping) and node.get("type") in _NAMED and isinstance(node.get("name"), str)

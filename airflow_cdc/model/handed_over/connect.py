@@ -35,7 +35,7 @@ def literal(name: Any) -> str | None:
 
 
 def is_connect(node: Any) -> bool:
-    """Tell whether a JSON value is a Connect schema of a struct, which alone has a list of fields with ``field`` as their names."""
+    """Return whether a JSON value is a Connect schema of a struct, which alone has a list of fields with ``field`` as their names."""
     fields = node.get("fields") if isinstance(node, Mapping) and node.get("type") == "struct" else None
     return isinstance(fields, list) and all(isinstance(field, Mapping) and isinstance(field.get("field"), str) for field in fields)
 
@@ -71,7 +71,7 @@ def fields_of(schema: ConnectSchema) -> list[ConnectSchema]:
 
 
 def is_envelope(schema: ConnectSchema) -> bool:
-    """Tell whether a value's schema is a change event's, and not a row's own."""
+    """Return whether a value's schema is a change event's, and not a row's own."""
     members = {field["field"]: field for field in fields_of(schema)}
     # A table may have columns of these names; none of them is a struct with fields, but for documents and points.
     holds_structs = any(fields_of(members[name]) for name in (*IMAGES, "source") if name in members)

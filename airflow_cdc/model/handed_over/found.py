@@ -53,7 +53,7 @@ def found_schema(connect: ConnectSchema, origin: str, **told: Any) -> FoundSchem
 
 
 def is_control(connect: ConnectSchema) -> bool:
-    """Tell whether a schema is of one of a connector's own records: a transaction, a heartbeat, a change of a schema, a part of these."""
+    """Return whether a schema is of one of a connector's own records: a transaction, a heartbeat, a change of a schema, a part of these."""
     return str(connect.get("name", "")).startswith("io.debezium.")
 
 

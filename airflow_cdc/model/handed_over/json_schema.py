@@ -17,7 +17,7 @@ _MARKS = ("$schema", "properties", "oneOf", "anyOf", "allOf", "$ref")
 
 
 def is_json_schema(node: Any) -> bool:
-    """Tell whether a JSON value is a JSON Schema of an object."""
+    """Return whether a JSON value is a JSON Schema of an object."""
     return isinstance(node, Mapping) and (node.get("type") == "object" or any(mark in node for mark in _MARKS))
 
 

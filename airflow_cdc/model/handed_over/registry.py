@@ -51,7 +51,7 @@ class RegisteredSchema:
 
 
 def is_registered(document: Any) -> bool:
-    """Tell whether a JSON value is a registry's answer that holds a schema."""
+    """Return whether a JSON value is a registry's answer that holds a schema."""
     return isinstance(document, Mapping) and isinstance(document.get("schema"), str) and "payload" not in document
 
 

@@ -29,7 +29,7 @@ class Lag:
     """Since the source committed the last applied event, while anything waits; None where nothing tells: then it is beyond any bound."""
 
     def is_within(self, *, max_files: int | None, max_bytes: int | None, max_seconds: float | None) -> bool:
-        """Tell whether no bound that is given is passed."""
+        """Return whether no bound that is given is passed."""
         return (
             (max_files is None or self.files <= max_files)
             and (max_bytes is None or self.bytes <= max_bytes)

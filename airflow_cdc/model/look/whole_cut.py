@@ -162,7 +162,7 @@ def _seen_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
 
 
 def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied: int | None, with_rows: set[str]) -> bool:
-    """Tell whether a whole transaction brings rows that the tables do not show."""
+    """Return whether a whole transaction brings rows that the tables do not show."""
     commit = after.whole[key].commit
     if commit is not None:
         return applied is None or commit > applied

@@ -32,12 +32,12 @@ def life_of_lane(lane: int) -> int:
 
 
 def is_of_life(lane: str, life: int) -> bool:
-    """Tell whether a lane, by its name in reports, is of a life of its partition."""
+    """Return whether a lane, by its name in reports, is of a life of its partition."""
     return lane.lstrip("-").isdigit() and life_of_lane(int(lane)) == life
 
 
 def is_earlier(lane: str, other: str) -> bool:
-    """Tell whether a lane, by its name in reports, is an earlier life of another one's partition."""
+    """Return whether a lane, by its name in reports, is an earlier life of another one's partition."""
     names = (lane, other)
     if not all(name.lstrip("-").isdigit() for name in names):
         return False
@@ -69,7 +69,7 @@ Lives = Mapping[str, tuple[LifeSpan, ...]]
 
 
 def needs_lines(lives: Lives) -> bool:
-    """Tell whether only the number of a line says which life it is of: some file holds two lives of a partition."""
+    """Return whether only the number of a line says which life it is of: some file holds two lives of a partition."""
     return any(len({span.partition for span in spans}) < len(spans) for spans in lives.values())
 
 

@@ -67,5 +67,5 @@ def commit_position(text: str, connector: str) -> int | None:
 
 
 def is_position(text: str) -> bool:
-    """Tell whether any connector spells a position so."""
+    """Return whether any connector spells a position so."""
     return bool(_AS_NUMBERS.fullmatch(text)) or any(spelling.pattern.fullmatch(text) for spelling in _spellings())

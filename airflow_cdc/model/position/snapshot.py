@@ -74,7 +74,7 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
         return max((life_of_lane(int(lane)) for lane in self.last_offsets if lane != UNKNOWN_PARTITION), default=0)
 
     def is_proven(self, lanes: frozenset[str]) -> bool:
-        """Tell whether it is whole in every lane of the topic that has been seen in its life.
+        """Return whether it is whole in every lane of the topic that has been seen in its life.
 
         :param lanes: all lanes that the flow has seen; of a partition that only an earlier life had, one of this life is waited for.
         """
@@ -90,7 +90,7 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
         return frozenset(partitions - self.passed)
 
     def is_raised(self, lane: str) -> bool:
-        """Tell whether a lane's very first offset stands behind the snapshot: its partition was added later, and has no read of it.
+        """Return whether a lane's very first offset stands behind the snapshot: its partition was added later, and has no read of it.
 
         A partition that is new in a later life of the topic has its first lane then, for no offset of it came before.
         """

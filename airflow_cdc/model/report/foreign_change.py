@@ -90,7 +90,7 @@ class TableCommit:
         return str(self.metadata.get(APPLICATION) or self.metadata.get(UPKEEP) or "")
 
     def is_of(self, flow: str) -> bool:
-        """Tell whether a flow made it, in this life of its state or another."""
+        """Return whether a flow made it, in this life of its state or another."""
         return self.application.rpartition(":")[0] == flow
 
     @property

@@ -329,7 +329,7 @@ class FlowState:
         return found.report if found else None
 
     def had_table_before(self, number: int) -> bool:
-        """Tell whether a microbatch below a number made the table, or merged into it."""
+        """Return whether a microbatch below a number made the table, or merged into it."""
         reports = (self.report(earlier) for earlier in range(1, number))
         return any(report is not None and report.table_version is not None for report in reports)
 

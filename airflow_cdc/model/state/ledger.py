@@ -76,7 +76,7 @@ class Ledger(JsonObject, required=("surveyed_through", "folders", "topics", "kin
         return Ledger(survey.number, folders, topics, kinds, latest, void, (*self.digests, hashed))
 
     def may_know(self, path: str) -> bool:
-        """Tell whether a file may be surveyed, by its name alone."""
+        """Return whether a file may be surveyed, by its name alone."""
         folder, name = folder_and_name(path)
         return folder in self.folders and name <= self.folders[folder].through
 
