@@ -43,12 +43,12 @@ class Epochs(JsonObject):
         return max((epoch for epoch in range(1, self.newest + 1) if self.since_ms.get(epoch, sent_ms) <= sent_ms), default=0)
 
     def beginning(self, lanes: Mapping[str, int], sent_ms: Mapping[str, int | None] | None = None) -> Epochs:
-        """Return the epochs with lanes in which the log went back, at an offset of each.
+        """Return the epochs after the log went back in some lanes, at an offset of each.
 
-        A lane that lags behind the newest epoch joins one that had begun by then: the log that went back under it is the one that went back
-        under the others. The others enter a new one together.
+        A lane that lags behind the newest epoch joins the latest one that had begun by then: its log went back together with the others'.
+        Lanes in the newest epoch enter a new one together.
 
-        :param sent_ms: when the connector processed the event at that offset, where it says so.
+        :param sent_ms: when the connector processed the event at that offset, where known.
         """
         sent = {lane: (sent_ms or {}).get(lane) for lane in lanes}
         since, last = dict(self.since_ms), self.newest
