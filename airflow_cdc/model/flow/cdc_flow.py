@@ -69,7 +69,7 @@ class OnGap(str, Enum):
     """What happens when offsets are missing between a topic-partition's archived files."""
 
     WARN = "warn"
-    """Go on, and say so in the report."""
+    """Continue, and report it."""
     WAIT = "wait"
     """Do not apply the files behind the missing range until it has come."""
     STOP = "stop"
@@ -93,7 +93,7 @@ class OnForeignChange(str, Enum):
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
     WARN = "warn"
-    """Go on, and say so in the report."""
+    """Continue, and report it."""
     REPAIR = "repair"
     """Undo the change and report it: restore the table's version before it, or rebuild the table from the archive."""
 
