@@ -62,7 +62,7 @@ IDENTITY = "__cdc_identity"
 position."""
 SENT_AT = "__cdc_sent_at"
 """bigint: when the connector sent the event, in milliseconds, where several rows may share one position: PostgreSQL logs COPY's rows as
-one record. It is then part of the identity; NULL elsewhere."""
+one record. The event's raw value is then part of the identity. NULL elsewhere."""
 COPY = "__cdc_copy"
 """Without a key: bigint, number of the row among equal rows, from 1."""
 MULTISET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, CONTENT, COPY)

@@ -63,7 +63,7 @@ class PositionRule:
     is_offset: bool = False
     """Whether the commit is the Kafka offset: it starts at 0 in each life of a topic, and does not compare with other topics' offsets."""
     is_shared_by_rows: bool = False
-    """Whether several rows may be created at one position; the events are then distinguished by the connector's sending time."""
+    """Whether several rows may be created at one position; the events' raw values then distinguish them."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class WholeCut:
     waits_for: tuple[AwaitedTransaction, ...] = ()
     """Transactions whose END announces events that are not archived; the first ones."""
     unread_bytes: int = 0
-    """Bytes that exceed what a look reads; a merge run must survey them first. 0 otherwise."""
+    """Bytes of the unread files where they are more than a look reads, and a merge run must survey them first; 0 otherwise."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as plain JSON values."""
