@@ -37,7 +37,7 @@ _Array = TypeVar("_Array", bound="JsonArray")
 
 @dataclass(frozen=True)
 class _Options:
-    """What a class says of its spelling beside its fields' types."""
+    """Options of a class, besides its fields' types."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class _ObjectSpelling:
         try:
             return self._make(**values)
         except TypeError:
-            # Unknown members are rare. To look for them first would cost each of the ten thousand objects in a survey.
+            # Unknown members are rare. Checking for them first would cost time for each of the ten thousand objects in a survey.
             known = self._known(values) if not self._renamed else values
             if len(known) == len(values):
                 raise
@@ -146,7 +146,7 @@ class _ObjectSpelling:
 
 
 class _ArraySpelling:
-    """The same of one class of arrays."""
+    """As above, for one class of arrays."""
 
     def __init__(self, cls: type[Any]) -> None:
         self._make = cls
@@ -194,7 +194,7 @@ def _defaults(cls: type[Any]) -> dict[str, Any]:
 
 
 def _converters(cls: type[Any], own: frozenset[str]) -> dict[str, tuple[_Convert | None, _Convert | None]]:
-    """Return how each field is written and read; None stands for "as it is"."""
+    """Return each field's writer and reader; None means unchanged."""
     declared = get_type_hints(cls, include_extras=True)
     return {each.name: (None, None) if each.name in own else _converter(declared[each.name]) for each in fields(cls)}
 
