@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PROJECT_URL = "https://github.com/airflow-cdc/airflow-cdc"
-"""Where the project lies; ``[project.urls]`` in pyproject.toml names the same."""
+"""The project's URL; ``[project.urls]`` in pyproject.toml has the same."""
 _TITLES = {
     "how-to/backfill.md": "Backfill a year",
     "how-to/maintenance.md": "Maintenance",
@@ -24,9 +24,9 @@ def page_url(page: str) -> str:
 
 
 def with_links(text: str | None, *pages: str) -> str:
-    """Return a Dag's text with links to pages below it, in Markdown: first to what to do when something is red.
+    """Return a Dag's text with Markdown links to documentation pages below it, starting with the page for failures.
 
-    :param text: what the Dag is for, such as the Dag file's docstring.
+    :param text: the Dag's purpose, such as the Dag file's docstring.
     :param pages: paths below ``docs/``, of pages about the Dag's own work.
     """
     links = " · ".join(f"[{_TITLES[page]}]({page_url(page)})" for page in (_FIRST, *pages))
