@@ -195,7 +195,7 @@ class RejectReason(str, Enum):
     MISSING_IMAGE = "missing_image"
     """A create, read or update carries no ``after``, and for documents an update carries no change either."""
     ROW_NOT_TOLD = "row_not_told"
-    """The table has no key, and the event does not carry the whole row that it inserts or removes."""
+    """The table has no key, and the event does not carry the whole row that it removes or leaves behind."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
     ILLEGAL_TOPIC_NAME = "illegal_topic_name"

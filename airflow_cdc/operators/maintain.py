@@ -80,7 +80,7 @@ class CdcMaintainOperator(CdcSubmitOperator):
             return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
 
     def parse(self, document: dict[str, Any]) -> MaintenanceReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return MaintenanceReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: MaintenanceReport) -> Outcome:

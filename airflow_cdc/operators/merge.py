@@ -40,7 +40,7 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
     :param flows_file: path of a flows file where the job's driver runs. (templated)
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
-    :param consistent: stop all tables of a connector at its last complete transaction. Events behind it wait, and the sensor triggers again
+    :param consistent: stop all tables of a connector at its last complete transaction. Events behind it wait, and the sensor succeeds again
         when more is archived. Checks the transactions too.
     :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
     :param archived_until: only files that were archived before this time. (templated)

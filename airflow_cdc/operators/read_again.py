@@ -75,7 +75,7 @@ class CdcReadAgainOperator(CdcSubmitOperator):
             return self.submit(context, lake, lambda place: self._arguments(archive.root, lake.root, asked, place), others=(archive,))
 
     def parse(self, document: dict[str, Any]) -> ReprocessReport | RetypeReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return ReprocessReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ReprocessReport | RetypeReport) -> Outcome:

@@ -85,7 +85,7 @@ class CdcRebuildOperator(CdcSubmitOperator):
             )
 
     def parse(self, document: dict[str, Any]) -> ApplyReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return ApplyReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:

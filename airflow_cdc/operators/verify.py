@@ -93,7 +93,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
                 return self.submit(context, lake, lambda place: self._arguments(lake.root, against, place), others=others)
 
     def parse(self, document: dict[str, Any]) -> VerifyReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return VerifyReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: VerifyReport) -> Outcome:

@@ -41,8 +41,8 @@ class CdcReportTrigger(CdcLookTrigger):
 
         :param lake_conn_id: connection of the lake.
         :param report: path of the report below the lake's root.
-        :param ask_at: seconds since 1970 from which on the task shall ask the cluster; None: it cannot.
-        :param until: seconds since 1970 after which the task shall give up; None: never.
+        :param ask_at: time, in seconds since 1970, from which the task asks the cluster; None: it cannot.
+        :param until: time, in seconds since 1970, after which the task gives up; None: never.
         :param job: the cluster's name for the job.
         :param _: arguments of :meth:`on_kill`: ``spark_conn_id``, connection of the cluster that can kill the job, None where it cannot;
             ``keytab``, ``principal`` and ``rm_auth`` as :func:`airflow_cdc.operators.left_job.kill_left_job` takes them.

@@ -151,7 +151,7 @@ def _proven(
 
 
 def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, unreadable: int) -> tuple[tuple[Range, ...], int]:
-    """Return the offsets that a file accounts for: its smallest holes are explained by records whose offsets are known to be missing.
+    """Return the offsets that a file accounts for: omitted tombstones and unreadable lines explain its smallest holes.
 
     :return: the ranges, and the number of offsets missing in unlisted holes.
     """
@@ -165,7 +165,7 @@ def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, 
             unknown -= size
         else:
             open_holes.append(hole)
-    # Further unknown records may lie before the first or behind the last readable record.
+    # Further such records may precede the first or follow the last readable record.
     start, ranges = max(0, first - min(unknown, unreadable)), []
     for hole in sorted(open_holes):
         ranges.append((start, hole[0] - 1))

@@ -52,7 +52,7 @@ class Route:
     def applied_to(self, flow: CdcFlow) -> CdcFlow:
         """Return a flow with the route's tables where it names none itself; unchanged where the topic does not match.
 
-        :raises ConfigurationError: when the topic yields an empty table name.
+        :raises ConfigurationError: when the topic yields a table name that is empty or not allowed.
         """
         match = re.fullmatch(self.topic, flow.topic)
         if match is None:

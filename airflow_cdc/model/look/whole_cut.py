@@ -201,7 +201,7 @@ def _last_surveyed(known: _Known, topic: str) -> tuple[ArchivedFile, ...]:
 
 def _tables(known: _Known, records: Iterable[TransactionRecord], prefix: str) -> list[str]:
     found = {record.topic for record in records if record.transaction.seen}
-    # A table without readable files is archived all the same.
+    # A table without any readable file counts as archived too.
     unread = {file.topic for file in known.aside if not ends_transactions(file.topic)}
     return sorted(topic for topic in {*known.ledger.tables(), *found, *unread} if topic.startswith(f"{prefix}."))
 

@@ -84,7 +84,7 @@ class ArchiveState:
         self._marking = Lock()
 
     def ledger(self) -> Ledger:
-        """Return the ledger, with surveys that a crash kept out of it added."""
+        """Return the ledger, caught up with surveys that a crash kept from being entered."""
         ledger = self._read_state(LEDGER, "ledger.json", ledger_from_json) or Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
@@ -278,7 +278,7 @@ class FlowState:
         return found.incarnation
 
     def checkpoint(self) -> FlowCheckpoint:
-        """Return the checkpoint, with commit markers that a crash kept out of it added.
+        """Return the checkpoint, caught up with commit markers that a crash kept from being entered.
 
         :raises StateLostError: when the intent of a committed microbatch is missing, or another one than its marker records.
         """
