@@ -159,7 +159,10 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return outcome.result
 
     def _report_of(self, event: dict[str, Any], context: Context, lake: CdcLakeHook) -> Any:
-        """Return the report that a deferred task waited for, or defer again."""
+        """Return the report that a deferred task waited for, or defer again.
+
+        :raises AirflowException: when the job ended without a report, did not end in time, or its report cannot be read.
+        """
         told = event["told"]
         why, job, until = told["why"], told["job"], told["until"]
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
