@@ -1,4 +1,4 @@
-"""Assets of merged tables: how a Dag names one, and what a merge tells of it."""
+"""Assets of merged tables: their names in Dags, and the events that a merge emits."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class TableName:
 
 
 def table_asset(flow: str, *, lake_conn_id: str = CdcLakeHook.default_conn_name) -> Asset:
-    """Return the asset of a flow's table: an outlet of the merge, and what other Dags can be scheduled on.
+    """Return the asset of a flow's table: an outlet of the merge, on which other Dags can be scheduled.
 
-    Its URI names the lake by its connection, ``x-cdc://lake/<lake_conn_id>/<flow>``: one Dag file serves every environment, and nothing
-    is looked up while it is parsed.
+    Its URI names the lake by its connection, ``x-cdc://lake/<lake_conn_id>/<flow>``: one Dag file serves every environment, and parsing it
+    needs no look-up.
 
     :param flow: name of the flow, its topic.
     :param lake_conn_id: connection of the lake, as the merge names it.
     """
-    # Airflow leaves x-… URIs as they are; of delta:///path it would drop two slashes.
+    # Airflow keeps x-… URIs unchanged, but would drop two slashes of delta:///path.
     return Asset(f"{_SCHEME}://{_KIND}/{quote(lake_conn_id, safe='')}/{quote(flow, safe='')}")
 
 
 def tables_alias(lake_conn_id: str = CdcLakeHook.default_conn_name) -> AssetAlias:
-    """Return the alias by which a merge tells of every table that it changed: an outlet where no Dag file knows the tables' names.
+    """Return the alias of all tables that a merge changes: an outlet where no Dag file knows the tables' names.
 
     A Dag that is scheduled on it runs when any table of the lake changed.
 
@@ -55,7 +55,7 @@ def tables_alias(lake_conn_id: str = CdcLakeHook.default_conn_name) -> AssetAlia
 
 
 def table_of(uri: str) -> TableName | None:
-    """Return which table an asset's URI names; None where it is another asset's."""
+    """Return the table that an asset's URI names; None for another asset."""
     parts = urlsplit(uri)
     if (parts.scheme, parts.netloc) != (_SCHEME, _KIND):
         return None
@@ -64,10 +64,10 @@ def table_of(uri: str) -> TableName | None:
 
 
 def table_extra(flow: FlowOutcome) -> dict[str, Any]:
-    """Return what the event of a table's asset carries.
+    """Return the extra of a table asset's event.
 
-    ``applied_position``, ``events`` and ``rows`` are of the run that tells it; they are left out where a try or a run before it
-    made the change.
+    ``applied_position``, ``events`` and ``rows`` describe the run that emits the event. They are left out where an earlier try or run made
+    the change.
     """
     extra: dict[str, Any] = {"flow": flow.flow, "table": flow.table, "table_version": flow.table_version}
     if not flow.changed:
@@ -77,7 +77,7 @@ def table_extra(flow: FlowOutcome) -> dict[str, Any]:
 
 
 def refuse_foreign_tables(outlets: Sequence[Any], lake_conn_id: str) -> None:
-    """Stop where an outlet is a table of another lake connection than the task's: its event would never come.
+    """Refuse an outlet that is a table of another lake connection than the task's: its event would never come.
 
     :raises ConfigurationError: naming the first.
     """
@@ -93,11 +93,11 @@ def refuse_foreign_tables(outlets: Sequence[Any], lake_conn_id: str) -> None:
 def tell_assets(
     context: Context, outlets: Sequence[Any], *, lake_conn_id: str, tables: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any]
 ) -> list[Any]:
-    """Tell each outlet its event, and return the outlets that have one: Airflow records an event for every outlet that a task keeps.
+    """Set each outlet's event, and return the outlets that have one: Airflow records an event for every outlet that a task keeps.
 
-    :param tables: by flow: what is told of the tables that changed; an asset of a table is kept only when it is among them. An alias
-        gets an event on the asset of each.
-    :param run: what is told to every other asset.
+    :param tables: by flow: the event extra of each changed table. A table's asset is kept only if its flow is among them. An alias gets an
+        event on the asset of each.
+    :param run: event extra of every other asset.
     """
     kept = []
     for outlet in outlets:

@@ -1,4 +1,4 @@
-"""What the command line prints: tables for people, one JSON document for programs."""
+"""Output of the command line: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_CELL = 60
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON carries it without loss: decimals and times as text, bytes as base64."""
+    """Return a value in lossless JSON form: decimals and times as text, bytes as base64."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -47,7 +47,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def stdout_console() -> Console:
-    """Return a console on stdout; wide where no terminal says how wide it is, so that piped tables are not folded to 80 columns."""
+    """Return a console on stdout; wide where there is no terminal, so that piped tables are not folded to 80 columns."""
     return Console() if sys.stdout.isatty() else Console(width=200)
 
 
@@ -62,9 +62,9 @@ def divert_stderr(path: Path) -> Console:
 def table(
     title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, right: Iterable[str] = (), data: bool = False
 ) -> RenderableType:
-    """Return a table for people; long cells are cut, but not those that are texts of Rich's.
+    """Return a table for people. Long cells are cut, except Rich texts.
 
-    :param data: whether numbers are values of a source, which are shown as they are, and no counts.
+    :param data: whether numbers are source values, shown unchanged, and not counts.
     """
     flush_right = set(right)
     shown = Table(header_style="bold cyan", expand=False)
@@ -72,7 +72,7 @@ def table(
         shown.add_column(column, justify="right" if column in flush_right else "left", overflow="fold")
     for row in rows:
         shown.add_row(*[cell if isinstance(cell, Text) else _cell(cell, data=data) for cell in row])
-    # A title of the table's own would be folded to the table's width.
+    # A title set on the table would be folded to the table's width.
     return Group(Text(title, style="bold"), shown)
 
 
@@ -90,7 +90,7 @@ def shown_of(shown: int, total: int, what: str) -> str:
 
 
 def report_table(report: ApplyReport) -> RenderableType:
-    """Return what a run did, a line a flow; of the counts those that are not zero everywhere."""
+    """Return a run's outcome, one line per flow, with the counts that are not zero everywhere."""
     parts = ("superseded", "redelivered", "stale", "tombstones", "control", "rejected")
     counted = ("read", "merged", *(name for name in parts if any(getattr(flow.events, name) for flow in report.flows)))
     rows = [
@@ -106,18 +106,18 @@ def report_table(report: ApplyReport) -> RenderableType:
 
 
 def differing_columns(found: TableDifference) -> Text:
-    """Return in which columns two tables differ, a line each: those of other types, and those with other values."""
+    """Return the columns in which two tables differ, one per line: other types, then other values."""
     values = (f"{name}: {count:,} values differ" for name, count in found.values.items())
     return Text("\n".join((*found.schema, *values)))
 
 
 def error_text(error: CdcError) -> Text:
-    """Return an error as people read it; brackets in it are no markup."""
+    """Return an error for people; brackets in it are not markup."""
     return Text.assemble((f"{type(error).__name__}:", "red"), f" {error.message}\n  Next step: {error.next_step}")
 
 
 def print_gaps(console: Console, report: ApplyReport) -> None:
-    """Print what was rejected and is in doubt, which offsets and transactions' events are missing, what waits, and what cannot be read."""
+    """Print rejects and doubts, missing offsets and transactions' events, what waits, and unreadable files."""
     offsets = [line for flow in report.flows for line in (*flow.reject_lines(), *flow.gap_lines())]
     for line in [*offsets, *report.transaction_lines(), *report.set_aside_lines()]:
         console.print(Text(line, style="yellow"))
@@ -130,8 +130,8 @@ def print_errors(console: Console, report: ApplyReport) -> None:
 
 
 def print_causes(console: Console, causes: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Print causes and next steps, each with what it is of."""
+    """Print causes and next steps, each with its flow."""
     for flow, error in causes:
         console.print(Text(f"{flow}: {error['type']}: {error['message']}", style="red"))
-        # It may hold lines to paste: folded to the terminal's width they would be no YAML.
+        # It may hold lines to paste: folded to the terminal's width they would not be valid YAML.
         console.print(Text(f"  Next step: {error['next_step']}"), soft_wrap=True)

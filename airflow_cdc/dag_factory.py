@@ -1,4 +1,4 @@
-"""Dags from a file: ``cdc_dags`` makes those that ``airflow_cdc.yaml`` asks for."""
+"""Dags from a file: ``cdc_dags`` makes the Dags of ``airflow_cdc.yaml``."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ Made from `{file}`; change the Dag there.
 
 
 def cdc_dags(path: Path | str) -> dict[str, DAG]:
-    """Return the Dags that a file asks for, by ``dag_id``: each a look for files and, where some wait, one merge.
+    """Return a file's Dags by ``dag_id``: each looks for files and, if some are pending, runs one merge.
 
-    For a Dag file: ``globals().update(cdc_dags(Path(__file__).with_name("airflow_cdc.yaml")))``. The file is read and the callbacks that it
-    names are imported, and nothing else. A Dag's merge runs once at a time, backfills included, and no two Dags merge one table but where
-    they share a pool of one slot.
+    For a Dag file: ``globals().update(cdc_dags(Path(__file__).with_name("airflow_cdc.yaml")))``. Only the file is read, and the callbacks
+    that it names are imported. A Dag's merge runs once at a time, backfills included, and no two Dags merge one table unless they share a
+    pool of one slot.
 
     :raises ConfigurationError: when the file is wrong; Airflow shows it as the Dag file's import error.
     """
     asked = read_dags_file(path)
-    # Airflow takes the file in which a Dag is made for the Dag's own.
+    # Airflow would take the file that creates a Dag for the Dag's own file.
     here = sys._getframe(1).f_code.co_filename
     return {dag.dag_id: _dag(asked, dag, Path(path), here) for dag in asked.dags}
 
 
 def _dag(asked: DagsFile, planned: PlannedDag, path: Path, dag_file: str) -> DAG:
     settings = planned.settings
-    # Nothing that an entry before this one would change: Airflow makes a version of every other text.
+    # Nothing here depends on other entries: Airflow makes a new Dag version for every changed text.
     with DAG(
         dag_id=planned.dag_id,
         description=f"Apply archived change events to Delta tables ({path.name})",
@@ -93,7 +93,7 @@ def _tasks(asked: DagsFile, planned: PlannedDag, path: Path) -> None:
         fail_on_rejects=settings.fail_on_rejects,
         conf=settings.conf or None,
         outlets=_outlets(asked, planned),
-        # Spares attempts that would wait for each other; max_active_runs does not hold for backfills.
+        # Avoids attempts that would wait for each other; max_active_runs does not apply to backfills.
         max_active_tis_per_dag=1,
         **_given(
             pool=settings.one_slot_pool or settings.pool,

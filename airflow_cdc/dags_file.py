@@ -1,4 +1,4 @@
-"""airflow_cdc.yaml: which Dags a factory makes, checked whole before the first of them is made (docs/reference/dags-file.md)."""
+"""airflow_cdc.yaml: the Dags that a factory makes, validated as a whole before the first is made (docs/reference/dags-file.md)."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from airflow_cdc.model.globs import is_glob
 _MOST_NAMED = 5
 _TOLD = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}
 _MOST_INLINE = 100_000
-"""Bytes of flows that fit into one argument of a command line, with some room: Linux takes 131,072."""
+"""Most bytes of flows in one command-line argument, with some room: Linux allows 131,072."""
 _NAME = "{table}"
 _POOLS = {"pool", "one_slot_pool"}
 _FLOWS = ("flows", "routes", "on_new_topic", "on_unknown_types")
-"""What a flows file holds, and so what may stand here instead of one."""
+"""Settings of a flows file that may stand here instead of one."""
 _WITHOUT_INTERVALS = {None, "@once", "@continuous"}
 
 _Text = Annotated[str, Field(min_length=1)]
-# Any object that a module holds, as `import` spells it: it is imported when the Dag is made, and only then.
+# Any object in a module, as `import` spells it. It is imported only when the Dag is made.
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _Path = Annotated[str, Field(pattern=_DOTTED)]
 _DagId = Annotated[str, Field(pattern=r"^[\w.{}-]+$", max_length=250)]
 
 
 class _Model(BaseModel):
-    # Strict: in YAML `retries: "2"` and `catchup: yes please` are slips.
+    # Strict: in YAML, `retries: "2"` and `catchup: yes please` are mistakes.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class DagSettings(_Model):
-    """What a Dag may say of itself, and ``defaults`` of all."""
+    """Settings of one Dag, and in ``defaults`` of all."""
 
     schedule: _Text | None = "*/10 * * * *"
     start_date: date = date(2026, 1, 1)
@@ -53,29 +53,29 @@ class DagSettings(_Model):
     retry_delay: Annotated[int, Field(ge=0)] = 60
     """Seconds."""
     execution_timeout: Annotated[int, Field(gt=0)] | None = None
-    """Seconds; of one try of the merge."""
+    """Seconds, for one try of the merge."""
     on_failure_callback: _Path | None = None
-    """Dotted path of what Airflow calls when a task fails for good."""
+    """Dotted path of the callable that Airflow calls when a task fails for good."""
     on_retry_callback: _Path | None = None
-    """The same, when one fails and is tried again."""
+    """As above, when a task fails and is retried."""
     on_success_callback: _Path | None = None
-    """The same, when the merge has succeeded."""
+    """As above, when the merge has succeeded."""
     queue: _Text | None = None
-    """Queue of the executor, of both tasks."""
+    """The executor's queue for both tasks."""
     pool: _Text | None = None
-    """Airflow's pool of the merge: how many run at the same time."""
+    """Airflow's pool for the merge, which limits how many run at the same time."""
     one_slot_pool: _Text | None = None
-    """The same, of one slot: Dags that share it may share tables."""
+    """As above, with one slot: Dags that share it may share tables."""
     by_data_interval: bool = False
-    """Whether a run keeps to its data interval, so that a backfill's runs take each its own files."""
+    """Whether a run takes only files of its data interval, so that each run of a backfill takes its own files."""
     deferrable: bool | None = None
-    """Whether the merge waits in the triggerer; None: as Airflow's configuration says."""
+    """Whether the merge waits in the triggerer; None: Airflow's configuration decides."""
     check_transactions: bool = False
     consistent: bool = False
     fail_on_rejects: Literal["never", "any"] | Annotated[float, Field(ge=0, le=1)] = "never"
-    """Of one flow: the share of a run's records in the quarantine above which the merge fails."""
+    """Share of a flow's records in the quarantine, per run, above which the merge fails."""
     conf: dict[_Text, _Text] = {}
-    """Spark options of the merge."""
+    """Spark options for the merge."""
 
     @model_validator(mode="after")
     def _has_one_pool(self) -> DagSettings:
@@ -87,7 +87,7 @@ class DagSettings(_Model):
 
 
 class DagEntry(DagSettings):
-    """One entry of ``dags``: one Dag of some tables, or one Dag for each of them."""
+    """One entry of ``dags``: one Dag for some tables, or one Dag per table."""
 
     dag_id: _DagId
     tables: Annotated[list[_Text], Field(min_length=1)] | None = None
@@ -132,18 +132,18 @@ class _Document(_Model):
 
 @dataclass(frozen=True)
 class PlannedDag:
-    """One Dag that the file asks for."""
+    """One Dag requested by the file."""
 
     dag_id: str
     tables: tuple[str, ...]
     settings: DagSettings
     place: str
-    """Where the file says so."""
+    """Its location in the file."""
 
 
 @dataclass(frozen=True)
 class DagsFile:
-    """What the file asks for."""
+    """Content of the file."""
 
     archive_conn_id: str
     lake_conn_id: str
@@ -154,13 +154,13 @@ class DagsFile:
 
 
 def read_dags_file(path: Path | str) -> DagsFile:
-    """Return what ``airflow_cdc.yaml`` asks for; neither connections nor storage are touched.
+    """Return the content of ``airflow_cdc.yaml``, without access to connections or storage.
 
-    :raises ConfigurationError: when the file cannot be read, holds what it must not, or asks for two Dags that could merge one table at the
+    :raises ConfigurationError: when the file cannot be read, has a wrong setting, or asks for two Dags that could merge one table at the
         same time. It names the file, the place in it, and what was expected there.
     """
     try:
-        # The loader makes plain values only, as the safe one does.
+        # The loader creates plain values only, like the safe one.
         document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise _wrong(path, f"it cannot be read: {error}") from error
@@ -181,7 +181,7 @@ def _wrong(path: Path | str, what: str) -> ConfigurationError:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: YAML's own loaders keep the last without a word."""
+    """Refuses duplicate keys: YAML's own loaders silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -227,7 +227,7 @@ def _planned(asked: _Document) -> Iterator[PlannedDag]:
     given = asked.defaults.model_dump(exclude_unset=True)
     for number, entry in enumerate(asked.dags):
         own = entry.model_dump(exclude_unset=True, exclude={"dag_id", "tables", "each_table"})
-        # Of the two kinds of pools a Dag has one: its own goes over that of the defaults, whichever it is.
+        # A Dag has one of the two kinds of pools: its own overrides the defaults', whichever kind it is.
         rest = {name: value for name, value in given.items() if not (name in _POOLS and _POOLS & own.keys())}
         settings = DagSettings(**{**rest, **own})
         if entry.tables:
@@ -238,7 +238,7 @@ def _planned(asked: _Document) -> Iterator[PlannedDag]:
 
 
 def _refuse_no_intervals(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
-    # Of the settings as they are with the defaults: neither must say both.
+    # Checked on the settings merged with the defaults, which must not combine both.
     for dag in dags:
         if dag.settings.by_data_interval and dag.settings.schedule in _WITHOUT_INTERVALS:
             seen = f"{dag.place}.schedule is {dag.settings.schedule!r} with by_data_interval"
@@ -257,10 +257,10 @@ def _refuse_same_ids(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
 
 
 def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> None:
-    """Stop where two Dags could merge one table at the same time.
+    """Refuse two Dags that could merge one table at the same time.
 
-    It would do no harm: of the two one waits or fails, and is tried again. But it would at every schedule, and who asks for that has most
-    likely forgotten a ``!``.
+    It would do no harm: one of the two waits, or fails and is retried. But it would at every schedule, and the file most likely lacks a
+    ``!``.
     """
     for one, other in _neighbours(dags):
         pool = one.settings.one_slot_pool
@@ -274,7 +274,7 @@ def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> Non
 
 
 def _neighbours(dags: tuple[PlannedDag, ...]) -> Iterator[tuple[PlannedDag, PlannedDag]]:
-    """Yield the pairs that may share a table; of Dags of one named table each, those that name the same."""
+    """Yield the pairs that may share a table; among Dags of one named table each, only those with the same name."""
     named: dict[str, PlannedDag] = {}
     others: list[PlannedDag] = []
     for dag in dags:

@@ -26,7 +26,7 @@ def with_links(text: str | None, *pages: str) -> str:
 
     A page is a link where ``[airflow_cdc] docs_url`` is set, else its path in the project.
 
-    :param text: what the Dag is for, such as the Dag file's docstring.
+    :param text: the Dag's purpose, such as the Dag file's docstring.
     :param pages: paths below ``docs/``, of pages about the Dag's own work.
     """
     root = str(conf.get("airflow_cdc", "docs_url", fallback="")).rstrip("/")

@@ -15,9 +15,9 @@ from airflow_cdc.model.flow.routes import flows_from_document
 
 
 def read_flows(path: Path | str | None) -> Mapping[str, CdcFlow]:
-    """Return the settings that a flows file (YAML or JSON; a path or a URI) holds, by topic; none where no file is given.
+    """Return a flows file's settings by topic (YAML or JSON; a path or a URI); empty where no file is given.
 
-    A text that begins with a brace is the file's text itself: a Dag may hand settings to a driver that shares no disk with it.
+    A text that begins with a brace is the file's content: a Dag may pass settings to a driver that shares no disk with it.
 
     :raises ConfigurationError: when the file cannot be read as flows.
     """

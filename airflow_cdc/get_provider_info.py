@@ -1,4 +1,4 @@
-"""What Airflow discovers about this package."""
+"""Provider metadata, which Airflow discovers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
+    """Return the provider's metadata in the form of Airflow's ``provider_info.schema.json``."""
     return {
         "package-name": "airflow-cdc",
         "name": _NAME,

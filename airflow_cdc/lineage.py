@@ -1,6 +1,6 @@
-"""OpenLineage: archived topics as inputs, Delta tables as outputs, and which column comes from which.
+"""OpenLineage: archived topics as inputs, Delta tables as outputs, and the lineage of columns.
 
-Imported by Airflow's OpenLineage provider alone; its client is not there without it.
+Only Airflow's OpenLineage provider imports this module; its client exists only with that provider.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "wasb": "wasbs", "wasbs": "wasbs"}
-"""Schemes of stores whose keys begin without a slash, by what OpenLineage calls them."""
+"""Schemes of stores whose keys have no leading slash, with OpenLineage's names."""
 _OTHER_SCHEMES = {"abfs": "abfss"}
 _DOCUMENT = "document"
-"""Column of a MongoDB table that its document columns are taken from."""
+"""Column of a MongoDB table from which its document columns are extracted."""
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
@@ -50,7 +50,7 @@ def merge_lineage(report: ApplyReport) -> OperatorLineage[Any, Any]:
 
 
 def asset_dataset(asset: Any, lineage_context: Any) -> Dataset | None:  # noqa: ARG001 - Airflow hands it over.
-    """Return the dataset of a table's asset: the place at which the lake says its table is; None for other assets.
+    """Return the dataset of a table's asset, at the table's URI by the lake's state; None for other assets.
 
     :param asset: an ``x-cdc`` asset, also one that a task of another Dag reads.
     """
@@ -71,7 +71,7 @@ def _input(archive: str, flow: FlowOutcome) -> InputDataset:
 
 
 def _topic(archive: str, flow: FlowOutcome) -> tuple[str, str]:
-    # Wherever the archive's layout puts a topic's files: one topic, one name.
+    # One topic, one name, wherever the archive's layout puts its files.
     return dataset_name(f"{archive.rstrip('/')}/{flow.flow}")
 
 

@@ -1,4 +1,4 @@
-"""What ``airflow-cdc quarantine`` prints for people."""
+"""Output of ``airflow-cdc quarantine`` for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_groups(groups: Sequence[QuarantineGroup], lake: str, limit: int) -> None:
-    """Print groups of records, the largest first, each with the first of its records."""
+    """Print groups of records, the largest first, each with its first record."""
     shown = groups[:limit]
     total = sum(group.records for group in groups)
     columns = ("flow", "reason", "column", "records", "first at", "seen")
@@ -33,7 +33,7 @@ def print_groups(groups: Sequence[QuarantineGroup], lake: str, limit: int) -> No
 
 
 def print_records(records: Sequence[Mapping[str, Any]], lake: str) -> None:
-    """Print a line a record."""
+    """Print one line per record."""
     columns = ("flow", "microbatch", "reason", "detail", "file", "line", "offset")
     rows = [[_printable(record[column]) for column in columns] for record in records]
     title = f"Quarantine of {lake} ({shown_of(len(records), len(records), 'records')})"
@@ -43,7 +43,7 @@ def print_records(records: Sequence[Mapping[str, Any]], lake: str) -> None:
 def print_raw(records: Sequence[Mapping[str, Any]], flow: str, total: int) -> None:
     """Print a flow's records with their raw text.
 
-    :param total: how many there are, shown or not.
+    :param total: number of records, shown or not.
     """
     console = stdout_console()
     for record in records:
@@ -59,7 +59,7 @@ def _place(record: Mapping[str, Any]) -> str:
 
 
 def _printable(cell: Any) -> Any:
-    # What a record names itself after may hold anything.
+    # A record's own names may hold any character.
     return printable(cell) if isinstance(cell, str) else cell
 
 

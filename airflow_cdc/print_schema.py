@@ -1,4 +1,4 @@
-"""What ``airflow-cdc schema`` prints for people."""
+"""Output of ``airflow-cdc schema`` for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 20
 
 
 def print_import(done: SchemaImport, lake: str, *, dry_run: bool) -> None:
-    """Print each flow's schema, what was left aside and why, and what to do next."""
+    """Print each flow's schema, what was left aside and why, and the next step."""
     columns = ("flow", "connector", "columns", "known", "unknown", "key", "against the one before")
     rows = [_row(each) for each in done.schemas]
     title = f"Schemas that would be handed over to {lake}" if dry_run else f"Schemas handed over to {lake}"
@@ -62,7 +62,7 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
 
 
 def print_schema(found: ShownSchema) -> None:
-    """Print what is known of a flow's columns, a line a column."""
+    """Print a flow's known columns, one line each."""
     rows = [
         [printable(name), told.sql_type, told.spelled or "-", told.origin.value, Text(told.doubt)] for name, told in found.settled.items()
     ]

@@ -1,4 +1,4 @@
-"""The file of source schemas that people review, and how its columns are shown."""
+"""The file of source schemas for review, and how its columns are displayed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _YAML, _JSON = (".yaml", ".yml"), (".json",)
 
 
 def check_schema_file(path: Path, *, overwrite: bool) -> None:
-    """Look whether a file can be written, before a database is asked.
+    """Check that a file can be written, before a database is queried.
 
-    :raises ConfigurationError: when its name does not say which format, its folder is not there, or it is there and may not be overwritten.
+    :raises ConfigurationError: when its suffix is unknown, its folder is missing, or it exists and may not be overwritten.
     """
     if path.suffix.lower() not in _YAML + _JSON:
         raise ConfigurationError(
@@ -39,7 +39,7 @@ def write_schema_file(path: Path, schemas: Iterable[SourceSchema]) -> None:
     """Write the document of schemas, as YAML or JSON by the file's name."""
     document = to_document(schemas)
     if path.suffix.lower() in _YAML:
-        # A column's field on a line of its own is what people compare.
+        # Each column's field on its own line, for readable diffs.
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=140)
     else:
         text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
@@ -47,17 +47,17 @@ def write_schema_file(path: Path, schemas: Iterable[SourceSchema]) -> None:
 
 
 def column_rows(schema: SourceSchema) -> list[list[str]]:
-    """Return the columns of a schema for people, a row each as :data:`COLUMNS` says."""
+    """Return the columns of a schema for people, one row each, in the order of :data:`COLUMNS`."""
     return [[column.name, column.native, field_text(column.field), _becomes(column.connect_field(), schema)] for column in schema.columns]
 
 
 def unknown_columns(schema: SourceSchema) -> list[str]:
-    """Return the columns of which nothing says how their values are spelled."""
+    """Return the columns with unknown encoding."""
     return [column.name for column in schema.columns if not column.field]
 
 
 def field_text(field: Mapping[str, Any]) -> str:
-    """Return a Connect field in few words: ``bytes, Decimal(12,2)``."""
+    """Return a short text for a Connect field: ``bytes, Decimal(12,2)``."""
     if not field:
         return NOT_KNOWN
     if isinstance(field.get("items"), dict) and not field.get("name"):

@@ -1,4 +1,4 @@
-"""The demo: a small shop's change events become Delta tables, by a Dag that Airflow really runs."""
+"""The demo: a small shop's change events become Delta tables, through a Dag that a real Airflow runs."""
 
 from __future__ import annotations
 

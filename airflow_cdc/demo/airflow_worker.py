@@ -1,4 +1,4 @@
-"""Runs a Dag when told to, as ``airflow dags test`` does, in an Airflow home of its own."""
+"""Runs a Dag on request, like ``airflow dags test``, in an Airflow home of its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _dag(dag_id: str) -> Any:
             raise RuntimeError(f"The Dags do not parse: {bag.import_errors}")
         _dags.update(bag.dags)
         for task in _dags[dag_id].tasks:
-            # Who watches a demo wants the error at once, not after the retries.
+            # A demo's viewer wants the error at once, not after the retries.
             task.retries = 0
     return _dags[dag_id]
 

@@ -1,6 +1,6 @@
-"""Change events as Debezium 3.5 writes them, from tables that are changed here: SQL Server's with schemas, PostgreSQL's bare.
+"""Change events in Debezium 3.5's form, from tables that are changed here: SQL Server's with schemas, PostgreSQL's without.
 
-Every table keeps the rows that its source would hold, so that what was merged can be compared with them.
+Every table keeps the rows that its source would hold, so that the merged rows can be compared with them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 Headers = tuple[tuple[str, Row], ...]
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What PostgreSQL's connector writes for a large value that an update did not touch."""
+"""PostgreSQL's placeholder for a large value that an update did not change."""
 
 _EPOCH = date(1970, 1, 1)
 
@@ -35,7 +35,7 @@ class Column:
         return {**self.connect, "field": self.name}
 
     def encode(self, value: Any) -> Any:
-        """Return the value as the JSON converter writes it."""
+        """Return the value in the JSON converter's encoding."""
         if isinstance(value, Decimal):
             unscaled = int(value.scaleb(int(self.connect["parameters"]["scale"])))
             return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
@@ -96,9 +96,9 @@ class SourceTable:
     rows: dict[Any, Row] = field(default_factory=dict)
     """The rows that the source holds now, by key."""
     events: list[Event] = field(default_factory=list)
-    """What the topic received, in its order."""
+    """The topic's events, in order."""
     archived: int = 0
-    """How many of the events are in a file."""
+    """Number of events already written to a file."""
     clock: datetime = datetime(2026, 11, 20, 8, tzinfo=timezone.utc)
 
     connector = ""
@@ -112,7 +112,7 @@ class SourceTable:
         return f"{self.source}.{self.schema}.{self.name}"
 
     def snapshot(self, rows: Iterable[Row]) -> None:
-        """Tell every row as the connector's first snapshot does."""
+        """Emit every row as the connector's initial snapshot does."""
         for row in rows:
             self.rows[row[self.keys[0]]] = row
             self._emit("r", None, row, serial=None)
@@ -135,7 +135,7 @@ class SourceTable:
         self._emit_delete(self.rows.pop(key))
 
     def move(self, moves: Mapping[Any, Any]) -> None:
-        """Give rows other keys in one statement.
+        """Change the keys of rows in one statement.
 
         The log then holds, in the order of ``moves``, for each row a delete of the old key and a create of the new one.
         """
@@ -148,7 +148,7 @@ class SourceTable:
             self._log += 1
 
     def redeliver(self, event: Event) -> None:
-        """Bring an event again, as a connector does that went down before it had noted how far it was: same change, new offset."""
+        """Redeliver an event, like a connector that crashed before it had stored its offset: same change, new offset."""
         self.events.append(replace(event, offset=len(self.events), timestamp=event.timestamp + 60_000))
 
     def take_unarchived(self) -> list[Event]:
@@ -209,7 +209,7 @@ class SourceTable:
 
 
 class SqlServerTable(SourceTable):
-    """A table of SQL Server, as its CDC tables tell it: positions are LSNs, a key change is a delete and a create without headers."""
+    """A table of SQL Server, as in its CDC tables: positions are LSNs, a key change is a delete and a create without headers."""
 
     connector = "sqlserver"
 
@@ -230,7 +230,7 @@ class PostgresTable(SourceTable):
     connector = "postgresql"
     replica_identity_full = False
     large: tuple[str, ...] = ("note",)
-    """Columns whose values PostgreSQL stores apart: an update that leaves them alone does not tell them."""
+    """Columns whose values PostgreSQL stores out of line: an update that does not change them does not carry them."""
 
     def truncate(self) -> None:
         """Remove every row at once; the event has no key."""
@@ -260,7 +260,7 @@ class PostgresTable(SourceTable):
         return {name: UNAVAILABLE if name in self.large and name not in changes else value for name, value in row.items()}
 
     def _image_before_delete(self, row: Row) -> Row:
-        # The default replica identity knows the key and nothing else.
+        # The default replica identity holds only the key.
         return row if self.replica_identity_full else {**dict.fromkeys(row), self.keys[0]: row[self.keys[0]]}
 
 

@@ -1,4 +1,4 @@
-"""Reads the demo's tables by delta-rs: what another implementation of Delta finds is a witness, and needs no second JVM."""
+"""Reads the demo's tables with delta-rs: another implementation of Delta is an independent check, and needs no second JVM."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_cdc.model.places import quarantine_uri
 
 
 class ReaderMissingError(ImportError):
-    """Raised where the packages that read the tables are not installed."""
+    """Raised when the packages that read the tables are not installed."""
 
 
 def require_reader() -> None:
-    """Check that the demo's own packages are there.
+    """Check that the demo's packages are installed.
 
     :raises ReaderMissingError: when they are not.
     """
@@ -27,7 +27,7 @@ def require_reader() -> None:
 
 
 def read_tables(lake: Path, flows: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of flows, the source's columns only, as plain values (:func:`airflow_cdc.console.plain`)."""
+    """Return the rows of flows, with the source's columns only, as plain values (:func:`airflow_cdc.console.plain`)."""
     return {flow: [_without_ours(row) for row in _rows(lake / flow, "1")] for flow in flows}
 
 
@@ -45,6 +45,6 @@ def _rows(table: Path, order: str) -> list[dict[str, Any]]:
     import pyarrow
     from deltalake import DeltaTable, QueryBuilder
 
-    # Not DeltaTable.to_pyarrow_table: with it the process now and then aborts at its end.
+    # Not DeltaTable.to_pyarrow_table: with it the process sometimes aborts at its end.
     found = QueryBuilder().register("cdc", DeltaTable(str(table))).execute(f"SELECT * FROM cdc ORDER BY {order}")
     return [plain(row) for row in pyarrow.table(found.read_all()).to_pylist()]

@@ -18,15 +18,15 @@ from airflow_cdc.demo.worker import Worker, WorkerFailedError
 _JOB_LINE = re.compile(r"\[airflow-cdc\] (.+?)\s+(?:\[airflow\.|$)")
 _TASK_LINE = re.compile(r"\[DAG TEST\] starting.* task_id=(\w+)")
 _HALF_WRITTEN = 2
-"""Number of the record of products that the afternoon's file holds a first time by half."""
+"""Index of the products record whose first half the afternoon's file holds in addition."""
 
 
 def run_demo(console: Console, folder: Path) -> int:
-    """Merge change events by a Dag that Airflow runs, twice, and show what became of every row.
+    """Merge change events with a Dag that Airflow runs, twice, and show the outcome of every row.
 
-    :param folder: wiped first; keeps what the demo made.
-    :return: 0 when every table ends up as its source, 1 when not, 2 when it cannot begin: the folder holds something else, or the
-        demo's packages are not installed.
+    :param folder: wiped first; keeps the demo's files.
+    :return: 0 when every table equals its source, 1 when not, 2 when it cannot begin: the folder holds something else, or the demo's
+        packages are not installed.
     """
     try:
         require_reader()

@@ -24,14 +24,14 @@ _ROWS_NAMED = 3
 
 
 def opening(console: Console, stage: Stage) -> None:
-    """Say what will be seen and where it lies."""
+    """Introduce the demo and its folders."""
     _headline(console, "airflow-cdc: archived change events become exact Delta tables")
     places = {"archive": stage.archive, "lake": stage.lake, "Dag": stage.dag_file, "logs": stage.folder / "*.log"}
     _print(console, _grid((name, Text(_short(path), style="dim")) for name, path in places.items()))
 
 
 def round_begins(console: Console, number: int, what: str, files: list[Path]) -> None:
-    """Say which files landed."""
+    """Show which files landed."""
     console.print()
     _headline(console, f"Round {number}: {what}")
     size = sum(file.stat().st_size for file in files) / 1024
@@ -39,12 +39,12 @@ def round_begins(console: Console, number: int, what: str, files: list[Path]) ->
 
 
 def afternoon(console: Console) -> None:
-    """Say what happened in the sources since the first round."""
+    """Show the sources' changes since the first round."""
     _print(console, _grid(AFTERNOON.items()))
 
 
 def tasks(console: Console, ended: Mapping[str, Mapping[str, Any]]) -> None:
-    """Say how the Dag's tasks ended."""
+    """Show how the Dag's tasks ended."""
     for name, task in sorted(ended.items(), key=lambda item: item[0] != "wait_for_files"):
         result = task["result"] or {}
         seen = f": {result['files']} files of {len(result['topics'])} topics wait" if "topics" in result else ""
@@ -53,7 +53,7 @@ def tasks(console: Console, ended: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def counts(console: Console, shop: Shop, result: Mapping[str, Any]) -> None:
-    """Show where every event went, as the merge task hands it on."""
+    """Show the outcome of every event, from the merge task's result."""
     names = [name for name, total in result["events"].items() if total or name in ("read", "merged")]
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold cyan")
     shown.add_column("table", no_wrap=True)
@@ -73,7 +73,7 @@ def counts(console: Console, shop: Shop, result: Mapping[str, Any]) -> None:
 
 
 def changes(console: Console, shop: Shop, before: Mapping[str, list[Row]], after: Mapping[str, list[Row]]) -> None:
-    """Show the small tables row by row, with what changed and why."""
+    """Show the small tables row by row, with each change and its reason."""
     for table in shop.tables:
         if table is not shop.orders:
             console.print()
@@ -100,7 +100,7 @@ def _cell(old: Any, new: Any, mark: str) -> Text:
 
 
 def quarantine(console: Console, records: list[Row]) -> None:
-    """Show what was set aside."""
+    """Show the quarantined records."""
     for record in records:
         console.print()
         place = f"line {record['line']} of {record['file']}"
@@ -110,7 +110,7 @@ def quarantine(console: Console, records: list[Row]) -> None:
 
 
 def compared(console: Console, lake: Mapping[str, list[Row]], source: Mapping[str, list[Row]]) -> bool:
-    """Compare every table with its source's rows, value by value; return whether all are equal."""
+    """Compare every table with its source's rows by value; return whether all are equal."""
     different = [topic for topic in source if _bag(lake[topic]) != _bag(source[topic])]
     for topic in different:
         _print(console, Text(f"{topic} is not as its source:", style="red"))
@@ -125,13 +125,13 @@ def compared(console: Console, lake: Mapping[str, list[Row]], source: Mapping[st
 
 
 def last_event_per_key(console: Console, shop: Shop) -> None:
-    """Say what the usual merge would have made of the moved keys."""
+    """Show how many rows a merge by each key's last event would have kept."""
     kept, rows = rows_kept_by_last_event(shop.queue), len(shop.queue.rows)
     _print(console, f"Taking each key's last event, as is common, would have left {kept} of the {rows} rows of {shop.queue.topic}.")
 
 
 def closing(console: Console, stage: Stage, seconds: float) -> None:
-    """Say where to look on."""
+    """Show the commands to continue with."""
     lake = _short(stage.lake)
     console.print()
     _headline(console, f"Done in {seconds:.0f} s. Look on:")

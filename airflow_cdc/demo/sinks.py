@@ -1,4 +1,4 @@
-"""Archive files as two kinds of Kafka sink leave them."""
+"""Archive files in the form of two kinds of Kafka sinks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMES = ("ts_ms", "ts_us", "ts_ns")
 
 
 def write_connect_sink(archive: Path, table: SourceTable) -> Path:
-    """Write a table's new events as the Connect sinks for S3 do: values as ``{schema, payload}``, keys beside them, no tombstones."""
+    """Write a table's new events like the Connect sinks for S3: values as ``{schema, payload}``, keys beside them, no tombstones."""
     events = table.take_unarchived()
     file = archive / table.topic / "partition=0" / f"{table.topic}+0+{events[0].offset:010d}.json"
     told = [event for event in events if event.value is not None]
@@ -25,9 +25,10 @@ def write_connect_sink(archive: Path, table: SourceTable) -> Path:
 
 
 def write_whole_records(archive: Path, folder: str, table: SourceTable, *, half_written: int | None = None) -> Path:
-    """Write a table's new events as whole Kafka records, one JSON object a line, compressed.
+    """Write a table's new events as whole Kafka records, one JSON object per line, compressed.
 
-    :param half_written: this record is written twice, the first time only its first half, as by a sink that went down while writing.
+    :param half_written: index of a record that is written twice, the first time only its first half, as by a sink that crashed while
+        writing.
     """
     file = archive / folder / f"{table.topic}.jsonl.gz"
     file.parent.mkdir(parents=True, exist_ok=True)

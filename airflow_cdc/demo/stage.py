@@ -16,12 +16,12 @@ _MARKER = ".airflow-cdc-demo"
 
 
 class FolderTakenError(RuntimeError):
-    """Raised when the folder holds something that the demo did not make."""
+    """Raised when the folder holds files that the demo did not make."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where everything of one demo lies."""
+    """The paths of one demo."""
 
     folder: Path
 
@@ -42,12 +42,12 @@ class Stage:
 
     @property
     def dag_file(self) -> Path:
-        """The Dag, as a user would drop it in."""
+        """The Dag file, as a user would install it."""
         return self.airflow_home / "dags" / f"{DAG_ID}.py"
 
 
 def set_stage(folder: Path) -> Stage:
-    """Make the demo's folder anew.
+    """Recreate the demo's folder.
 
     :raises FolderTakenError: when the folder holds something else: it is wiped, so a mistyped path must not cost anybody's files.
     """
@@ -73,13 +73,13 @@ def shipped_dag() -> Path:
 
 
 def airflow_environment(stage: Stage) -> dict[str, str]:
-    """Return the environment of an Airflow that knows the demo's three connections and nothing of the user's own Airflow."""
+    """Return the environment of an Airflow that has only the demo's three connections and nothing of the user's own Airflow."""
     connections = {
         "CDC_ARCHIVE_DEFAULT": {"conn_type": "cdc_archive", "host": str(stage.archive)},
         "CDC_LAKE_DEFAULT": {"conn_type": "cdc_lake", "host": str(stage.lake)},
         "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
     }
-    # Unwritten bytecode would make every start of Airflow compile it again.
+    # Without cached bytecode every start of Airflow would compile it again.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW") and name != "PYTHONDONTWRITEBYTECODE"}
     return {
         **kept,

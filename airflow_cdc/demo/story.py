@@ -1,4 +1,4 @@
-"""What happens in the demo's two source databases: a small shop's first load and morning, then an afternoon of the awkward kind."""
+"""The changes in the demo's two source databases: a small shop's first load and morning, then an afternoon of difficult cases."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Shop:
 
     @property
     def tables(self) -> tuple[SourceTable, ...]:
-        """All of them."""
+        """All tables."""
         return (self.customers, self.orders, self.products, self.carts, self.queue)
 
     def rows(self) -> dict[str, list[Row]]:
@@ -71,7 +71,7 @@ class Shop:
         return {table.topic: list(table.rows.values()) for table in self.tables}
 
     def first_load(self) -> None:
-        """Everything as the connectors first see it, and a morning's orders."""
+        """The initial snapshots, and a morning's orders."""
         self.customers.snapshot(
             {"id": id_, "name": name, "city": city, "credit": Decimal(id_ * 250) + Decimal("0.50"), "since": date(2020 + id_, id_, 11)}
             for id_, (name, city) in enumerate(zip(_NAMES, _CITIES, strict=True), start=1)
@@ -87,7 +87,7 @@ class Shop:
         self.products.update("A-1", cents=1850)
 
     def afternoon(self) -> None:
-        """What a naive merge gets wrong."""
+        """Changes that a naive merge gets wrong."""
         self.customers.update(1, city="Oxford")
         self.customers.update(1, credit=Decimal("900.00"))
         self.customers.update(1, credit=Decimal("1000.00"), city="Ockham")
@@ -126,10 +126,10 @@ class Shop:
 
 
 def archive(shop: Shop, root: Path, folder: str, *, half_written: int | None = None) -> list[Path]:
-    """Write what happened since the last call into the archive; return the files.
+    """Write the events since the last call to the archive; return the files.
 
-    :param folder: where the files of whole records go.
-    :param half_written: number of the record of ``products`` that is written a first time by half.
+    :param folder: folder of the files of whole records.
+    :param half_written: index of the record of ``products`` that is first written by half.
     """
     return [
         write_connect_sink(root, shop.customers),
@@ -147,7 +147,7 @@ AFTERNOON = {
     "carts": "TRUNCATE, then one new cart",
     "queue": "UPDATE queue SET place = place + 1: every row takes the next one's key",
 }
-"""What happens to each table in the second round."""
+"""Changes of each table in the second round."""
 
 REASONS: dict[tuple[str, object], str] = {
     ("customers", 1): "the last of three updates",
@@ -163,11 +163,11 @@ REASONS: dict[tuple[str, object], str] = {
     ("queue", 1): "nobody moved here",
     **{("queue", place): f"moved up from {place - 1}" for place in range(2, 7)},
 }
-"""Why a row changed in the second round, by table and key."""
+"""The reason for each row's change in the second round, by table and key."""
 
 
 def rows_kept_by_last_event(table: SourceTable) -> int:
-    """Return how many rows would be left if a merge took each key's last event, as is common."""
+    """Return how many rows a merge by each key's last event, which is common, would keep."""
     last: dict[object, bool] = {}
     for event in table.events:
         if event.key and event.value:

@@ -1,4 +1,4 @@
-"""A process that takes orders one after the other: Airflow is started once and asked twice."""
+"""A process that handles requests one after the other, so that Airflow starts once for two requests."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LOGGED = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 class WorkerFailedError(RuntimeError):
-    """Raised when a worker could not do what it was told."""
+    """Raised when a worker failed or ended before it answered."""
 
 
 class Worker:
-    """A Python module run as a process of its own; what it prints goes to a log file.
+    """A Python module run as its own process; its output goes to a log file.
 
     :param module: a module that calls :func:`serve`.
     :param environment: its environment variables.
@@ -45,16 +45,16 @@ class Worker:
             )
 
     def ask(self, order: Mapping[str, Any], watch: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-        """Give an order and return the answer.
+        """Send a request and return the answer.
 
-        :param watch: told every line that the worker logs meanwhile.
+        :param watch: called with every line that the worker logs meanwhile.
         :raises WorkerFailedError: when the worker failed or ended.
         """
         assert self._process.stdin
         self._answer.unlink(missing_ok=True)
         with self.log.open(encoding="utf-8", errors="replace") as log:
             log.seek(0, os.SEEK_END)
-            # A worker that has ended already is found out below, with its exit code.
+            # A worker that has already ended is detected below, with its exit code.
             with suppress(BrokenPipeError):
                 self._process.stdin.write(f"{json.dumps({**order, 'answer': str(self._answer)})}\n".encode())
                 self._process.stdin.flush()
@@ -72,7 +72,7 @@ class Worker:
         return answer
 
     def last_words(self) -> str:
-        """Return the last exception in the log, or the log's end where there is none, for an error message."""
+        """Return the last exception in the log, or the log's last lines where there is none, for an error message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         raised = [number for number, line in enumerate(lines) if _RAISED.match(line)]
         words = lines[raised[-1] :] if raised else lines[-_LINES_TOLD:]
@@ -83,7 +83,7 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # The end of its input tells it to go; a merge that is interrupted ends with it, by die_with_parent.
+        # It ends when its input ends; an interrupted merge ends with it, through die_with_parent.
         if self._process.stdin:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -95,13 +95,13 @@ class Worker:
 
 
 def serve(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer orders from stdin until it ends."""
+    """Answer requests from stdin until it ends."""
     for line in sys.stdin:
         order = json.loads(line)
         answer = Path(order.pop("answer"))
         try:
             document = handle(order)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told.
+        except Exception as error:  # noqa: BLE001 - the caller gets the failure.
             traceback.print_exc()
             document = {"failed": f"{type(error).__name__}: {error}"}
         draft = answer.with_suffix(".draft")

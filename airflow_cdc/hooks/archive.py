@@ -1,4 +1,4 @@
-"""CdcArchiveHook: where the archived change events lie, and which of them wait to be applied."""
+"""CdcArchiveHook: where the archived change events are, and which of them are pending."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class CdcArchiveHook(CdcStorageHook):
 
     @cached_property
     def shape(self) -> ArchiveShape:
-        """What the connection says that the archive holds.
+        """The archive's shape, as the connection declares it.
 
-        :raises ConfigurationError: when it says what there is not.
+        :raises ConfigurationError: when the declared layout or format does not exist.
         """
         fields = self.connection.extra_dejson
         return ArchiveShape(self._choice(ArchiveLayout, fields, "layout"), self._choice(ArchiveFormat, fields, "format"))
@@ -65,7 +65,7 @@ class CdcArchiveHook(CdcStorageHook):
             ) from error
 
     def pending(self, lake: CdcLakeHook, tables: Iterable[str] = (), *, interval: Interval = ALWAYS) -> PendingFiles:
-        """Return the archived files that wait for the flows whose names match ``tables`` (globs; none: every flow).
+        """Return the pending files of the flows whose names match ``tables`` (globs; none: every flow).
 
         :param interval: when they were archived.
         :raises ArchiveNotFoundError: when the archive's root does not exist.
@@ -73,14 +73,14 @@ class CdcArchiveHook(CdcStorageHook):
         return pending_files(**self.beside(lake), tables=tables, interval=interval)
 
     def beside(self, lake: CdcLakeHook) -> dict[str, Any]:
-        """Return where both lie, as the questions of ``airflow_cdc.model`` are asked with it."""
+        """Return the locations of both, as keyword arguments for the functions of ``airflow_cdc.model``."""
         places = {"archive_root": self.fs_root, "archive": self.root, "lake_root": lake.fs_root}
         return {"archive_fs": self.fs, "lake_fs": lake.fs, **places}
 
     def little_waits(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> bool:
-        """Tell whether what waits is surely little: Spark is then started for a short job.
+        """Return whether little is certainly pending: Spark is then started for a short job.
 
-        False also where Airflow cannot see the storage: the job's own error says more than a guess here could.
+        False also where Airflow cannot see the storage: the job's own error is more useful than a guess here.
         """
         try:
             pending = self.pending(lake, tables)
@@ -106,13 +106,13 @@ class CdcArchiveHook(CdcStorageHook):
 
 
 def table_globs(tables: str | Sequence[str] | None) -> list[str]:
-    """Return the globs in what a user gave: None, one text with commas or blanks between them, or a sequence of texts."""
+    """Return the globs that a user gave: None, one text separated by commas or blanks, or a sequence of texts."""
     texts = [tables] if isinstance(tables, str) else tables or []
     return [glob for text in texts for glob in re.split(r"[,\s]+", str(text)) if glob]
 
 
 def pending_summary(pending: PendingFiles) -> dict[str, Any]:
-    """Return what waits as a small JSON object: how many files, and by topic."""
+    """Return the pending files as a small JSON object: their number, and the number by topic."""
     topics = Counter(file.topic for file in pending.unsurveyed)
     topics.update(pending.planned or {})
     return {"files": pending.count, "topics": dict(sorted(topics.items()))}

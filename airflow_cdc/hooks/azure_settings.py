@@ -16,9 +16,9 @@ _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"
 
 
 def azure_settings(root: str, connection: Connection) -> StorageSettings:
-    """Return how a container is reached, with the precedence that Airflow's own provider gives a connection's fields.
+    """Return the settings by which a container is reached, with the precedence of fields in Airflow's own provider.
 
-    :raises ConfigurationError: when the root does not name the account, or the connection says what Spark cannot be told.
+    :raises ConfigurationError: when the root does not name the account, or the connection has a setting without an equivalent in Spark.
     """
     container, _, host = urlsplit(root).netloc.partition("@")
     account = host.split(".", 1)[0]
@@ -33,7 +33,7 @@ def azure_settings(root: str, connection: Connection) -> StorageSettings:
 
 
 def _credentials(connection: Connection) -> tuple[dict[str, str], dict[str, Any], bool]:
-    """Return Hadoop's settings without ``fs.azure.`` and host, adlfs's options, and whether there is a secret among them."""
+    """Return Hadoop's settings without ``fs.azure.`` and host, adlfs's options, and whether they contain a secret."""
     if text := extra(connection, "connection_string"):
         named = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
         if key := named.get("AccountKey"):
@@ -45,7 +45,7 @@ def _credentials(connection: Connection) -> tuple[dict[str, str], dict[str, Any]
     tenant, login, password = extra(connection, "tenant_id"), connection.login, connection.password
     if tenant and login and password:
         client = {"account.oauth2.client.id": login, "account.oauth2.client.secret": password}
-        # adlfs and Hadoop ask the same place for tokens; clouds of one country have others.
+        # adlfs and Hadoop use the same token endpoint; national clouds have others.
         endpoint = {"account.oauth2.client.endpoint": f"https://login.microsoftonline.com/{tenant}/oauth2/token"}
         options = {"tenant_id": tenant, "client_id": login, "client_secret": password}
         return {**_oauth("ClientCredsTokenProvider"), **client, **endpoint}, options, True

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def extra(connection: Connection, name: str) -> Any:
-    """Return a field of a connection's extra, also under the long name that Airflow 2's forms gave it; None where it is not set."""
+    """Return a field of a connection's extra, also under the long name of Airflow 2's forms; None where it is not set."""
     fields = connection.extra_dejson
     value = fields.get(name)
     return (fields.get(f"extra__{connection.conn_type}__{name}") if value is None else value) or None

@@ -1,4 +1,4 @@
-"""CdcLakeHook: where the Delta tables and the state of their flows lie."""
+"""CdcLakeHook: where the Delta tables and their flows' state are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CdcLakeHook(CdcStorageHook):
         super().__init__(lake_conn_id, **kwargs)
 
     def flows(self) -> list[str]:
-        """Return the names of the flows that the lake has state of."""
+        """Return the names of the flows with state in the lake."""
         return flows_in(self.fs, self.fs_root)
 
     def _findings(self) -> str:

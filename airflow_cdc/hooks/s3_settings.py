@@ -1,4 +1,4 @@
-"""S3 and what speaks its protocol: from an ``aws`` connection to Hadoop's S3A and to s3fs."""
+"""S3 and compatible stores: from an ``aws`` connection to Hadoop's S3A and to s3fs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
 _BY_PROVIDER = ("role_arn", "profile_name", "session_kwargs", "assume_role_method")
-"""Fields by which Airflow's Amazon provider gets other keys than the connection's own."""
+"""Fields by which Airflow's Amazon provider obtains other keys than the connection's own."""
 _ANY_REGION = "us-east-1"
-"""What stores beside AWS mostly call themselves; S3A would ask AWS for a region otherwise."""
+"""Usual region name of stores other than AWS; without one S3A would ask AWS for a region."""
 
 
 def s3_settings(root: str, connection: Connection) -> StorageSettings:
-    """Return how a bucket is reached through an ``aws`` connection; settings are the bucket's own, so another bucket may have others.
+    """Return the settings by which a bucket is reached through an ``aws`` connection; they apply to this bucket only, so another may
+    differ.
 
-    :raises ConfigurationError: when the connection holds half a pair of keys, or what Spark cannot be told.
+    :raises ConfigurationError: when the connection holds half a pair of keys, or a setting without an equivalent in Spark.
     """
     endpoint = (extra(connection, "service_config") or {}).get("s3", {}).get("endpoint_url") or extra(connection, "endpoint_url")
     region = extra(connection, "region_name") or (_ANY_REGION if endpoint else None)
@@ -55,7 +56,7 @@ def s3_settings(root: str, connection: Connection) -> StorageSettings:
 
 
 def _keys(connection: Connection) -> tuple[str, str, str | None]:
-    """Return key, secret and session token; empty texts where the machines' own credentials are meant."""
+    """Return key, secret and session token; empty texts for the machines' own credentials."""
     if any(extra(connection, name) for name in _BY_PROVIDER):
         return _keys_by_provider(connection)
     key = connection.login or extra(connection, "aws_access_key_id") or ""
@@ -80,7 +81,7 @@ def _keys_by_provider(connection: Connection) -> tuple[str, str, str | None]:
     try:
         keys = AwsGenericHook(aws_conn_id=connection.conn_id, client_type="s3").get_credentials()
     except Exception as error:
-        # botocore names the role or profile and what STS answered; its errors hold no keys.
+        # botocore's errors name the role or profile and STS's answer, but no keys.
         raise ConfigurationError(
             f"Storage connection {connection.conn_id} gives no credentials: {type(error).__name__}: {error}",
             next_step="Correct its role, profile or keys; Airflow's own test of that connection shows the same.",

@@ -1,4 +1,4 @@
-"""Columns of a source database's tables, from its catalogue, through the SQL hook of the connection's provider."""
+"""Columns of a source database's tables, read from its catalogue through the SQL hook of the connection's provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
 _OF_ANY_DATABASE = {"jdbc": "apache-airflow-providers-jdbc", "odbc": "apache-airflow-providers-odbc"}
-"""Packages of the connection types whose driver shows which database they are of. Their drivers take ``?``."""
+"""Packages of the connection types for any database; the driver shows which one. Their drivers take ``?``."""
 _SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"((?:password|pwd)\s*=\s*)[^;&\s]+", re.IGNORECASE)
 
@@ -37,15 +37,15 @@ def pull_schemas(
     tables: Mapping[str, str] | None = None,
     connector: str | None = None,
 ) -> tuple[SourceSchema, ...]:
-    """Return what a database's catalogue and the connector's settings tell of the columns of flows' tables, in the flows' order.
+    """Return the schemas of flows' tables from a database's catalogue and the connector's settings, in the flows' order.
 
     :param conn_id: Airflow connection of the database.
     :param flows: names of flows, which are names of topics.
-    :param properties: the connector's settings that are not its defaults (``decimal.handling.mode``).
+    :param properties: the connector's settings that differ from its defaults (``decimal.handling.mode``).
     :param tables: by flow, its table ``schema.table`` where the topic has another name.
-    :param connector: ``source.connector`` of the events; none: told by the connection.
-    :raises ConfigurationError: when the connection, its provider, a setting or a flow's table is missing or wrong; nothing is returned of
-        the other flows either.
+    :param connector: ``source.connector`` of the events; none: derived from the connection.
+    :raises ConfigurationError: when the connection, its provider, a setting or a flow's table is missing or wrong; no schema is returned
+        then, of other flows neither.
     :raises SourceFailedError: when the database does not answer, or refuses.
     """
     # Before the database is asked.
@@ -57,10 +57,10 @@ def pull_schemas(
 
 
 def source_of(archive_conn_id: str | None = None) -> str:
-    """Return the connection of the database that an archive's connection names as the events' source.
+    """Return the source connection that an archive's connection names.
 
     :param archive_conn_id: connection of type ``cdc_archive``; none: the default one.
-    :raises ConfigurationError: when there is no such connection of an archive, or it names none.
+    :raises ConfigurationError: when there is no such archive connection, or it names no source.
     """
     given, archive_conn_id = "Give the source's connection as --source-conn-id", archive_conn_id or CdcArchiveHook.default_conn_name
     try:
@@ -81,7 +81,7 @@ class SourceCatalogue:
     """A source database's catalogue.
 
     :param conn_id: Airflow connection of the database.
-    :param connector: ``source.connector`` of its events; none: told by the connection.
+    :param connector: ``source.connector`` of its events; none: derived from the connection.
     """
 
     def __init__(self, conn_id: str, connector: str | None = None) -> None:
@@ -90,9 +90,9 @@ class SourceCatalogue:
 
     @cached_property
     def connector(self) -> str:
-        """The connector by whose rules the columns are spelled.
+        """The connector whose rules determine how the columns are encoded.
 
-        :raises ConfigurationError: when the connection is of another kind of database, or does not tell its kind.
+        :raises ConfigurationError: when the connection is of another kind of database, or does not show its kind.
         :raises SourceFailedError: as :meth:`tables`.
         """
         kind = self._connection.conn_type or ""
@@ -113,7 +113,7 @@ class SourceCatalogue:
         return next((name for name in allowed[1:] if name in told), allowed[0])
 
     def tables(self) -> list[Table]:
-        """Return the tables that the connection's user sees.
+        """Return the tables that the connection's user can see.
 
         :raises SourceFailedError: when the database does not answer, or refuses.
         :raises ConfigurationError: when the connection's provider or driver is not installed.
@@ -140,7 +140,7 @@ class SourceCatalogue:
         kind = self._connection.conn_type or ""
         try:
             hook = self._connection.get_hook()
-        except Exception as problem:  # noqa: BLE001 - Airflow's own exception of a type that no provider knows is its root class.
+        except Exception as problem:  # noqa: BLE001 - for a connection type that no provider knows, Airflow raises its root class.
             raise self._lacking(problem) from None
         hook.log_sql = False
         known = "?" if kind in _OF_ANY_DATABASE else next((catalogues()[name].placeholder for name in _connectors(kind)), "")
@@ -178,7 +178,7 @@ class SourceCatalogue:
 
 
 def _connectors(kind: str) -> tuple[str, ...]:
-    """Return the connectors of the databases that a connection of a type may be of."""
+    """Return the connectors of the databases that a connection of this type may lead to."""
     return tuple(name for name, catalogue in catalogues().items() if kind in (catalogue.connection_type, *_OF_ANY_DATABASE))
 
 
@@ -188,15 +188,15 @@ def _provider(kind: str) -> str:
 
 
 def _words() -> Iterable[tuple[str, str]]:
-    """Yield what a JDBC URL or an ODBC driver's name has of a database, and the connector that it shows."""
+    """Yield the words by which a JDBC URL or an ODBC driver's name shows a database, with its connector."""
     for entry in dict.fromkeys(CONNECTORS[name] for name in catalogues()):
-        # Drivers of a database that came of another name that one too.
+        # A database with a second name has that name in its drivers too.
         yield from ((name, name) for name in reversed(entry.names))
         yield from ((word, entry.names[0]) for word in (entry.catalogue.words if entry.catalogue else ()))
 
 
 def _secrets(connection: Connection) -> Iterable[str]:
-    """Return what must not be told of a connection."""
+    """Return the connection's secrets, plain and URL-encoded."""
     told = [str(value) for name, value in connection.extra_dejson.items() if _SECRET.search(name)]
     plain = [secret for secret in (connection.password, *told) if secret]
     return (*plain, *(quote(secret, safe="") for secret in plain))

@@ -1,4 +1,4 @@
-"""What both connections share: a root URL, the storage connection that reaches it, and clear words when one of them is wrong."""
+"""Base of both connections' hooks: a root URL, the storage connection that reaches it, and clear errors when one of them is wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _WITHOUT_PROVIDER = ("hdfs", "webhdfs")
-"""Schemes that Airflow has no file system of: none of its providers brings one."""
+"""Schemes for which no Airflow provider has a file system."""
 _PROVIDERS = {
     "s3": "apache-airflow-providers-amazon[s3fs]",
     "gs": "apache-airflow-providers-google and gcsfs",
@@ -47,20 +47,20 @@ class CdcStorageHook(BaseHook):
     def __init__(self, conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
-        # Whoever corrects a key and tests again must not be answered by the file system that has the old one.
+        # A user who corrects a key and tests again must not get the file system with the old one.
         self._anew = False
 
     @cached_property
     def connection(self) -> Connection:
         """The Airflow connection.
 
-        :raises ConfigurationError: when there is none of that name.
+        :raises ConfigurationError: when it does not exist.
         """
         return existing_connection(self.conn_id, f"a connection of type {self.conn_type} whose host is the {self.what}'s root URL")
 
     @cached_property
     def root(self) -> str:
-        """The root as the connection spells it, without a trailing slash: a URL or an absolute local path."""
+        """The root as the connection gives it, without a trailing slash: a URL or an absolute local path."""
         return self._root_and_storage[0]
 
     @cached_property
@@ -88,7 +88,7 @@ class CdcStorageHook(BaseHook):
 
     @property
     def fs_root(self) -> str:
-        """The root as its file system names it: no scheme, no trailing slash."""
+        """The root in its file system's form: no scheme, no trailing slash."""
         return self._reached[1].rstrip("/") or "/"
 
     @cached_property
@@ -99,7 +99,7 @@ class CdcStorageHook(BaseHook):
                 from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 
                 return hdfs_file_system(self.root, self.storage_settings().file_systems.get(store_of(self.root), {}))
-            # Without a connection Airflow's Azure provider asks the environment for the account that the URL names.
+            # Without a connection, Airflow's Azure provider searches the environment for the account that the URL names.
             if self._scheme == "abfss" and not self.storage_conn_id:
                 fs, path = fsspec.core.url_to_fs(self.root)
                 return fs, path
@@ -109,15 +109,16 @@ class CdcStorageHook(BaseHook):
                 f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {_told(error)}",
                 next_step=f"Install what reaches that storage: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
             ) from error
-        # Airflow keeps one file system a connection for as long as the process lives, and a triggerer lives long: what another
-        # process wrote since would not be seen.
+        # Airflow keeps one file system per connection for the life of the process, and a triggerer lives long: its cache would hide what
+        # other processes wrote since.
         fs.invalidate_cache()
         return fs, str(self.path.path)
 
     def storage_settings(self) -> StorageSettings:
-        """Return what Spark and the job must be told to reach the root as Airflow does; nothing without a storage connection.
+        """Return the settings by which Spark and the job reach the root as Airflow does; empty without a storage connection.
 
-        :raises ConfigurationError: when the storage connection is missing, of another kind, or says what Spark cannot be told.
+        :raises ConfigurationError: when the storage connection is missing, of another kind, or has a setting without an equivalent in
+            Spark.
         """
         if not self.storage_conn_id:
             return StorageSettings()
@@ -129,7 +130,7 @@ class CdcStorageHook(BaseHook):
         return self.path
 
     def test_connection(self) -> tuple[bool, str]:
-        """Look at the root and say what was found, for Airflow's connection form."""
+        """Check the root and describe it, for Airflow's connection form."""
         self._anew = True
         try:
             return True, self._findings()
@@ -139,9 +140,9 @@ class CdcStorageHook(BaseHook):
             return False, f"{self.root} cannot be looked at: {_told(error)} Next step: {self._next_step(error)}"
 
     def refuse_missing_bucket(self) -> None:
-        """Look for the bucket or container where the root itself is not there.
+        """Refuse a missing bucket or container; call it where the root itself does not exist.
 
-        :raises ConfigurationError: when there is none; a merge would not make it.
+        :raises ConfigurationError: when there is none; a merge would not create it.
         """
         bucket = self.fs_root.strip("/").split("/", 1)[0]
         if is_object_store(self.fs) and not self.fs.exists(bucket):
@@ -171,7 +172,8 @@ class CdcStorageHook(BaseHook):
         connection = self.connection
         root, user = _without_user(_spelled_root(connection, self.conn_type))
         storage = connection.extra_dejson.get("storage_conn_id") or connection.login or user or None
-        # ObjectStoragePath reads s3://user@bucket as a connection id, and so do we; a password there would reach logs and command lines.
+        # ObjectStoragePath reads s3://user@bucket as a connection id, and so does this hook; a password there would reach logs and command
+        # lines.
         if connection.password or ":" in (user or ""):
             raise ConfigurationError(
                 f"Connection {self.conn_id}: its URL or fields carry a password, and a root URL is shown in logs.",
@@ -193,7 +195,7 @@ def existing_connection(conn_id: str, expected: str) -> Connection:
     """Return a connection.
 
     :param expected: what to create, for the error's next step.
-    :raises ConfigurationError: when there is none of that name, or its environment variable cannot be read.
+    :raises ConfigurationError: when it does not exist, or its environment variable cannot be parsed.
     """
     try:
         return BaseHook.get_connection(conn_id)
@@ -210,7 +212,7 @@ def existing_connection(conn_id: str, expected: str) -> Connection:
 
 
 def _spelled_root(connection: Connection, conn_type: str) -> str:
-    """Put the root together again from the pieces that Airflow's form, JSON or URI left in the connection."""
+    """Reassemble the root from the parts that Airflow's form, JSON or URI left in the connection."""
     host, schema = (connection.host or "").strip(), (connection.schema or "").strip().strip("/")
     own_scheme = (connection.conn_type or "").replace("-", "_")
     if not own_scheme and schema.startswith(conn_type[1:]):

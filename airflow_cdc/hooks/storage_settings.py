@@ -1,6 +1,6 @@
-"""From a storage connection to the settings by which Spark and the job reach the same storage.
+"""Storage connection to settings by which Spark and the job reach the same storage.
 
-Only named fields of a connection are taken. What cannot be handed on is refused: half of it would lead the job elsewhere than
+Only named fields of a connection are used. A field without an equivalent is refused: partial settings would lead the job elsewhere than
 Airflow, or nowhere.
 """
 
@@ -27,10 +27,11 @@ _KEYFILE_NAME = "google-keyfile.json"
 
 
 def storage_settings(root: str, connection: Connection) -> StorageSettings:
-    """Return how a root is reached through a storage connection.
+    """Return the settings by which a root is reached through a storage connection.
 
     :param root: URL or absolute local path.
-    :raises ConfigurationError: when the connection is of another kind than the root's scheme, or says what Spark cannot be told.
+    :raises ConfigurationError: when the connection is of another kind than the root's scheme, or has a setting without an equivalent in
+        Spark.
     """
     scheme = urlsplit(store_of(root)).scheme
     if scheme in ("", "file"):
@@ -78,7 +79,7 @@ def _keyfile(connection: Connection, keyfile: Any) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        # Neither the text nor the parser's error, which quotes it: both hold the key.
+        # Neither the text nor the parser's error, which quotes it, is shown: both contain the key.
         raise ConfigurationError(
             f"Storage connection {connection.conn_id}: keyfile_dict is no JSON object.",
             next_step="Paste the whole text of the service account's key file.",
@@ -87,7 +88,7 @@ def _keyfile(connection: Connection, keyfile: Any) -> dict[str, Any]:
 
 
 def _hdfs_settings(root: str, connection: Connection) -> StorageSettings:
-    """Return how Python reaches HDFS; Spark has Hadoop's own client, and needs the user's name alone."""
+    """Return the settings by which Python reaches HDFS. Spark has Hadoop's own client, and needs only the user's name."""
     web = connection.conn_type == "webhdfs" and bool(connection.host)
     if connection.password and not web:
         raise ConfigurationError(
@@ -108,7 +109,7 @@ def _hdfs_settings(root: str, connection: Connection) -> StorageSettings:
 
 
 def _web_options(connection: Connection) -> dict[str, Any]:
-    """Return how WebHDFS is reached, by the fields of Airflow's own WebHDFS connections."""
+    """Return the options of WebHDFS, from the fields of Airflow's own WebHDFS connections."""
     for name in ("cert", "key", "cookies", "headers"):
         if extra(connection, name):
             raise ConfigurationError(
@@ -119,7 +120,7 @@ def _web_options(connection: Connection) -> dict[str, Any]:
     options: dict[str, Any] = {"protocol": "webhdfs", "hosts": hosts, "port": connection.port or 9870}
     if extra(connection, "use_ssl"):
         options["use_https"] = True
-    # An authority's file, or False: not the same as unset.
+    # A certificate authority's file, or False, which differs from unset.
     if (verify := connection.extra_dejson.get("verify")) is not None:
         options["session_verify"] = verify
     return options
@@ -132,4 +133,4 @@ _STORES: dict[str, tuple[tuple[str, ...], Callable[[str, Connection], StorageSet
     "hdfs": (("hdfs", "webhdfs"), _hdfs_settings),
     "webhdfs": (("webhdfs", "hdfs"), _hdfs_settings),
 }
-"""By the scheme of a store: the connection types that serve it, and what derives its settings."""
+"""By a store's scheme: the connection types that serve it, and the function that derives its settings."""

@@ -4,8 +4,8 @@
              [--only-survey] [--since TIME] [--until TIME]
              [--layout L] [--format F] [--storage SETTINGS] [--run-name NAME] [--wait SECONDS] --report URI
 
-``--storage`` is how archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a
-file that holds it; the file is removed when it is read.
+``--storage`` holds the settings by which archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path
+of a file that holds it; the file is removed when it is read.
 
 Exit code 0 when all flows succeeded, 1 when any failed, 2 on usage. The report (JSON of
 :class:`airflow_cdc.model.report.apply_report.ApplyReport`) is written in every case.

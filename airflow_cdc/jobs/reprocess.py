@@ -1,4 +1,4 @@
-"""spark-submit entry point: reprocess a range of what a lake's flows have applied and write the report.
+"""spark-submit entry point: reprocess a range of the events that a lake's flows have applied, and write the report.
 
     reprocess.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--from-position P] [--to-position P] [--dry-run]
                  [--storage SETTINGS] --report URI

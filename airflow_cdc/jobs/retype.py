@@ -1,4 +1,4 @@
-"""spark-submit entry point: make flows' tables anew with the types that are known now and write the report.
+"""spark-submit entry point: rebuild flows' tables with the types that are known now and write the report.
 
     retype.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--dry-run] [--storage SETTINGS] --report URI
 

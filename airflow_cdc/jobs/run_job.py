@@ -34,7 +34,7 @@ class _Report(Protocol):
 
 
 class _JobParser(argparse.ArgumentParser):
-    """Takes arguments as an operator hands them over, and as a person types them."""
+    """Accepts arguments as an operator encodes them, and as a person types them."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         try:
@@ -44,7 +44,7 @@ class _JobParser(argparse.ArgumentParser):
 
 
 def job_parser(job: str) -> argparse.ArgumentParser:
-    """Return the parser of the arguments that all jobs have; it takes them as :func:`airflow_cdc.model.job_argument.as_argument` spells."""
+    """Return the parser of the arguments common to all jobs, in the form of :func:`airflow_cdc.model.job_argument.as_argument`."""
     parser = _JobParser(prog=f"{job}.py")
     parser.add_argument("--lake", required=True)
     parser.add_argument("--table", action="append", default=[])
@@ -62,13 +62,13 @@ def _storage(given: str | None) -> JobStorage:
         return JobStorage.from_json(json.loads(given))
     path = Path(given)
     text = path.read_text(encoding="utf-8")
-    # What it holds are credentials: nobody needs the file again, and a killed task would leave it behind.
+    # The file holds credentials: nobody needs it again, and a killed task would leave it behind.
     path.unlink()
     return JobStorage.from_json(json.loads(text))
 
 
 def _watch(storage: JobStorage) -> None:
-    """End with the task. What a client runs at a Spark Connect server would go on without it, so it is ended there first."""
+    """End with the task. A client's queries at a Spark Connect server would go on without it, so they are ended there first."""
     if storage.remote:
         end_on_sigterm(release_sessions)
     die_with_parent(farewell=release_sessions)
@@ -83,8 +83,8 @@ def _cause(problem: Exception) -> dict[str, Any]:
 
 
 def say(line: str) -> None:
-    """Tell progress on stdout."""
-    # A line may name what a record or file is called, which may be anything.
+    """Write a progress line to stdout."""
+    # A line may contain a record's or a file's name, which may be anything.
     sys.stdout.write(f"[airflow-cdc] {printable(line)}\n")
     sys.stdout.flush()
 
@@ -92,12 +92,11 @@ def say(line: str) -> None:
 def run_job(
     job: str, given: argparse.Namespace, work: Callable[[SparkSession], _Report], failed: Callable[[dict[str, Any]], _Report]
 ) -> int:
-    """Do a job's work, write its report and return its exit code: 0 when all went well, else 1.
+    """Do a job's work, write its report and return its exit code: 0 on success, else 1.
 
-    :param given: the arguments of :func:`job_parser`: ``report``, the URI at which the report is written in every case; ``storage``, how
-        the stores are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file that holds it and that is
-        removed when it is read.
-    :param failed: makes the report of an error that stopped the work.
+    :param given: the arguments of :func:`job_parser`: ``report``, the URI at which the report is always written; ``storage``, settings of
+        the stores, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file with it, which is removed after reading.
+    :param failed: makes the report for an error that stopped the work.
     """
     try:
         storage = _storage(given.storage)
@@ -107,8 +106,8 @@ def run_job(
         report = work(start_session(f"airflow-cdc {job}", options=storage.spark, remote=storage.remote))
     except CdcError as error:
         report = failed(error.to_json())
-    except Exception as problem:  # noqa: BLE001 - whatever it is, the operator must be told
-        # The submitting task sees only the end of the log: the cause must travel in the report.
+    except Exception as problem:  # noqa: BLE001 - any error must reach the operator
+        # The submitting task sees only the end of the log: the report must carry the cause.
         traceback.print_exc()
         report = failed(_cause(problem))
     finally:

@@ -4,9 +4,9 @@
     verify.py --lake URI --table FLOW --jdbc FILE --report URI
     verify.py --lake URI --history [--table GLOB]... --report URI
 
-FILE is a JSON object of the options of Spark's JDBC reader, the password among them: readable by its owner alone.
+FILE is a JSON object with the options of Spark's JDBC reader, including the password; only its owner may read it.
 
-Exit code 0 when the comparison came to its end, whatever it found, 1 when it did not, 2 on usage. The report (JSON of
+Exit code 0 when the comparison finished, whatever its result, 1 when it did not, 2 on usage. The report (JSON of
 :class:`airflow_cdc.model.report.verification.VerifyReport`) is written in every case.
 """
 

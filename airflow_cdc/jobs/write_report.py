@@ -1,4 +1,4 @@
-"""write_report: leave a job's report where its task looks for it; no Spark."""
+"""write_report: write a job's report where its task reads it; no Spark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from airflow_cdc.pipeline.spark.storage import file_system
 
 
 def write_report(uri: str, document: dict[str, Any]) -> None:
-    """Write a report whole or not at all, and make its folder: nobody else has, where the driver runs elsewhere and the lake is mounted.
+    """Write a report whole or not at all, and create its folder: it does not exist yet where the driver runs elsewhere and the lake is
+    mounted.
 
-    :param uri: where, as the operator tells it; what lies there is replaced.
+    :param uri: target URI from the operator; an existing file is replaced.
     """
     fs, path = file_system(uri)
     if is_local(fs) or is_object_store(fs):
@@ -25,6 +26,6 @@ def write_report(uri: str, document: dict[str, Any]) -> None:
     fs.makedirs(folder, exist_ok=True)
     fs.pipe_file(scratch, json.dumps(document).encode())
     if fs.exists(path):
-        # Its rename replaces nothing.
+        # HDFS's rename does not replace.
         fs.rm_file(path)
     fs.mv(scratch, path)

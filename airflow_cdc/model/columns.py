@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PREFIX = "__cdc_"
-"""Reserved: a source column that starts with it is refused."""
+"""Reserved prefix: a source column that starts with it is refused."""
 
 POSITION = "__cdc_position"
 """Target: struct<commit decimal(38,0), change decimal(38,0), serial bigint> of the event that last wrote the row."""
@@ -15,28 +15,30 @@ MICROBATCH = "__cdc_microbatch"
 """Target: bigint, number of the microbatch that last wrote the row."""
 
 PARTITION = "__cdc_partition"
-"""Target, change log: int, Kafka partition of that event; NULL where the archive does not say. From the second life of a topic on the lane
-(:mod:`airflow_cdc.model.position.lives`): 65,536 more for each life before it."""
+"""Target, change log: int, Kafka partition of that event; NULL where the archive does not record it. From a topic's second life on, the
+lane (:mod:`airflow_cdc.model.position.lives`): 65,536 more for each earlier life."""
 OFFSET = "__cdc_offset"
-"""Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not tell it."""
+"""Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not record it."""
 TOLD_AT = "__cdc_told_at"
-"""Target: array<struct<column string, position, known boolean>> of the values that the row's last event did not tell: the position of the
-event that did. Not known: nothing told the value, it is NULL; an event behind ``position`` may yet. NULL where the last event tells all."""
+"""Target: array<struct<column string, position, known boolean>>, values that the row's last event did not carry: each with the position
+of the event that did. Not known: no event carried the value and it is NULL; an event behind ``position`` may still supply it. NULL where
+the last event carries all values."""
 
 DELETED = "__cdc_deleted"
 """Target that flags deletes: boolean, whether the row is gone from the source."""
 DELETED_AT = "__cdc_deleted_at"
-"""Target that flags deletes: timestamp, when the source committed what took the row; NULL where it lives or nothing tells."""
+"""Target that flags deletes: timestamp, when the source committed what removed the row; NULL for live rows and where the time is not
+known."""
 
 TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, TOLD_AT)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
 FLAGGED_COLUMNS = (*TARGET_COLUMNS, DELETED, DELETED_AT)
-"""The same of a table that flags deletes."""
+"""As above, for a table that flags deletes."""
 
 TRANSACTION = "__cdc_transaction"
-"""Change log: text that tells transactions apart, as the connector writes it."""
+"""Change log: string, the transaction's identifier as the connector writes it."""
 UNAVAILABLE = "__cdc_unavailable"
-"""Change log: array<string>, the columns whose value the event does not tell; NULL where it tells all."""
+"""Change log: array<string>, the columns whose value is unavailable in the event; NULL where there are none."""
 CHANGE_LOG_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, TRANSACTION, UNAVAILABLE)
 """Our own columns of a target table that is a change log."""
 
@@ -47,25 +49,26 @@ VALID_FROM = "__cdc_valid_from"
 VALID_TO = "__cdc_valid_to"
 """Versions: timestamp, when the source committed the event that ended it; NULL while it is current."""
 IS_CURRENT = "__cdc_is_current"
-"""Versions: boolean, whether the version is what the source holds."""
+"""Versions: boolean, whether the version is the source's current one."""
 PREVIOUS_KEY = "__cdc_previous_key"
-"""Versions: struct of the key columns: the key that the row had at the commit before the one that moved it; NULL for all other versions."""
+"""Versions: struct of the key columns: the row's key at the commit before the one that moved it; NULL for all other versions."""
 VERSION_COLUMNS = (POSITION, END_POSITION, VALID_FROM, VALID_TO, IS_CURRENT, OP, OFFSET, MICROBATCH, PREVIOUS_KEY)
 """Our own columns of a target table that keeps every version."""
 
 CONTENT = "__cdc_content"
-"""Without a key: text, hash of the row's values; rows that equal each other have the same."""
+"""Without a key: string, hash of the row's values; equal rows share it."""
 IDENTITY = "__cdc_identity"
-"""text: with the position it tells an event from any other. A read's offset is part of it: equal rows are read at one position."""
+"""string: together with the position it identifies an event. It includes a snapshot read's offset, because equal rows are read at one
+position."""
 SENT_AT = "__cdc_sent_at"
-"""bigint: when the connector sent the event (milliseconds), where its position may be that of several rows: COPY writes many rows as one
-record of PostgreSQL's log. Then what the connector wrote is part of the identity; NULL elsewhere."""
+"""bigint: when the connector sent the event, in milliseconds, where several rows may share one position: PostgreSQL logs COPY's rows as
+one record. The event's raw value is then part of the identity. NULL elsewhere."""
 COPY = "__cdc_copy"
-"""Without a key: bigint, number of the row among those that equal it, from 1."""
+"""Without a key: bigint, number of the row among equal rows, from 1."""
 MULTISET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, CONTENT, COPY)
 """Our own columns of a target table without a key."""
 
-# Columns of the frames on their way; none of those below reaches a target table.
+# Columns of intermediate frames; none of those below reaches a target table.
 KIND = "__cdc_kind"
 ORDINAL = "__cdc_ordinal"
 FILE = "__cdc_file"
@@ -89,5 +92,5 @@ TAKEN = "__cdc_taken"
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether a source column would collide with ours (Delta compares names without case)."""
+    """Return whether a source column would collide with ours (Delta compares names case-insensitively)."""
     return name.lower().startswith(PREFIX)

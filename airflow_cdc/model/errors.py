@@ -1,6 +1,6 @@
-"""What can go wrong: terminal or transient by type, and the reasons for which one record is set aside.
+"""Errors, terminal or transient by type, and the reasons for which a record is rejected.
 
-An error carries the facts it was built from; its text says what, where, seen against expected, and the next step.
+An error carries the facts that it was built from. Its text states what, where, seen against expected, and the next step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class CdcError(Exception):
     """Root of every error this package raises on purpose.
 
     :param message: what went wrong, where, and what was seen against what was expected.
-    :param next_step: what the user does about it.
+    :param next_step: what the user can do about it.
     :param facts: the values behind the message, for logs and reports.
     """
 
@@ -26,7 +26,7 @@ class CdcError(Exception):
         self.facts = facts
 
     def to_json(self) -> dict[str, Any]:
-        """Return the error as the report carries it."""
+        """Return the error in the report's form."""
         return {
             "type": type(self).__name__,
             "message": self.message,
@@ -36,11 +36,11 @@ class CdcError(Exception):
 
 
 class TerminalError(CdcError):
-    """Raised when trying again cannot help: the configuration or the data must change first."""
+    """Raised when a retry cannot help: the configuration or the data must change first."""
 
 
 class TransientError(CdcError):
-    """Raised when the same run may succeed later without anybody changing anything."""
+    """Raised when the same run may succeed later without any change."""
 
     transient = True
 
@@ -58,15 +58,17 @@ class ArchivedFileMissingError(TerminalError):
 
 
 class ArchivedFileChangedError(TransientError):
-    """Raised when a file is not as it was surveyed; nothing was merged, and the next run surveys it anew."""
+    """Raised when a file has changed since its survey; nothing was merged, and the next run surveys it again."""
 
 
 class UnreadableFileError(TerminalError):
-    """Raised when an archived file cannot be read to its end: not what its name says, cut off, or with a name that Hadoop refuses."""
+    """Raised when an archived file cannot be read to its end: the format differs from its name, it is cut off, or Hadoop refuses its
+    name.
+    """
 
 
 class KeysUnknownError(TerminalError):
-    """Raised when neither the events nor the flow say which columns identify a row."""
+    """Raised when neither the events nor the flow name the columns that identify a row."""
 
 
 class UnsupportedConnectorError(TerminalError):
@@ -74,11 +76,11 @@ class UnsupportedConnectorError(TerminalError):
 
 
 class SchemaChangeError(TerminalError):
-    """Raised when events no longer fit the target table and no lossless change of the table would make them."""
+    """Raised when events no longer fit the target table, and no lossless change of the table would make them fit."""
 
 
 class TypesUnknownError(TerminalError):
-    """Raised when events carry no schema and columns look as if they spelled something else than their text says; nothing was made."""
+    """Raised when events carry no schema and columns look as if they encode something other than their text; nothing was made."""
 
 
 class ColumnMismatchError(TerminalError):
@@ -86,15 +88,15 @@ class ColumnMismatchError(TerminalError):
 
 
 class RetypeUnfinishedError(TerminalError):
-    """Raised when a retyping was cut off while it replaced a flow's table: it is to be finished first; nothing was planned."""
+    """Raised when a retyping was interrupted while it replaced a flow's table: finish it first; nothing was planned."""
 
 
 class TableModeError(TerminalError):
-    """Raised when a flow's table was made to keep another history than the flow's settings ask for."""
+    """Raised when a flow's table keeps another history than the flow's settings ask for."""
 
 
 class CatalogTableError(TerminalError):
-    """Raised when a flow's table cannot have its name in Spark's catalog: something else has it, or the catalog refuses it."""
+    """Raised when a flow's table cannot have its name in Spark's catalog: the name is taken, or the catalog refuses it."""
 
 
 class ConcurrentRunError(TransientError):
@@ -106,7 +108,7 @@ class SparkFailedError(TransientError):
 
 
 class SparkUnreachableError(TransientError):
-    """Raised when a Spark Connect server does not answer, or went away under a run."""
+    """Raised when a Spark Connect server does not answer, or went away during a run."""
 
 
 class SourceFailedError(TransientError):
@@ -114,7 +116,7 @@ class SourceFailedError(TransientError):
 
 
 class PlanRefusedError(TerminalError):
-    """Raised when Spark refuses what a flow asks of it: a type that does not exist, a column that is none, a name it cannot take."""
+    """Raised when Spark refuses what a flow asks for: an unknown type, an unknown column, an invalid name."""
 
 
 class StorageFailedError(TransientError):
@@ -122,11 +124,11 @@ class StorageFailedError(TransientError):
 
 
 class UnexpectedError(TerminalError):
-    """Raised for what this package did not foresee: a defect of it; the flow stops, the others go on."""
+    """Raised for an unforeseen error, a defect of this package; the flow stops, the others go on."""
 
 
 class StateUnreadableError(TerminalError):
-    """Raised when a state file in the lake cannot be read as what it should be."""
+    """Raised when a state file in the lake cannot be parsed as its kind."""
 
 
 class StateTooNewError(TerminalError):
@@ -134,7 +136,7 @@ class StateTooNewError(TerminalError):
 
 
 class StateLostError(TerminalError):
-    """Raised when a table holds more than its flow's state knows: the state is lost, or older than the table; nothing was planned."""
+    """Raised when a table holds more than its flow's state records: the state is lost, or older than the table; nothing was planned."""
 
 
 class TableChangedError(TerminalError):
@@ -142,19 +144,19 @@ class TableChangedError(TerminalError):
 
 
 class TableHistoryGoneError(TerminalError):
-    """A version of the target that a late event needs is no more."""
+    """Raised when a version of the target that a late event needs no longer exists."""
 
 
 class TruncateRefusedError(TerminalError):
-    """Raised when the source truncated a table whose flow says to stop then."""
+    """Raised when the source truncated a table whose flow is set to stop then."""
 
 
 class OffsetGapError(TerminalError):
-    """Raised when offsets are missing from the archive and the flow says to stop then; nothing behind them was merged."""
+    """Raised when offsets are missing from the archive and the flow is set to stop then; nothing behind them was merged."""
 
 
 class LifeUnknownError(TerminalError):
-    """Raised when offsets come again and nothing proves whether the records do, or the topic was made anew; nothing was merged."""
+    """Raised when offsets repeat and nothing proves whether the records repeat too, or the topic was recreated; nothing was merged."""
 
 
 class SourceLogWentBackError(TerminalError):
@@ -162,11 +164,11 @@ class SourceLogWentBackError(TerminalError):
 
 
 class SnapshotRefusedError(TerminalError):
-    """Raised when another snapshot of a captured table came and the flow says to stop then; nothing was merged."""
+    """Raised when another snapshot of a captured table came and the flow is set to stop then; nothing was merged."""
 
 
 class NewTopicError(TerminalError):
-    """Raised when the archive holds a topic that nothing declares and the settings say to stop then; nothing of it was merged."""
+    """Raised when the archive holds an undeclared topic and the settings are to stop then; nothing of it was merged."""
 
 
 class CountMismatchError(TerminalError):
@@ -179,11 +181,11 @@ class RejectReason(str, Enum):
     MALFORMED_JSON = "malformed_json"
     """The line is not one JSON object, or a member has the wrong shape."""
     INVALID_UTF8 = "invalid_utf8"
-    """The line, or its key, holds bytes that are no UTF-8: which text the source has there, nothing says."""
+    """The line, or its key, holds bytes that are not UTF-8, so the source's text is unknown."""
     NOT_A_CHANGE_EVENT = "not_a_change_event"
     """The value has neither a known ``op`` nor the shape of a control event."""
     FOREIGN_SHAPE = "foreign_shape"
-    """The record is spelled unlike the topic's others: a schema that is none, other keys, names that no table can have."""
+    """The record's shape differs from the topic's others: an invalid schema, other keys, names that no table can have."""
     OTHER_CONNECTOR = "other_connector"
     """The record names another connector than the topic's others."""
     MISSING_KEY = "missing_key"
@@ -191,13 +193,13 @@ class RejectReason(str, Enum):
     MISSING_POSITION = "missing_position"
     """The source block lacks the fields that order the event."""
     MISSING_IMAGE = "missing_image"
-    """A create, read or update carries no ``after``; an update of a document no change either."""
+    """A create, read or update carries no ``after``, and for documents an update carries no change either."""
     ROW_NOT_TOLD = "row_not_told"
-    """The table has no key, and the event does not tell the whole row that it takes or leaves."""
+    """The table has no key, and the event does not carry the whole row that it removes or leaves behind."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""
     ILLEGAL_TOPIC_NAME = "illegal_topic_name"
-    """The record names a topic that no topic may be called, or that can have no folder of its own."""
+    """The record names a topic with an illegal name, or one that can have no folder of its own."""
     UNDECLARED_TOPIC = "undeclared_topic"
     """The settings quarantine new topics, and no flow and no route declares this one."""
     UNKNOWN_TOPIC = "unknown_topic"
@@ -205,8 +207,8 @@ class RejectReason(str, Enum):
 
 
 def storage_refusal(problem: Exception) -> ConfigurationError | None:
-    """Return what a storage's refusal means to a user; None where the error is another one, or goes away by itself."""
-    # Keys of a role expire, and a retry gets new ones.
+    """Return the configuration error behind a storage's refusal; None for other errors and those that pass by themselves."""
+    # Temporary keys of a role expire; a retry gets new ones.
     if not isinstance(problem, PermissionError) or "expired" in str(problem).lower():
         return None
     return ConfigurationError(
@@ -216,5 +218,5 @@ def storage_refusal(problem: Exception) -> ConfigurationError | None:
 
 
 def first_line(problem: Exception) -> str:
-    """Return what an error says before a plan and Java's stack, as Spark's have them."""
+    """Return the first line of an error: Spark's continue with a plan and Java's stack."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -1,6 +1,6 @@
-"""The few file system calls that state and planning need, in fsspec's words.
+"""The file system calls that state and planning need, by fsspec's names.
 
-The Airflow side passes ``ObjectStoragePath(...).fs``, the pipeline ``fsspec.core.url_to_fs(...)``: one code serves both.
+The Airflow side passes ``ObjectStoragePath(...).fs``, the pipeline ``fsspec.core.url_to_fs(...)``: the same code serves both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_cdc.model.errors import StateUnreadableError
 
 
 class FileSystem(Protocol):
-    """The part of ``fsspec.AbstractFileSystem`` that is used here."""
+    """The part of ``fsspec.AbstractFileSystem`` in use here."""
 
     protocol: Any
 
@@ -38,17 +38,17 @@ _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 def is_object_store(fs: FileSystem) -> bool:
-    """Tell whether a file system has buckets of objects, and folders in name only."""
+    """Return whether a file system is an object store, with folders in name only."""
     return bool(_OBJECT_STORES & _protocols(fs))
 
 
 def is_local(fs: FileSystem) -> bool:
-    """Tell whether a file system is this machine's own."""
+    """Return whether a file system is the local one."""
     return "file" in _protocols(fs)
 
 
 def folds_case(fs: FileSystem, folder: str) -> bool:
-    """Tell whether a store takes names for one that differ by case, as those of macOS and Windows do, by a folder that is there."""
+    """Return whether a store is case-insensitive, like those of macOS and Windows, tested on an existing folder."""
     if (_OBJECT_STORES | _NAMENODES) & _protocols(fs):
         return False
     parent, _, name = folder.rpartition("/")
@@ -60,13 +60,13 @@ def _protocols(fs: FileSystem) -> set[str]:
 
 
 def _make_parent(fs: FileSystem, path: str) -> None:
-    # An object needs no folder; s3fs would make a misspelled bucket instead of saying that there is none.
+    # An object needs no folder; s3fs would create a misspelled bucket instead of raising an error.
     if not is_object_store(fs):
         fs.makedirs(_parent(path), exist_ok=True)
 
 
 def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file, or None where there is no such file.
+    """Return the JSON object in a file; None where the file does not exist.
 
     :raises StateUnreadableError: when the file holds anything else.
     """
@@ -86,7 +86,7 @@ def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
 
 
 def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
-    """Write a JSON object; a reader sees the old or the new one, never a part."""
+    """Write a JSON object; readers see the old or the new one, never a part."""
     data = _encode(document)
     _make_parent(fs, path)
     if not is_local(fs):
@@ -100,13 +100,14 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
 def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
     """Write a JSON object unless the file exists; exactly one of several writers gets True.
 
-    So it is on local disks, on object stores that heed ``If-None-Match`` or its like (S3, GCS, ABFS), and on HDFS by WebHDFS. Elsewhere,
-    HDFS by Hadoop's native library too, fsspec looks first and writes then, and two writers at the same moment may both get True.
+    This holds on local disks, on object stores that honour ``If-None-Match`` or its like (S3, GCS, ABFS), and on HDFS through WebHDFS.
+    Elsewhere, including HDFS through Hadoop's native library, fsspec checks first and writes then, and two concurrent writers may both get
+    True.
     """
     data = _encode(document)
     _make_parent(fs, path)
     if is_local(fs):
-        # A link appears whole or not at all, and refuses to replace; opening with "x" could leave half a file after a crash.
+        # A link appears whole or not at all, and refuses to replace; mode "x" could leave half a file after a crash.
         scratch = _scratch(path)
         _write_durably(scratch, data)
         try:
@@ -131,7 +132,7 @@ def _write_durably(path: str, data: bytes) -> None:
 
 
 def absolute_uri(uri: str) -> str:
-    """Return a URI as it is, a local path from the root: Spark, fsspec and another run's folder must mean the same place."""
+    """Return a URI unchanged, or an absolute local path, so that Spark, fsspec and a run in another folder mean the same place."""
     return uri if "://" in uri or uri.startswith("file:") else str(Path(uri).absolute())
 
 
@@ -141,7 +142,7 @@ def short_hash(text: str) -> str:
 
 
 def name_digest(name: str) -> int:
-    """Return 64 bits of a name; sums of them compare sets of names without keeping them."""
+    """Return a 64-bit digest of a name; sums of digests compare sets of names without storing them."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 

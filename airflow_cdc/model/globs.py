@@ -9,7 +9,7 @@ _GLOB = frozenset("*?[")
 
 
 def matches_any(name: str, globs: Iterable[str]) -> bool:
-    """Tell whether a flow's name matches one of the globs, or there are none; never one that a glob behind a ``!`` matches."""
+    """Return whether a flow's name matches one of the globs, or there are none; never if it matches a glob behind a ``!``."""
     patterns = tuple(globs)
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     refused = (pattern[1:] for pattern in patterns if pattern.startswith("!"))
@@ -17,10 +17,10 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    # Before Python 3.12 fnmatch forgets its expressions where there are more than 256: a few hundred plain names would cost seconds.
+    # Before Python 3.12 fnmatch drops its cache at more than 256 patterns: a few hundred plain names would cost seconds.
     return fnmatch.fnmatchcase(name, pattern) if is_glob(pattern) else name == pattern
 
 
 def is_glob(pattern: str) -> bool:
-    """Tell whether a pattern is more than the name of one flow."""
+    """Return whether a pattern can match more than one name."""
     return bool(_GLOB & set(pattern))

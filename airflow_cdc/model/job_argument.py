@@ -1,8 +1,8 @@
-"""Arguments of a submitted job, spelled so that no launcher changes them on their way to the driver.
+"""Arguments of a submitted job, encoded so that no launcher changes them on their way to the driver.
 
-Spark on YARN starts the driver by ``bash -c "…"`` and quotes for it (``YarnSparkHadoopUtil.escapeForShell``), but neither a backquote nor
-a backslash; before that YARN replaces ``{{`` by ``$``, removes ``}}`` and fills in ``<LOG_DIR>`` and ``<CPS>``
-(``ContainerLaunch.expandEnvironment``). Kubernetes replaces ``$(NAME)``. A driver without a locale misreads letters that are not ASCII.
+Spark on YARN starts the driver by ``bash -c "…"`` and quotes for it (``YarnSparkHadoopUtil.escapeForShell``), but neither backquotes nor
+backslashes. Before that, YARN replaces ``{{`` by ``$``, removes ``}}`` and fills in ``<LOG_DIR>`` and ``<CPS>``
+(``ContainerLaunch.expandEnvironment``). Kubernetes replaces ``$(NAME)``. A driver without a locale misreads non-ASCII letters.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import zlib
 from airflow_cdc.model.errors import ConfigurationError
 
 ENCODED = "encoded:"
-"""Begins an argument that does not stand for itself."""
+"""Prefix of an encoded argument."""
 _UNCHANGED = re.compile(r"[\w@%+=:,./~*?!\[\] -]*", re.ASCII)
 
 
 def as_argument(value: str) -> str:
-    """Return how an argument is handed to a job: as it is where nothing changes it, else compressed and encoded.
+    """Return an argument's form for a job: unchanged where it is safe, otherwise compressed and encoded.
 
-    Compressed, because one argument of a command line holds 131,072 bytes at most, and base64 makes a third more of them.
+    Compressed, because one command-line argument holds 131,072 bytes at most, and base64 adds a third.
     """
     if _UNCHANGED.fullmatch(value) and not value.startswith(ENCODED):
         return value
@@ -30,9 +30,9 @@ def as_argument(value: str) -> str:
 
 
 def read_argument(argument: str) -> str:
-    """Return the value that :func:`as_argument` made an argument of; any other argument is its own value.
+    """Return the value that :func:`as_argument` encoded; any other argument is its own value.
 
-    :raises ConfigurationError: when what follows the prefix is no such value.
+    :raises ConfigurationError: when the text after the prefix cannot be decoded.
     """
     if not argument.startswith(ENCODED):
         return argument

@@ -1,4 +1,4 @@
-"""Debezium's operation codes, and those of row changes that no single event tells."""
+"""Debezium's operation codes, and those of row changes that no single event describes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Operation(str, Enum):
-    """What a change event says happened to a row, by Debezium's code."""
+    """What happened to a row, by Debezium's code."""
 
     READ = "r"
     """A row seen by a snapshot."""
@@ -19,15 +19,15 @@ class Operation(str, Enum):
     TRUNCATE = "t"
     """Every row of the table was removed; carries no key."""
     MESSAGE = "m"
-    """A logical decoding message (PostgreSQL); says nothing about rows."""
+    """A logical decoding message (PostgreSQL); not about rows."""
 
 
 KEEP = "k"
-"""Row change: what the target holds under the key stays as it is."""
+"""Row change: the target's row stays as it is."""
 FILL = "f"
-"""Row change: a late event only fills values which the row's newer events did not tell."""
+"""Row change: a late event only fills values that the row's newer events did not carry."""
 
 VOID = "v"
-"""Row change: a truncate or a complete snapshot took the row that the key's events left; only for tables that flag deletes."""
+"""Row change: a truncate or a complete snapshot removed the row that the key's events left; only for tables that flag deletes."""
 
 ROW_OPERATIONS = (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE)

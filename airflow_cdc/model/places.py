@@ -1,6 +1,6 @@
-"""Places: where a lake keeps what it knows of a flow, as URIs.
+"""Places: URIs of a flow's state in a lake.
 
-``folder`` is the name of the flow's: :attr:`airflow_cdc.model.state.lake.FlowState.folder`.
+``folder`` is the name of the flow's folder: :attr:`airflow_cdc.model.state.lake.FlowState.folder`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from urllib.parse import quote
 from airflow_cdc.model.files import short_hash
 
 STATE_FOLDER = "_cdc"
-"""Folder of a lake that holds what the package knows of it."""
+"""Folder of a lake that holds the package's state."""
 REPORTS_FOLDER = f"{STATE_FOLDER}/reports"
 """Folder of the reports of jobs whose drivers run on other machines than their tasks."""
 
 
 def flow_folder(flow: str) -> str:
-    """Return the folder name of a flow: its name with what a path cannot hold written as %XX."""
-    # These two are legal characters, and no names of folders.
+    """Return a flow's folder name: its name, with characters that a path cannot hold as %XX."""
+    # These two names are legal for topics, but not for folders.
     return flow.replace(".", "%2E") if flow in {".", ".."} else quote(flow, safe=" ")
 
 
 def folded_folder(flow: str, *, is_taken: bool) -> str:
-    """Return the folder name of a flow on a store that takes names for one that differ by case: no two flows have one.
+    """Return a flow's folder name on a case-insensitive store, where no two flows share one.
 
-    :param is_taken: whether a flow of an older lake, whose name differs by case, has the name as it is.
+    :param is_taken: whether a flow of an older lake, whose name differs only by case, already has the plain name.
     """
     escaped = "".join(f"%{ord(letter):02X}" if "A" <= letter <= "Z" else flow_folder(letter) for letter in flow)
     plain = flow_folder(flow) if flow in {".", ".."} else escaped
@@ -33,8 +33,8 @@ def folded_folder(flow: str, *, is_taken: bool) -> str:
 
 
 def archive_folder(archive: str) -> str:
-    """Return the path below a lake of what it knows of an archive, given the archive's URI."""
-    # A local folder has one state, whether it is given as a path or as a file URL.
+    """Return the path below a lake of an archive's state, given the archive's URI."""
+    # A local folder has one state, whether given as a path or as a file URL.
     return f"{STATE_FOLDER}/archives/{short_hash(re.sub(r'^file:/+', '/', archive).rstrip('/'))}"
 
 
@@ -54,17 +54,17 @@ def delete_markers_uri(lake: str, folder: str) -> str:
 
 
 def expired_markers_uri(lake: str, folder: str) -> str:
-    """Return the URI of a flow's delete markers that late events do not meet any more, but files that are read again do."""
+    """Return the URI of a flow's expired delete markers: late events no longer meet them, but files that are read again do."""
     return _state_uri(lake, f"flows/{folder}/expired_markers")
 
 
 def staging_uri(lake: str, folder: str) -> str:
-    """Return the URI of the folder where a flow's reconciled microbatches lie until they are merged."""
+    """Return the URI of the folder that holds a flow's reconciled microbatches until they are merged."""
     return _state_uri(lake, f"flows/{folder}/staging")
 
 
 def events_uri(lake: str, folder: str) -> str:
-    """Return the URI of a flow's own change log, which flows that keep every version have."""
+    """Return the URI of a flow's event log, which flows with versions have."""
     return _state_uri(lake, f"flows/{folder}/events")
 
 
@@ -74,7 +74,7 @@ def repair_uri(lake: str, folder: str) -> str:
 
 
 def retype_uri(lake: str, folder: str) -> str:
-    """Return the URI of the root of the lake in which a flow's table is made anew while it is retyped."""
+    """Return the URI of the root of the lake in which a flow's table is rebuilt while it is retyped."""
     return _state_uri(lake, f"retypes/{folder}")
 
 

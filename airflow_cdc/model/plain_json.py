@@ -1,4 +1,4 @@
-"""Plain JSON: how state documents and reports are spelled as JSON values and read back. The one place that does it.
+"""Plain JSON: the only converter between state documents or reports and JSON values.
 
 A dataclass takes part by its base class: :class:`JsonObject` is an object with one member per field, :class:`JsonArray` an array of the
 fields' values in their order, for what stands in a file ten thousand times. Both follow the declared types of the fields:
@@ -13,9 +13,9 @@ fields' values in their order, for what stands in a file ten thousand times. Bot
     Mapping[str, X], dict[int, X]   an object; integers as keys become text
     a JsonObject or JsonArray       as that class is spelled
 
-A field that has a default may be absent in a document, unless the class requires it. Members and elements that no field has are ignored:
-a newer version may have added them. A class that is spelled in another way overrides ``to_json`` and ``from_json``, and may use what
-``super()`` gives. Types of scalars are not checked: a text where a number belongs is read as the text.
+A field that has a default may be absent in a document, unless the class requires it. Members and elements that no field has are ignored: a
+newer version may have added them. A class with another form overrides ``to_json`` and ``from_json``, and may use the results of
+``super()``. Types of scalars are not checked: a text where a number belongs is read as the text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Array = TypeVar("_Array", bound="JsonArray")
 
 @dataclass(frozen=True)
 class _Options:
-    """What a class says of its spelling beside its fields' types."""
+    """Options of a class, besides its fields' types."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
@@ -46,11 +46,11 @@ class _Options:
 
 
 class JsonObject:
-    """Base of dataclasses that are spelled as an object.
+    """Base of dataclasses that are written as a JSON object.
 
-    :param names: by field: the name of its member, where it is another one.
+    :param names: by field: the name of its member, where it differs.
     :param required: fields whose absence must not pass for their default.
-    :param own: fields that ``to_json`` leaves out and ``from_json`` takes as they are: the class spells them itself.
+    :param own: fields that ``to_json`` leaves out and ``from_json`` takes unchanged: the class converts them itself.
     :param omits_defaults: whether a field that equals its default is left out.
     """
 
@@ -82,7 +82,7 @@ class JsonObject:
 
 
 class JsonArray:
-    """Base of dataclasses that are spelled as an array."""
+    """Base of dataclasses that are written as a JSON array."""
 
     def to_json(self) -> list[Any]:
         """Return the value as plain JSON values."""
@@ -99,7 +99,7 @@ class JsonArray:
 
 
 class _ObjectSpelling:
-    """How one class of objects is written and read; made of its declarations once."""
+    """Writer and reader of one class of objects, derived once from its declarations."""
 
     def __init__(self, cls: type[Any], options: _Options) -> None:
         self._make = cls
@@ -134,7 +134,7 @@ class _ObjectSpelling:
         try:
             return self._make(**values)
         except TypeError:
-            # Unknown members are rare. To look for them first would cost each of the ten thousand objects in a survey.
+            # Unknown members are rare. Checking for them first would cost time for each of the ten thousand objects in a survey.
             known = self._known(values) if not self._renamed else values
             if len(known) == len(values):
                 raise
@@ -146,7 +146,7 @@ class _ObjectSpelling:
 
 
 class _ArraySpelling:
-    """The same of one class of arrays."""
+    """As above, for one class of arrays."""
 
     def __init__(self, cls: type[Any]) -> None:
         self._make = cls
@@ -194,7 +194,7 @@ def _defaults(cls: type[Any]) -> dict[str, Any]:
 
 
 def _converters(cls: type[Any], own: frozenset[str]) -> dict[str, tuple[_Convert | None, _Convert | None]]:
-    """Return how each field is written and read; None stands for "as it is"."""
+    """Return each field's writer and reader; None means unchanged."""
     declared = get_type_hints(cls, include_extras=True)
     return {each.name: (None, None) if each.name in own else _converter(declared[each.name]) for each in fields(cls)}
 

@@ -1,7 +1,7 @@
-"""State kinds: what documents lie in a lake, in which format each is written, and how a newer one is refused.
+"""State kinds: the documents in a lake, the format of each, and the refusal of newer formats.
 
-A document carries ``format``, one whole number per kind. Whoever changes what a document means, or spells it so that an older version would
-misread it, raises the number of its kind; a member that an older version may ignore, and whose absence has a meaning, needs no new format.
+A document carries ``format``, one whole number per kind. A change of a document's meaning, or of its spelling such that an older version
+would misread it, raises its kind's number. A member that an older version may ignore, and whose absence has a meaning, needs no new format.
 A document without the number was written before there were formats, and is read as format 1. docs/reference/state.md lists the kinds.
 """
 
@@ -15,7 +15,7 @@ from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
 from airflow_cdc.model.files import FileSystem, create_json, read_json, replace_json
 
 FORMAT = "format"
-"""Name of the member."""
+"""Name of the format member."""
 _Parsed = TypeVar("_Parsed")
 
 
@@ -25,19 +25,19 @@ class StateKind:
 
     name: str
     format: int = 1
-    """What this version writes; it reads every format up to it."""
+    """The format that this version writes; it reads every format up to it."""
     when_unreadable: str = "Restore it from a backup."
-    """Next step where a document has another shape than its format says."""
+    """Next step where a document's shape does not match its format."""
 
     def framed(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a document with its format."""
         return {FORMAT: self.format, **document}
 
     def check(self, document: Mapping[str, Any], *, where: str, owner: str) -> None:
-        """Do nothing where this version knows the format of a document.
+        """Do nothing where this version knows a document's format.
 
         :param where: the file, or the commit, that holds it.
-        :param owner: whose it is: ``flow shop.public.orders``.
+        :param owner: its owner: ``flow shop.public.orders``.
         :raises StateTooNewError: when a newer version wrote it.
         :raises StateUnreadableError: when the format is no whole number.
         """
@@ -57,9 +57,9 @@ class StateKind:
             )
 
     def parse(self, document: dict[str, Any], make: Callable[[dict[str, Any]], _Parsed], *, where: str, owner: str) -> _Parsed:
-        """Return what a document holds.
+        """Return a document's parsed content.
 
-        :param make: makes it of the document; its ``KeyError`` and the like stand for another shape.
+        :param make: parses the document; its ``KeyError`` and the like mean another shape.
         :raises StateTooNewError, StateUnreadableError: as :meth:`check`; or when the document has another shape.
         """
         self.check(document, where=where, owner=owner)
@@ -72,7 +72,7 @@ class StateKind:
             ) from error
 
     def read(self, fs: FileSystem, path: str, make: Callable[[dict[str, Any]], _Parsed], *, owner: str) -> _Parsed | None:
-        """Return what a file holds; None where there is none.
+        """Return a file's parsed content; None where the file does not exist.
 
         :raises StateTooNewError, StateUnreadableError: as :meth:`parse`; or when the file holds no JSON object.
         """
@@ -132,4 +132,4 @@ KINDS = (
     ANNOUNCED_VERSIONS,
     JOB_REPORT,
 )
-"""Every kind that a lake holds."""
+"""All kinds of state documents."""

@@ -1,4 +1,4 @@
-"""Storage settings: what Spark and the job's own file calls need beside a URL to reach it."""
+"""Storage settings: what Spark and the job's own file calls need, besides a URL, to reach a store."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.plain_json import JsonObject
 
 FOLDER = "{private folder}"
-"""Stands in a Hadoop setting for the folder where :attr:`StorageSettings.files` are written."""
+"""Placeholder in a Hadoop setting for the folder of :attr:`StorageSettings.files`."""
 
 CONNECTORS = {
     "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem", "org.apache.hadoop:hadoop-aws:3.5.0"),
     "gs": ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "org.apache.hadoop:hadoop-gcp:3.5.0"),
     "abfss": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure:3.5.0"),
 }
-"""By scheme: the class by which Spark reaches a store, and the Maven coordinates that bring it, of the Hadoop that PySpark ships."""
+"""By scheme: the class by which Spark reaches a store, and its Maven coordinates, for PySpark's Hadoop version."""
 
 _SECRETS = "(?i:secret|password|token|access[.]?key|account[.]key)"
-"""Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not know."""
+"""Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not cover."""
 HDFS = ("hdfs://", "webhdfs://")
-"""How the stores of HDFS begin."""
+"""Prefixes of HDFS stores."""
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """Settings of one or more stores; values are never part of ``repr``, for they hold credentials."""
+    """Settings of one or more stores. Values are never part of ``repr``, because they hold credentials."""
 
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Hadoop's settings by name, for Spark."""
     file_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """fsspec's options by store, see :func:`store_of`; JSON values."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Text by name of files that a Hadoop setting points at; each holds a secret."""
+    """Contents by name of files that a Hadoop setting refers to; each holds a secret."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables that spark-submit is started with; no secret."""
+    """Environment variables for spark-submit; no secret."""
     has_secret: bool = False
-    """Whether a value is a secret of the connection, and not only says where the store is."""
+    """Whether a value is a secret of the connection, not just the store's location."""
 
     def joined(self, other: StorageSettings) -> StorageSettings:
-        """Return the settings of both.
+        """Return both settings combined.
 
         :raises ConfigurationError: when they contradict each other: two connections for one store, or for all of Google's.
         """
@@ -62,11 +62,11 @@ class StorageSettings:
         )
 
     def in_folder(self, folder: str) -> StorageSettings:
-        """Return the settings with :attr:`files` lying in a folder."""
+        """Return the settings with the folder of :attr:`files` filled in."""
         return replace(self, hadoop={name: value.replace(FOLDER, folder) for name, value in self.hadoop.items()})
 
     def for_job(self, redaction: str | None = None) -> JobStorage:
-        """Return what the job is told.
+        """Return the settings passed to the job.
 
         :param redaction: the user's ``spark.redaction.regex``; what it hides stays hidden.
         """
@@ -78,14 +78,14 @@ class StorageSettings:
 
 @dataclass(frozen=True)
 class JobStorage(JsonObject):
-    """Storage settings as the job takes them; values are never part of ``repr``."""
+    """Storage settings in the job's form; values are never part of ``repr``."""
 
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Spark's settings by name."""
     file_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """As :attr:`StorageSettings.file_systems`."""
     remote: str | None = field(default=None, repr=False)
-    """URL of the Spark Connect server whose client the job is; it may hold a token."""
+    """URL of the Spark Connect server that the job is a client of; it may hold a token."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values; ``remote`` only where there is a server."""
@@ -93,6 +93,6 @@ class JobStorage(JsonObject):
 
 
 def store_of(uri: str) -> str:
-    """Return the store that a URI lies in, however it is spelled: scheme and bucket, container or name node."""
+    """Return the store of a URI in one spelling: scheme and bucket, container or name node."""
     parts = urlsplit(uri)
     return f"{_SPELLINGS.get(parts.scheme, parts.scheme)}://{parts.netloc}"

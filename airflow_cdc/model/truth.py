@@ -1,4 +1,4 @@
-"""truth: read a switch that a template may have made a text of."""
+"""truth: read a boolean that a template may have rendered as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def truth(value: Any) -> bool:
-    """Return what true, false and their texts say.
+    """Return the boolean of true, false or their texts.
 
     :raises KeyError: for anything else: ``bool("False")`` is true.
     """

@@ -1,4 +1,4 @@
-"""processes_of: what spark-submit started on this machine."""
+"""processes_of: the local child processes of spark-submit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def processes_of(hook: Any) -> list[Any]:
-    """Return the processes below the spark-submit that a hook runs, as psutil knows them; none where it runs none."""
-    # Imported here: a Dag file that is parsed kills nothing.
+    """Return the child processes of a hook's spark-submit, as psutil objects; none where it is not running."""
+    # Imported here, because parsing a Dag file never kills anything.
     import psutil
 
     submitted = getattr(hook, "_submit_sp", None)

@@ -1,4 +1,4 @@
-"""The job as a client of a Spark Connect server: a Python process of the task's own, without spark-submit and Java."""
+"""The job as a client of a Spark Connect server: a Python process of the task's own, without spark-submit or Java."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_cdc.operators.spark_target import python_path
 
 _LINES_TOLD = 20
 _SECONDS_TO_END = 3.0
-"""A task that is killed is itself killed by force after five."""
+"""Seconds that a killed job has to end; Airflow kills the task itself by force after five."""
 _OF_A_SUBMISSION = (
     "jars",
     "packages",
@@ -34,13 +34,13 @@ _OF_A_SUBMISSION = (
     "num_executors",
     "executor_cores",
 )
-"""What ``SparkSubmitOperator`` takes and a Spark Connect server has, or has not, from its start on."""
+"""Arguments of ``SparkSubmitOperator`` that a Spark Connect server fixes at its start."""
 _FOREIGN = ("PYSPARK_GATEWAY", "SPARK_REMOTE", "SPARK_CONNECT_MODE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE")
-"""Variables by which a Spark of the worker's environment would be taken for the job's."""
+"""Variables that would make the job use a Spark of the worker's environment."""
 
 
 def connect_url(conn_id: str) -> str:
-    """Return the URL of a connection of type ``spark_connect``; it may hold a token, and must not be shown.
+    """Return the URL of a connection of type ``spark_connect``; it may hold a token, so do not log it.
 
     :raises ConfigurationError: when the connection is missing, or its URL cannot be built.
     """
@@ -55,15 +55,15 @@ def connect_url(conn_id: str) -> str:
         ) from error
     if not connection.password:
         return url
-    # The provider leaves a slash as it is, and PySpark would take what is before it for a path.
+    # The provider does not escape a slash, and PySpark would take what precedes it for a path.
     token = quote(connection.password, safe="")
-    # Airflow masks the password; in the URL it may be spelled otherwise.
+    # Airflow masks the password; the URL may hold it in another spelling.
     mask_secret(token)
     return url.replace(f"token={quote(connection.password)}", f"token={token}")
 
 
 def without_effect(operator: Any) -> list[str]:
-    """Return the names of what an operator was given and a server that runs already does not heed."""
+    """Return the names of an operator's arguments that a running server ignores."""
     given = {name: getattr(operator, name, None) or getattr(operator, f"_{name}", None) for name in _OF_A_SUBMISSION}
     return [name for name, value in given.items() if value]
 
@@ -71,7 +71,7 @@ def without_effect(operator: Any) -> list[str]:
 class ConnectClient:
     """A job that runs as a child of this process.
 
-    :param tell: told every line that the job writes.
+    :param tell: called with every line that the job writes.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ class ConnectClient:
     def run(self, application: str, arguments: Iterable[str], variables: Mapping[str, str]) -> int:
         """Run the job to its end and return its exit code.
 
-        :param variables: go over those of this process.
+        :param variables: override those of this process.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         environment |= {**python_path(), SUBMITTER_VARIABLE: str(os.getpid()), **variables}
@@ -104,7 +104,7 @@ class ConnectClient:
             return process.wait()
 
     def kill(self) -> None:
-        """End the job: it is given a moment to end what it runs at the server, which would go on without it."""
+        """End the job, after a moment in which it can end its queries at the server, which would go on without it."""
         process = self._process
         if process is None or process.poll() is not None:
             return

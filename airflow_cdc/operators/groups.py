@@ -1,4 +1,4 @@
-"""CdcPlanGroupsOperator: share out the tables that wait over a few merges, by bytes; no Spark."""
+"""CdcPlanGroupsOperator: distribute the pending tables over a few merges, by bytes; no Spark."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 TABLES_LABEL = "{{ task.tables[:3] | join(', ') }}{{ ' and %d more' % (task.tables | length - 3) if task.tables | length > 3 }}"
-"""A ``map_index_template`` for merges that are mapped over groups: their first tables. Airflow keeps 250 characters of it."""
+"""A ``map_index_template`` for merges mapped over groups: their first tables. Airflow keeps 250 characters of it."""
 _MOST_LOGGED = 10
 
 
 class CdcPlanGroupsOperator(BaseOperator):
-    """Look at what waits, and return it as groups of flows that may be merged at the same time, each by one Spark application.
+    """Return the pending flows as groups that may be merged at the same time, each by one Spark application.
 
     It returns a list of lists of globs, such as ``[["server.db.orders"], ["server.db.customers", "server.db.items"]]``:
-    ``CdcMergeOperator.partial(…).expand(tables=plan.output)`` merges them, one mapped task a group. No flow is in two groups. With nothing
-    to do the list is empty, and Airflow skips the merge.
+    ``CdcMergeOperator.partial(…).expand(tables=plan.output)`` merges them, one mapped task per group. No flow is in two groups. With
+    nothing to do the list is empty, and Airflow skips the merge.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param group_bytes: archived bytes that are worth a Spark application of their own; a table with more is not divided. (templated)
+    :param group_bytes: archived bytes that justify a Spark application of their own; a larger table is not divided. (templated)
     :param max_groups: most groups. (templated)
     """
 
@@ -71,7 +71,7 @@ class CdcPlanGroupsOperator(BaseOperator):
 
 
 def _refuse_backfill(context: Context) -> None:
-    """Stop a run beside which another may go on: the groups of two plans may share flows, which would wait for each other."""
+    """Refuse a backfill's run, which may run beside another: the groups of two plans may share flows, which would wait for each other."""
     if getattr(context.get("dag_run"), "run_type", None) == "backfill":
         raise ConfigurationError(
             "This run is a backfill's, and max_active_runs does not keep it apart from scheduled ones, which may write the same tables.",

@@ -1,4 +1,4 @@
-"""Hand the storage's credentials to the job: by a file that only this user reads, never by a command line."""
+"""Pass the storage's credentials to the job: in a file that only this user can read, never on a command line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def hand_over(
 ) -> tuple[str, ...]:
     """Return the job's ``--storage`` with its value: a file's path, or the settings themselves where they hold no secret.
 
-    The file lies beside the report in a private folder that goes with the task; the job removes it as soon as it has read it.
+    The file is beside the report, in a private folder that is removed with the task; the job removes it after reading it.
 
     :param conf: Spark's options as they are submitted.
-    :param remote: URL of the Spark Connect server whose client the job is; the options then travel by the file too.
+    :param remote: URL of the Spark Connect server that the job is a client of; the options are then passed in the file too.
     :raises ConfigurationError: when a secret would have to travel to another machine.
     """
     if settings.files and target.is_connect:

@@ -1,4 +1,4 @@
-"""The job's report: where it is written, how it is read, and what it means for the task."""
+"""The job's report: where it is written, how it is read, and the task's outcome."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ _Report = TypeVar("_Report")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task makes of its job's report."""
+    """A task's outcome from its job's report."""
 
     result: dict[str, Any]
-    """The XCom: small, plain JSON. It is handed on where the task fails or is skipped, too."""
+    """The XCom: small, plain JSON. It is pushed also where the task fails or is skipped."""
     error: AirflowException | None = None
-    """What the task ends with; None where it succeeds."""
+    """The error that ends the task; None where it succeeds."""
 
 
 @dataclass(frozen=True)
 class ReportPlace:
-    """A file for one report."""
+    """The file of one report."""
 
     uri: str
-    """What the job is told."""
+    """URI passed to the job."""
     fs: Any
     path: str
-    """The file as its file system names it."""
+    """The path in its file system."""
     name: str = ""
-    """Its path below the lake's root; empty where the report does not lie in a lake."""
+    """Path below the lake's root; empty where the report is not in a lake."""
 
     @property
     def is_there(self) -> bool:
-        """Whether the job has written it, and nobody has removed it."""
+        """Whether the report is written and not removed."""
         return bool(self.fs.exists(self.path))
 
     def read(self, parse: Callable[[dict[str, Any]], _Report]) -> _Report | None:
         """Return the report; None where the job wrote none.
 
-        :param parse: makes the report of its JSON.
-        :raises StateUnreadableError: when the file holds anything else. It is removed: whoever clears the task would meet it again.
+        :param parse: makes the report from its JSON.
+        :raises StateUnreadableError: when the file holds anything else. It is removed, because a cleared task would find it again.
         :raises StateTooNewError: when a newer version wrote it; it is removed too.
         """
         try:
@@ -68,24 +68,24 @@ class ReportPlace:
             raise
 
     def remove(self) -> None:
-        """Remove the file where it is."""
+        """Remove the file if it exists."""
         if self.is_there:
             self.fs.rm_file(self.path)
 
 
 @contextmanager
 def report_on_this_machine() -> Iterator[ReportPlace]:
-    """Yield a place for a job whose driver runs here; it is gone afterwards."""
+    """Yield a report place for a job whose driver runs here; it is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="airflow-cdc-") as folder:
         path = str(Path(folder, "report.json"))
         yield ReportPlace(path, ObjectStoragePath(folder).fs, path)
 
 
 def new_report_name() -> str:
-    """Return where below a lake's root the report of a new submission lies whose driver runs elsewhere.
+    """Return a new report path below a lake's root, for a job whose driver runs elsewhere.
 
-    Nobody else has that name: neither another try of the task, whose job may still write, nor another Airflow over the same lake, whose
-    Dags, runs and tasks may have the same ids.
+    The name is unique: another try of the task may still have a writing job, and another Airflow over the same lake may have equal Dag, run
+    and task ids.
     """
     return f"{REPORTS_FOLDER}/{uuid.uuid4().hex}.json"
 
@@ -99,9 +99,7 @@ def lake_report(lake: CdcLakeHook, name: str) -> ReportPlace:
 
 
 def summary(report: ApplyReport) -> dict[str, Any]:
-    """Return what the task hands on as XCom: small, plain JSON; ``cuts`` only where the job was asked to be consistent, ``error`` only
-    where the run or a flow failed.
-    """
+    """Return the task's XCom: small, plain JSON; ``cuts`` only for a consistent run, ``error`` only where the run or a flow failed."""
     cuts = {"cuts": _cut_summary(report)} if report.cuts else {}
     error = {"error": report.error} if report.error else {}
     return {
@@ -133,7 +131,7 @@ def _flow_summary(flow: FlowOutcome) -> dict[str, Any]:
 
 
 def asset_extra(report: ApplyReport) -> dict[str, Any]:
-    """Return what an asset event tells: the tables that this run changed."""
+    """Return an asset event's extra: the tables that this run changed."""
     short = summary(report)
     applied = {name: flow for name, flow in short["flows"].items() if flow["status"] == FlowStatus.APPLIED.value}
     tables = {name: {"table": flow["table"], "table_version": flow["table_version"]} for name, flow in applied.items()}
@@ -142,7 +140,7 @@ def asset_extra(report: ApplyReport) -> dict[str, Any]:
 
 
 def log_report(log: Any, report: ApplyReport) -> None:
-    """Write the report into the task's log: a flow a line, one that failed as an error."""
+    """Write the report to the task's log: a line per flow, failed ones as errors."""
     for line in _lines(report):
         log.info(line)
     for flow in report.flows:
@@ -153,7 +151,7 @@ def log_report(log: Any, report: ApplyReport) -> None:
 
 
 def log_flows(log: Any, report: FlowsReport) -> None:
-    """The same of a report of another job: where a flow failed, its last line says why."""
+    """As above, for another job's report: a failed flow's last line is the error."""
     for flow in report.flows:
         *told, last = flow.lines()
         for line in told:
@@ -183,7 +181,7 @@ def _lines(report: ApplyReport) -> Iterator[str]:
 
 
 def failure(report: ApplyReport) -> AirflowException:
-    """Return the exception for a report that is not ok: without retries where any cause stays until somebody acts."""
+    """Return the exception for a failed report: without retries where any cause persists until somebody acts."""
     failed = [flow for flow in report.flows if flow.status is FlowStatus.FAILED]
     causes = [(flow.flow, flow.error) for flow in failed]
     if report.error is not None:
@@ -193,9 +191,9 @@ def failure(report: ApplyReport) -> AirflowException:
 
 
 def rejects_failure(flows: Sequence[str]) -> AirflowException:
-    """Return the exception for flows of which too many records were set aside; a retry would read none of them again.
+    """Return the exception for flows with too many rejected records; a retry would not read them again.
 
-    :param flows: a line a flow.
+    :param flows: one line per flow.
     """
     named = [*flows[:_NAMED_FAILURES], *([f"… and {len(flows) - _NAMED_FAILURES} more."] if len(flows) > _NAMED_FAILURES else [])]
     next_step = "Next step: look at the quarantine (airflow-cdc quarantine), mend the flow's settings and replay; all else is applied."
@@ -203,13 +201,13 @@ def rejects_failure(flows: Sequence[str]) -> AirflowException:
 
 
 def errors_of(report: FlowsReport) -> dict[str, Any]:
-    """Return what is added to an XCom where something failed: ``{"errors": {"server.db.orders": {"type": …, …}}}``."""
+    """Return the XCom's entry for failures: ``{"errors": {"server.db.orders": {"type": …, …}}}``; empty without any."""
     causes = dict(report.causes())
     return {"errors": causes} if causes else {}
 
 
 def failure_of(head: str, causes: Sequence[tuple[str, dict[str, Any] | None]]) -> AirflowException:
-    """Return the exception for the causes that a job told, by what they are of: without retries where any stays until somebody acts."""
+    """Return the exception for a job's reported causes, by flow: without retries where any persists until somebody acts."""
     told = [f"{name}: {_cause(error)}" for name, error in causes[:_NAMED_FAILURES]]
     if len(causes) > _NAMED_FAILURES:
         told.append(f"… and {len(causes) - _NAMED_FAILURES} more; the task's log names them all.")

@@ -1,4 +1,4 @@
-"""A job that goes on in the cluster while its task waits in the triggerer: how it is started so, and how it is killed from there."""
+"""A job that continues in the cluster while its task waits in the triggerer: how it is submitted, and how it is killed from there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _KUBERNETES_WAITS = "spark.kubernetes.submission.waitAppCompletion"
 
 
 def conf_to_leave(target: SparkTarget, conf: dict[str, Any]) -> dict[str, Any]:
-    """Return Spark's options with which spark-submit ends as soon as the cluster has taken the job.
+    """Return Spark's options with which spark-submit ends as soon as the cluster has accepted the job.
 
-    :raises ConfigurationError: when the user's options say that it shall wait.
+    :raises ConfigurationError: when the user's options make it wait.
     """
     option = _KUBERNETES_WAITS if target.is_kubernetes else _YARN_WAITS
     if str(conf.get(option, "false")).strip().lower() != "false":
@@ -32,7 +32,7 @@ def conf_to_leave(target: SparkTarget, conf: dict[str, Any]) -> dict[str, Any]:
 
 
 def job_of(hook: SparkSubmitHook) -> str | None:
-    """Return the cluster's name for the job that a hook submitted, as Spark's operator writes it; None where spark-submit did not tell."""
+    """Return the cluster's name for a hook's submitted job, in the form of Spark's operator; None where spark-submit did not report it."""
     if hook._is_kubernetes:
         pod = hook._kubernetes_driver_pod
         return f"{hook._connection['namespace']}:{pod}" if pod else None
@@ -40,7 +40,7 @@ def job_of(hook: SparkSubmitHook) -> str | None:
 
 
 def take_up(hook: SparkSubmitHook, job: str) -> None:
-    """Make a hook that submitted nothing know a job, so that its ``on_kill`` kills it."""
+    """Attach a job to a hook that submitted nothing, so that its ``on_kill`` kills the job."""
     if hook._is_kubernetes:
         hook._connection["namespace"], hook._kubernetes_driver_pod = job.split(":", 1)
     else:
@@ -48,7 +48,7 @@ def take_up(hook: SparkSubmitHook, job: str) -> None:
 
 
 def is_manager_known(hook: SparkSubmitHook) -> bool:
-    """Tell whether the Spark connection names YARN's ResourceManager, which is asked about a job and told to kill it."""
+    """Return whether the Spark connection names YARN's ResourceManager, which can report on a job and kill it."""
     try:
         return bool(hook._get_yarn_rm_base_url())
     except ValueError:
@@ -58,7 +58,7 @@ def is_manager_known(hook: SparkSubmitHook) -> bool:
 def kill_left_job(job: str, *, conn_id: str, keytab: str | None = None, principal: str | None = None, rm_auth: str | None = None) -> None:
     """Kill a job from a process that did not submit it: through YARN's REST interface, or by deleting the driver's pod.
 
-    :param keytab: the operator's, with ``principal``: with both the ResourceManager is asked by Kerberos.
+    :param keytab: the operator's; with ``principal`` it makes the request use Kerberos.
     :param rm_auth: the operator's ``yarn_rm_auth`` as an import path.
     """
     is_pod = ":" in job

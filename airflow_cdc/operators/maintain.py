@@ -1,4 +1,4 @@
-"""CdcMaintainOperator: submit the Spark job that keeps a lake's tables small and quick."""
+"""CdcMaintainOperator: submit the Spark job that keeps a lake's tables small and fast."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 
 class CdcMaintainOperator(CdcSubmitOperator):
-    """Compact, cluster, purge and vacuum the Delta tables of a lake's flows; remove expired delete markers and what crashes left behind.
+    """Compact, cluster, purge and vacuum the Delta tables of a lake's flows; remove expired delete markers and leftovers of crashes.
 
-    What a table holds does not change, and with nothing to do hardly anything is done. Beside a merge of the same
-    flow the second of the two waits (docs/how-to/object-stores.md).
+    The tables' content does not change, and with nothing to do hardly anything is done. Next to a merge of the same flow, the second of the
+    two waits (docs/how-to/object-stores.md).
 
     It returns ``{"lake": …, "dry_run": false, "reports_removed": 0, "flows": {"server.db.orders": [{"kind": "target", "actions":
-    ["compact"], "files_before": 12, "files_after": 1, …}]}}``, of each table that something was done to.
+    ["compact"], "files_before": 12, "files_after": 1, …}]}}``, for each table that was changed.
 
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param flows_file: path of a flows file where the job's driver runs: it says how tables are clustered. (templated)
-    :param vacuum_after_days: how many days files stay that the table does not need any more; at least 7. (templated)
-    :param expire_after_days: how many days delete markers stay behind the flow's newest microbatch: how late an event may come. (templated)
+    :param flows_file: path of a flows file where the job's driver runs; it sets how tables are clustered. (templated)
+    :param vacuum_after_days: how many days files stay that the table no longer needs; at least 7. (templated)
+    :param expire_after_days: how many days delete markers stay behind the flow's newest microbatch: the longest lateness of an event.
+        (templated)
     :param purge_from: share of a table's rows, hidden ones included, that deletion vectors may hide. (templated)
-    :param allow_short_retention: take less than 7 days for ``vacuum_after_days``.
-    :param only_plan: tell what would be done, and change nothing. (templated)
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    :param allow_short_retention: accept less than 7 days for ``vacuum_after_days``.
+    :param only_plan: report what would be done, without doing it. (templated)
+    :param kwargs: other arguments of ``SparkSubmitOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -79,11 +80,11 @@ class CdcMaintainOperator(CdcSubmitOperator):
             return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
 
     def parse(self, document: dict[str, Any]) -> MaintenanceReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return MaintenanceReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: MaintenanceReport) -> Outcome:
-        """Return what was done; any cause that kept a flow from it fails the task."""
+        """Return what was done; any failure of a flow's upkeep fails the task."""
         log_flows(self.log, report)
         if not report.ok:
             return Outcome(_summary(report), failure_of(f"{len(report.causes())} causes kept maintenance from its end.", report.causes()))
@@ -113,7 +114,7 @@ class CdcMaintainOperator(CdcSubmitOperator):
 
 
 def _summary(report: MaintenanceReport) -> dict[str, Any]:
-    """Return what the task hands on as XCom: small, plain JSON."""
+    """Return the task's XCom: small, plain JSON."""
     flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
     told = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
     return {**told, "flows": flows, **errors_of(report)}

@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 class CdcMergeOperator(CdcSubmitOperator):
-    """Apply what waits in an archive to the lake's Delta tables.
+    """Apply an archive's pending files to the lake's Delta tables.
 
-    Which files are pending is known to the lake, not to the run's dates: runs by schedule, by hand, by asset and retries all do the same,
-    and doing it twice does it once. Of two runs of one flow at a time one waits, or fails and is retried; keep it to one with
-    ``max_active_tis_per_dag=1``.
+    The lake records which files are pending; the run's dates do not matter. Scheduled, manual, asset-triggered and retried runs all do the
+    same, and repeating one has no further effect. Of two concurrent runs of one flow, one waits, or fails and is retried; limit them to one
+    with ``max_active_tis_per_dag=1``.
 
     It returns ``{"archive": …, "lake": …, "events": {…}, "rows": {…}, "flows": {"server.db.orders": {"status": "applied", "table": …,
-    "table_version": 3, "events": {…}, "rows": {…}}}}``, and tells its outlet assets the changed tables. When flows fail, the
-    others are applied all the same; the task then fails with the job's own causes, and is retried only where all of them may pass.
+    "table_version": 3, "events": {…}, "rows": {…}}}}``, and emits events for the changed tables on its outlet assets. When flows fail, the
+    others are still applied; the task then fails with the job's own causes, and is retried only where all of them may pass.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
     :param flows_file: path of a flows file where the job's driver runs. (templated)
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
-    :param consistent: stop all tables of a connector at its last whole transaction; what stands behind it waits, and the sensor calls for
-        it again when more is archived. Checks the transactions too.
+    :param consistent: stop all tables of a connector at its last complete transaction. Events behind it wait, and the sensor succeeds again
+        when more is archived. Checks the transactions too.
     :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
     :param archived_until: only files that were archived before this time. (templated)
-    :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval, a scheduled
-        one all that were before the interval's end, late ones too; a run by hand or by an asset takes all that waits.
+    :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval; a scheduled
+        run takes all that were archived before the interval's end, late ones too; a manual or asset-triggered run takes all pending files.
     :param skip_if_nothing_pending: end skipped where nothing was pending, as the sensor in front of it would: nothing downstream runs, and
-        no asset is told. A retry, or a task that was cleared, ends well instead: the try before may have applied what it finds done.
-    :param fail_on_rejects: fail the task, without retries, when records of a flow were set aside: ``any``, or more than this share of what
-        was read of the flow (0 to 1); ``never`` by default. Everything else is applied all the same. Airflow records no asset
-        events of a task that failed: the next run that ends well tells the changed tables. (templated)
-    :param kwargs: what :class:`~airflow_cdc.operators.submit.CdcSubmitOperator` and Airflow's ``SparkSubmitOperator`` take.
+        no asset event is emitted. A retry or a cleared task succeeds instead: the earlier try may have applied what it finds done.
+    :param fail_on_rejects: fail the task, without retries, when records of a flow were rejected: ``any``, or more than this share of the
+        records read of the flow (0 to 1); ``never`` by default. Everything else is still applied. Airflow records no asset events of a
+        failed task: the next successful run announces the changed tables. (templated)
+    :param kwargs: arguments of :class:`~airflow_cdc.operators.submit.CdcSubmitOperator` and Airflow's ``SparkSubmitOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -101,7 +101,7 @@ class CdcMergeOperator(CdcSubmitOperator):
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with told_by_airflow():
             refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
-            # A typing error must not cost the start of Spark.
+            # A typo must not cost the start of Spark.
             RejectLimit.parse(self.fail_on_rejects)
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             interval = self._interval(context)
@@ -114,18 +114,20 @@ class CdcMergeOperator(CdcSubmitOperator):
             )
 
     def parse(self, document: dict[str, Any]) -> ApplyReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return ApplyReport.from_json(document)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Return what the run read and wrote, also where it failed after that; at its start nobody knows which tables it will change."""
+        """Return what the run read and wrote, also where it failed afterwards. At its start, the tables that it will change are not
+        known.
+        """
         from airflow_cdc.lineage import merge_lineage
 
-        # Not from XCom: asked for in the process that the provider calls this in, it never answers.
+        # Not from XCom: in the process in which the provider calls this, XCom never answers.
         return merge_lineage(self._report) if self._report else None
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
-        """Return what was applied; a flow that failed fails the task, and the outlet assets are told the changed tables."""
+        """Return what was applied. A failed flow fails the task; the outlet assets get events for the changed tables."""
         self._report = report
         log_report(self.log, report)
         refused = list(RejectLimit.parse(self.fail_on_rejects).broken(report))
@@ -147,9 +149,9 @@ class CdcMergeOperator(CdcSubmitOperator):
         return Outcome(summary(report))
 
     def _interval(self, context: Context) -> Interval:
-        """Return when the files were archived that the run shall take.
+        """Return the archiving interval of the files that the run takes.
 
-        :raises ConfigurationError: when a time cannot be read.
+        :raises ConfigurationError: when a time cannot be parsed.
         """
         times = {"since": self.archived_since, "until": self.archived_until}
         return interval_of_run(context, **times, by_data_interval=self.by_data_interval)

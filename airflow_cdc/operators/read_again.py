@@ -1,4 +1,4 @@
-"""CdcReadAgainOperator: what the operators share that read applied files again for the live tables."""
+"""CdcReadAgainOperator: base of the operators that read applied files again for the live tables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 class CdcReadAgainOperator(CdcSubmitOperator):
     """Submit a job that reads applied files of flows again, all flows in one Spark application.
 
-    When flows fail, the others are done all the same; the task then fails with the job's own causes, and is retried only where all of them
-    may pass. A retry, as any later run, does what is left: rows that are right make no commit.
+    When flows fail, the others are still done; the task then fails with the job's own causes, and is retried only where all of them may
+    pass. A retry, like any later run, does what is left: rows that are right cause no commit.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
         (templated)
-    :param flows_file: path of a flows file where the job's driver runs; that of the flows' runs. (templated)
-    :param only_plan: tell what would become of the rows, and change nothing. (templated)
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    :param flows_file: path of a flows file where the job's driver runs, the same as for the flows' runs. (templated)
+    :param only_plan: report the changes to the rows without making them. (templated)
+    :param kwargs: other arguments of ``SparkSubmitOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -61,9 +61,9 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         self.only_plan = only_plan
 
     def asked(self) -> Iterator[str]:
-        """Yield the job's arguments that say what of the flows is read again.
+        """Yield the job's arguments for what is read again.
 
-        :raises ConfigurationError: for what the job would refuse: a typing error must not cost the start of Spark.
+        :raises ConfigurationError: for what the job would refuse, because a typo must not cost the start of Spark.
         """
         raise NotImplementedError
 
@@ -75,11 +75,11 @@ class CdcReadAgainOperator(CdcSubmitOperator):
             return self.submit(context, lake, lambda place: self._arguments(archive.root, lake.root, asked, place), others=(archive,))
 
     def parse(self, document: dict[str, Any]) -> ReprocessReport | RetypeReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return ReprocessReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ReprocessReport | RetypeReport) -> Outcome:
-        """Return what came of each flow; one that failed fails the task."""
+        """Return each flow's outcome; a failed flow fails the task."""
         log_flows(self.log, report)
         result = {
             "archive": report.archive,
@@ -95,7 +95,7 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         return Outcome(result, failure_of(head, report.causes()))
 
     def _only_plans(self) -> bool:
-        # A rendered template is a text, and every text is true.
+        # A rendered template is a text, and every non-empty text is truthy.
         try:
             return truth(self.only_plan)
         except KeyError as error:

@@ -1,4 +1,4 @@
-"""CdcRebuildOperator: submit the Spark job that makes tables anew from the archive, beside the live ones."""
+"""CdcRebuildOperator: submit the Spark job that rebuilds tables from the archive, beside the live ones."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 class CdcRebuildOperator(CdcSubmitOperator):
     """Apply flows' archived files to a new lake, up to and including the transaction at a moment; the live tables are not touched.
 
-    All flows are rebuilt in one Spark application. When some fail, the others are done all the same, and a retry does what is left.
+    All flows are rebuilt in one Spark application. When some fail, the others are still done, and a retry does what is left.
 
-    It returns what :class:`airflow_cdc.operators.merge.CdcMergeOperator` does; ``lake`` is the new one.
+    It returns the same as :class:`airflow_cdc.operators.merge.CdcMergeOperator`; ``lake`` is the new one.
 
     :param archive_conn_id: connection of the archive. (templated)
-    :param lake_conn_id: connection of the lake in which the flows live. (templated)
-    :param into_lake_conn_id: connection of the new lake. One that holds one of the tables or its state is refused, unless they come from a
-        rebuild of the same archive, lake and moment. None: a folder of this task and run below the live lake's ``_cdc/rebuilds``.
-        (templated)
+    :param lake_conn_id: connection of the flows' lake. (templated)
+    :param into_lake_conn_id: connection of the new lake. A lake that already holds one of the tables or its state is refused, unless they
+        come from a rebuild of the same archive, lake and moment. None: a folder of this task and run below the live lake's
+        ``_cdc/rebuilds``. (templated)
     :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
         (templated)
     :param as_of: the last moment to apply: a position, as text, or a time in ISO-8601; none: everything. (templated)
-    :param flows_file: path of a flows file where the job's driver runs; that of the flows' runs. (templated)
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    :param flows_file: path of a flows file where the job's driver runs, the same as for the flows' runs. (templated)
+    :param kwargs: other arguments of ``SparkSubmitOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -85,11 +85,11 @@ class CdcRebuildOperator(CdcSubmitOperator):
             )
 
     def parse(self, document: dict[str, Any]) -> ApplyReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return ApplyReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
-        """Return what was rebuilt; a flow that failed fails the task."""
+        """Return what was rebuilt; a failed flow fails the task."""
         log_report(self.log, report)
         if not report.ok:
             return Outcome(summary(report), failure(report))
@@ -99,7 +99,7 @@ class CdcRebuildOperator(CdcSubmitOperator):
     def _root(self, context: Context, lake: CdcLakeHook, into: CdcLakeHook | None) -> str:
         if into is None:
             instance = context["ti"]
-            # A retry must find what the try before it has done.
+            # A retry must find the results of the earlier try.
             run = short_hash(f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}")
             return f"{lake.root}/{STATE_FOLDER}/rebuilds/{run}"
         if (into.root, into.storage_conn_id) == (lake.root, lake.storage_conn_id):

@@ -11,16 +11,16 @@ from airflow_cdc.operators.read_again import CdcReadAgainOperator
 
 
 class CdcReplayOperator(CdcReadAgainOperator):
-    """Read again the files of which records are in the flows' quarantines, under the flows file as it is now, and merge what can be.
+    """Read the files with quarantined records again, with the present flows file, and merge what can be merged.
 
-    Records that still cannot be merged stand in the quarantine with the reason that they have now; they do not fail the task.
+    Records that still cannot be merged are in the quarantine with their present reason; they do not fail the task.
 
-    It returns what :class:`airflow_cdc.operators.reprocess.CdcReprocessOperator` does; ``rejects`` counts by reason what stays set aside of
-    the files that were read.
+    It returns the same as :class:`airflow_cdc.operators.reprocess.CdcReprocessOperator`; ``rejects`` counts by reason the remaining rejects
+    of the files that were read.
 
-    :param reasons: only files with records that were set aside for one of these reasons, as a sequence or one text with commas; none:
-        all. (templated)
-    :param kwargs: everything else that :class:`airflow_cdc.operators.read_again.CdcReadAgainOperator` takes.
+    :param reasons: only files with records that were rejected for one of these reasons, as a sequence or one text with commas; none: all.
+        (templated)
+    :param kwargs: other arguments of :class:`airflow_cdc.operators.read_again.CdcReadAgainOperator`.
     """
 
     template_fields: Sequence[str] = (*CdcReadAgainOperator.template_fields, "reasons")

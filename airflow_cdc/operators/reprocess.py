@@ -1,4 +1,4 @@
-"""CdcReprocessOperator: submit the Spark job that reads a range of what is applied again, and gives live tables what they lack."""
+"""CdcReprocessOperator: submit the Spark job that reads a range of applied events again and restores what live tables lack."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from airflow_cdc.operators.read_again import CdcReadAgainOperator
 
 
 class CdcReprocessOperator(CdcReadAgainOperator):
-    """Put the applied events of a range through the guarded path once more: rows that are right stay, what they lack comes back.
+    """Apply the applied events of a range once more through the guarded path: rows that are right stay, and what they lack is restored.
 
-    The range must hold the last event of each row that is to come back (docs/how-to/rebuild-and-reprocess.md). Of Airflow's data interval:
+    The range must hold the last event of each row to restore (docs/how-to/rebuild-and-reprocess.md). For Airflow's data interval:
     ``from_position="{{ data_interval_start }}"``.
 
     It returns ``{"archive": …, "lake": …, "dry_run": false, "flows": {"server.db.orders": {"files": 2, "events": {…}, "rows": {…},
-    "rejects": {}, "microbatches": [8], "table_version": 7}}}``; without microbatches nothing was changed, and ``rows`` tells what would be.
+    "rejects": {}, "microbatches": [8], "table_version": 7}}}``. Without microbatches nothing was changed, and ``rows`` counts what would
+    be.
 
     :param from_position: the first transaction: a position, as text, or a time in ISO-8601; none: from the beginning. (templated)
-    :param to_position: the last transaction, alike; none: to the end of what is applied. (templated)
-    :param kwargs: everything else that :class:`airflow_cdc.operators.read_again.CdcReadAgainOperator` takes.
+    :param to_position: the last transaction, likewise; none: to the end of what is applied. (templated)
+    :param kwargs: other arguments of :class:`airflow_cdc.operators.read_again.CdcReadAgainOperator`.
     """
 
     template_fields: Sequence[str] = (*CdcReadAgainOperator.template_fields, "from_position", "to_position")

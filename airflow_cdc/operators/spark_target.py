@@ -1,4 +1,4 @@
-"""Where Spark runs, as the Spark connection says it, and what a submission to that place needs."""
+"""Where Spark runs by the Spark connection, and what a submission there needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONNECT_TYPE = "spark_connect"
 CONNECT_SCHEME = "sc://"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LISTS = ("spark.sql.extensions", "spark.jars", "spark.jars.packages")
-"""Options whose values are lists: what Delta needs is added to what the user gave."""
+"""Options whose values are lists: what Delta needs is added to the user's values."""
 _MASTERS = re.compile(r"local(\[.*\])?$|yarn|spark://.+|k8s://.+")
 _CLASS_PATH = "spark.driver.extraClassPath"
 
@@ -38,7 +38,7 @@ class SparkTarget:
     deploy_mode: str
     """``client`` or ``cluster``."""
     binary: str
-    """What the connection or the operator names as spark-submit."""
+    """The spark-submit that the connection or the operator names."""
 
     @property
     def is_local(self) -> bool:
@@ -62,19 +62,19 @@ class SparkTarget:
 
     @property
     def environment_stays_here(self) -> bool:
-        """True when Spark hands the variables of spark-submit to no other machine: elsewhere JAVA_HOME and the like would be wrong."""
+        """True when Spark passes spark-submit's variables to no other machine, where JAVA_HOME and the like would be wrong."""
         return self.driver_is_here and not self.master.startswith(("yarn", "k8s"))
 
 
 def spark_target(conn_id: str, *, deploy_mode: str | None, spark_binary: str | None) -> SparkTarget:
     """Return where a Spark connection leads.
 
-    :raises ConfigurationError: when the connection is missing or unreadable, or names no master that runs Python jobs.
-        Spark's own hook takes a missing connection for YARN and tells so in an info line only.
+    :raises ConfigurationError: when the connection is missing or unreadable, or names no master that runs Python jobs. Spark's own hook
+        treats a missing connection as YARN and logs that at info level only.
     """
     connection = existing_connection(conn_id, 'a connection of type spark, for example {"conn_type": "spark", "host": "local[2]"}')
     if connection.conn_type == CONNECT_TYPE:
-        # Never with what else its URL holds: a token is a secret.
+        # Without the rest of its URL: a token is a secret.
         host = (connection.host or "").removeprefix(CONNECT_SCHEME).partition("/")[0]
         return SparkTarget(f"{CONNECT_SCHEME}{host}{f':{connection.port}' if connection.port else ''}", "client", "")
     try:
@@ -107,8 +107,8 @@ def application_of(job: str) -> str:
 def binary_for(target: SparkTarget) -> str:
     """Return the spark-submit to call.
 
-    A local master gets the one of this environment's PySpark: driver, jars and Python then are of one version. Elsewhere the
-    machine's own goes first, and where there is none, PySpark's stands in.
+    A local master gets the one of this environment's PySpark, so that driver, jars and Python have one version. Elsewhere the machine's own
+    takes precedence, and PySpark's is the fallback.
 
     :raises ConfigurationError: when there is none at all.
     """
@@ -134,7 +134,7 @@ def _pyspark_home() -> Path:
 def conf_for(
     target: SparkTarget, conf: dict[str, Any], *, jars: str | None = None, packages: str | None = None, little_waits: bool = False
 ) -> dict[str, Any]:
-    """Return the user's Spark options completed by what Delta and the job need.
+    """Return the user's Spark options, completed with those that Delta and the job need.
 
     :param jars: value of ``--jars``, which would replace ``spark.jars``.
     :param packages: value of ``--packages``, which would replace ``spark.jars.packages``.
@@ -154,12 +154,12 @@ def conf_for(
         del defaults["spark.jars"]
         defaults |= archived
     if target.is_local:
-        # Nobody looks at the page of a job that lives for a minute, and the next job's would be refused its port.
+        # Nobody opens the UI of a job that lives for a minute, and the next job would find its port taken.
         defaults["spark.ui.enabled"] = "false"
     if target.driver_is_here:
-        # The job must find this package, and the pyspark that belongs to it, whatever python3 is first on PATH.
+        # The job must find this package and its pyspark, whatever python3 is first on PATH.
         defaults["spark.pyspark.driver.python"] = sys.executable
-        # Of two equal -D the JVM takes the last: the user's.
+        # Of two equal -D options the JVM takes the last: the user's.
         defaults[_JAVA_OPTIONS] = " ".join(
             filter(None, (_java_options(target, little_waits=little_waits), str(defaults.get(_JAVA_OPTIONS, ""))))
         )
@@ -172,12 +172,12 @@ def conf_for(
 
 
 def environment_for(target: SparkTarget) -> dict[str, str]:
-    """Return the variables that spark-submit needs beside the process's own."""
+    """Return the variables that spark-submit needs besides the process's own."""
     if not target.environment_stays_here:
         return {}
     environment = {**runtime.spark_environment(target.master), SUBMITTER_VARIABLE: str(os.getpid())}
     if not binary_for(target).startswith(environment["SPARK_HOME"]):
-        # The scripts of another Spark would start ours.
+        # Another Spark's scripts would start ours.
         del environment["SPARK_HOME"]
     return {**environment, **python_path()}
 

@@ -1,4 +1,4 @@
-"""CdcSubmitOperator: what all operators share that submit one of this package's jobs and read its report."""
+"""CdcSubmitOperator: base of the operators that submit a job of this package and read its report."""
 
 from __future__ import annotations
 
@@ -33,42 +33,43 @@ if TYPE_CHECKING:
 _ASK_EVERY = 600.0
 """Seconds after which a task that waits for a report asks the cluster whether the job still runs."""
 _LONGEST_UNASKED = timedelta(days=7)
-"""How long a task waits where nobody can be asked about the job and it has no ``execution_timeout``; Airflow's sensors wait as long."""
+"""Longest wait without an ``execution_timeout`` where the cluster cannot be asked about the job; Airflow's sensors wait as long."""
 _REPORT_KEY = "cdc_report"
-"""What the task state store knows the report of the stored job by."""
+"""Key of the stored job's report in the task state store."""
 _RESULT = "return_value"
-"""Key under which Airflow keeps what a task returns."""
+"""Key of the task's return value in XCom."""
 _GONE = "NotFound"
-"""State of a job that the cluster knows no more."""
+"""State of a job that the cluster no longer knows."""
 
 
 class CdcSubmitOperator(SparkSubmitOperator):
-    """Submit a job of this package to where the Spark connection leads, wait for it, and read its report.
+    """Submit a job of this package through the Spark connection, wait for it, and read its report.
 
-    A job that the try before left running in the cluster is taken up, and of one that ended meanwhile the report is read, where Airflow
-    keeps its name (3.3 on) and the cluster can be asked. A job whose report was taken is done with: clearing the task submits another.
+    A retry takes up a job that the earlier try left running in the cluster, or reads the report of one that has ended since, if Airflow
+    keeps the job's name (3.3 on) and the cluster can be asked. Once its report is taken, a job is finished: clearing the task submits
+    another.
 
     :param conn_id: Spark connection. It must exist. One of type ``spark_connect`` makes the job a client of that server, in a Python
         process of the task's own: nothing is submitted.
     :param application: another job with the same arguments. (templated)
     :param deferrable: where the driver runs in a cluster (YARN, Kubernetes), leave the job to it and wait for its report in the triggerer;
-        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot, and says so.
+        ``execution_timeout`` bounds the wait. Elsewhere the task waits in its slot and logs so.
     :param poke_interval: seconds between two looks for the report.
-    :param yarn_rm_auth: authentication at YARN's ResourceManager, or the import path of a callable that makes it: the triggerer, which
-        kills the job when a user ends a task that waits there, can be told nothing else.
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes; ``conf`` goes over the options that Delta needs.
+    :param yarn_rm_auth: authentication at YARN's ResourceManager, or the import path of a callable that makes it. The triggerer, which
+        kills the job when a user ends a deferred task, can use only an import path.
+    :param kwargs: other arguments of ``SparkSubmitOperator``; ``conf`` overrides the options that Delta needs.
     """
 
     job = ""
     """File name of the job in :mod:`airflow_cdc.jobs`."""
     lake_conn_id: str
-    """Connection of the lake in which the report lies while the driver runs elsewhere."""
+    """Connection of the lake, which holds the report while the driver runs elsewhere."""
     _place: ReportPlace | None = None
-    """Where the job's report will be."""
+    """Place of the job's report."""
     _is_left = False
-    """Whether the job goes on without this task."""
+    """Whether the job continues without this task."""
     _client: ConnectClient | None = None
-    """The job, where it is a client of a Spark Connect server."""
+    """The job as a client of a Spark Connect server."""
 
     def __init__(
         self,
@@ -88,13 +89,13 @@ class CdcSubmitOperator(SparkSubmitOperator):
         self.poke_interval = poke_interval
 
     def parse(self, document: dict[str, Any]) -> Any:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         raise NotImplementedError
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: Any) -> Outcome:
-        """Return what the task makes of its report. It may be asked again, by a retry, until the task has ended.
+        """Return the task's outcome for a report. A retry may call it again, until the task has ended.
 
-        :param report: what :meth:`parse` made.
+        :param report: result of :meth:`parse`.
         """
         raise NotImplementedError
 
@@ -109,10 +110,10 @@ class CdcSubmitOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         """Submit the job, wait for it, and turn its report into the task's outcome.
 
-        :param arguments: the job's, by where it shall write its report.
-        :param others: what the job reaches beside the lake; it gets the stores' credentials of all of them.
-        :param little_waits: tells whether the job has little to do; asked only where that makes a difference.
-        :raises CdcError: when the Spark connection leads nowhere, or the report is none.
+        :param arguments: the job's arguments, given the URI of its report.
+        :param others: further stores that the job reaches; it gets the credentials of all.
+        :param little_waits: whether the job has little to do; called only where that makes a difference.
+        :raises CdcError: when the Spark connection is unusable, or the report is invalid.
         :raises AirflowException: when the job left no report, or failed after it, and what the outcome raises.
         """
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
@@ -136,20 +137,20 @@ class CdcSubmitOperator(SparkSubmitOperator):
             return self._settle(context, lake, report)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on where the trigger fired: as :meth:`execute` does when the job has ended."""
+        """Resume after the trigger fired, as :meth:`execute` does when the job has ended."""
         with told_by_airflow():
             lake = CdcLakeHook(self.lake_conn_id)
             return self._settle(context, lake, self._report_of(event, context, lake))
 
     def _settle(self, context: Context, lake: CdcLakeHook, report: Any) -> dict[str, Any]:
-        """Hand on what the report says.
+        """Turn the report into the task's end.
 
-        It is removed last, after everything that can fail: up to there a retry finds the job's end in it and does all of this again. One
-        that dies behind it finds a job without a report and submits another, which has nothing left to do.
+        The report is removed last, after everything that can fail. Until then a retry finds the finished job's report and does all of this
+        again. A task that dies after the removal finds a job without a report and submits another, which has nothing left to do.
         """
         outcome = self.outcome(context, lake, report)
         if outcome.error and self.do_xcom_push:
-            # Of a task that fails or is skipped Airflow keeps no result.
+            # Airflow keeps no result of a failed or skipped task.
             context["ti"].xcom_push(_RESULT, outcome.result)
         if self._place:
             self._place.remove()
@@ -158,7 +159,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return outcome.result
 
     def _report_of(self, event: dict[str, Any], context: Context, lake: CdcLakeHook) -> Any:
-        """Return the report that a deferred task waited for, or wait on.
+        """Return the report that a deferred task waited for, or defer again.
 
         :raises AirflowException: when the job ended without a report, did not end in time, or its report cannot be read.
         """
@@ -171,7 +172,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
             take_up(self._hook, job)
         if event["status"] != "success":
             self.log.warning("The triggerer cannot look for the report of job %s: %s", job, event["message"])
-        # Asked before the look: what ends in between has its report there.
+        # Asked before the look: a job that ends in between has its report there.
         may_run = why != "report" and self._may_run(job, context)
         report = self._read(lake, told, waits=may_run)
         if report is None and may_run:
@@ -182,12 +183,12 @@ class CdcSubmitOperator(SparkSubmitOperator):
         if report is None:
             raise AirflowException(f"Job {job} ended and left no report: it did not start, or was killed. See the cluster's log of it.")
         if target.is_kubernetes:
-            # On YARN they ran when spark-submit ended.
+            # On YARN these commands ran when spark-submit ended.
             self._hook._run_post_submit_commands()
         return report
 
     def _read(self, lake: CdcLakeHook, told: dict[str, Any], *, waits: bool) -> Any:
-        """Return the report that a trigger told of; None where there is none, or where it cannot be read now and the task may wait on."""
+        """Return the report that a trigger announced; None where there is none, or where it cannot be read now and the task may wait on."""
         try:
             self._place = lake_report(lake, told["report"])
             return self._place.read(self.parse)
@@ -195,13 +196,13 @@ class CdcSubmitOperator(SparkSubmitOperator):
             refused = error if isinstance(error, CdcError) else storage_refusal(error)
             terminal = refused is not None and not refused.transient
             if waits and told["why"] == "ask" and not terminal and self._place:
-                # The triggerer tolerates for how long that may last.
+                # The triggerer limits how long that may last.
                 self.log.warning("The report of job %s cannot be looked for now: %s", told["job"], error)
                 return None
             raise self._given_up(told["job"], f"The report of job {told['job']} cannot be read: {error}", terminal=terminal) from error
 
     def _given_up(self, job: str | None, problem: str, *, terminal: bool = False) -> AirflowException:
-        """Kill a job that nobody waits for any more, and return the error; without retries where one would run beside it."""
+        """Kill a job that is no longer awaited, and return the error: without retries where a retry would run beside the job."""
         if self._can_ask:
             self.on_kill()
             return (AirflowFailException if terminal else AirflowException)(f"{problem}; it is killed.")
@@ -211,9 +212,9 @@ class CdcSubmitOperator(SparkSubmitOperator):
         )
 
     def submit_job(self, context: Context) -> str | None:
-        """Submit a job, where none is to be taken up; what a job before may have left is forgotten first."""
+        """Submit a job where none is taken up; the leftovers of an earlier job are removed first."""
         if self.durable and (store := context.get("task_state_store")) is not None:
-            # The cached state of a pod would be taken for that of the next one.
+            # A cached pod state would be taken for the next pod's.
             for key in (self.external_id_key, self._K8S_DRIVER_STATUS_KEY):
                 store.delete(key)
         if self._place:
@@ -222,33 +223,33 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return job
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
-        """Return the cluster's word for the state of a job."""
+        """Return the cluster's name for the state of a job."""
         try:
             return str(super().get_job_status(external_id, context))
         except RuntimeError as error:
-            # YARN forgets applications that ended long ago, and the provider has no other word for it: each clear would fail.
+            # YARN forgets applications that ended long ago, and the provider reports that as an error: each clear would fail.
             if "HTTP 404" not in str(error):
                 raise
             return _GONE
 
     def is_job_succeeded(self, status: str) -> bool:
-        """Tell whether a job of an earlier try ended and its report can be taken; else another is submitted.
+        """Return whether a job of an earlier try ended and its report is there; otherwise another job is submitted.
 
-        Airflow's task state store outlives the task's success: the report of the job that it names was taken then.
+        Airflow's task state store outlives the task's success: the report of the job that it names has then been taken.
         """
         ended = status == _GONE or super().is_job_succeeded(status)
         return bool(ended and self._place and self._place.is_there)
 
     def poll_until_complete(self, external_id: Any, context: Context) -> None:
-        """Wait for the job, unless the triggerer does."""
+        """Wait for the job, unless the triggerer waits for it."""
         if not self._is_left:
             super().poll_until_complete(external_id, context)
         elif self._hook:
-            # It may be the job of the try before, which this hook did not submit.
+            # It may be the earlier try's job, which this hook did not submit.
             take_up(self._hook, external_id)
 
     def on_kill(self) -> None:
-        """Kill spark-submit and everything it started: Spark's hook kills its JVM alone, and the Python driver would go on."""
+        """Kill spark-submit and all its children: Spark's hook kills the JVM alone, and the Python driver would go on."""
         if self._client:
             self._client.kill()
         if self._hook is None:
@@ -265,7 +266,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return super()._get_hook()
 
     def _place_in(self, lake: CdcLakeHook, context: Context) -> ReportPlace:
-        """Return where the report of the next submission lies, or that of the job of an earlier try where one may be taken up."""
+        """Return the report place of the next submission, or of an earlier try's job where one may be taken up."""
         store = context.get("task_state_store") if self.durable and self._can_ask else None
         known = store.get(_REPORT_KEY) if store is not None else None
         name = str(known or new_report_name())
@@ -274,9 +275,9 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return lake_report(lake, name)
 
     def _leave(self, target: SparkTarget) -> None:
-        """Make spark-submit end when the cluster has taken the job."""
+        """Make spark-submit end once the cluster has accepted the job."""
         if target.driver_is_here:
-            # The Spark connection decides, and may lead elsewhere in another environment: no error.
+            # The Spark connection decides, and may differ in another environment: not an error.
             self.log.warning("The driver runs here, as a child of this task: it is not deferred, and keeps the worker's slot.")
             return
         self.conf = conf_to_leave(target, self.conf or {})
@@ -286,7 +287,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         elif is_manager_known(self._get_hook()):
             self._yarn_track_via_rm_api = True
         else:
-            # Nobody can ask about a job of the try before, and Spark's operator refuses to begin.
+            # The cluster cannot be asked about an earlier try's job, and Spark's operator would refuse to start.
             self.durable = False
 
     def _wait_in_triggerer(self, lake: CdcLakeHook, job: str | None, until: float | None) -> NoReturn:
@@ -313,7 +314,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
     @property
     def _can_ask(self) -> bool:
-        """Whether the cluster can be asked about a job that this task left to it, and be told to kill it."""
+        """Whether the cluster can be asked about a job left to it, and can kill it."""
         return bool(self._track_driver_via_k8s_api or self._yarn_track_via_rm_api)
 
     def _may_run(self, job: str | None, context: Context) -> bool:
@@ -321,7 +322,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
             return True
         try:
             return bool(self.is_job_active(self.get_job_status(job, context)))
-        except Exception as error:  # noqa: BLE001 - a cluster that does not answer says nothing of the job.
+        except Exception as error:  # noqa: BLE001 - a cluster that does not answer proves nothing about the job.
             self.log.warning("The cluster does not tell whether job %s still runs: %s", job, error)
             return True
 
@@ -329,11 +330,11 @@ class CdcSubmitOperator(SparkSubmitOperator):
         self.application = self.application or application_of(self.job)
         if target.is_connect:
             if names := without_effect(self):
-                # No error: the same Dag may run by spark-submit in another environment.
+                # Not an error: the same Dag may run by spark-submit in another environment.
                 self.log.warning("The Spark connection leads to a Spark Connect server, which runs already: without effect are %s.", names)
             return
         self.conf = conf_for(target, self.conf or {}, jars=self.jars, packages=self.packages, little_waits=little_waits)
-        # Their values are in conf now: as arguments of their own they would hide Delta's.
+        # Their values are in conf now; as arguments they would hide Delta's.
         self.jars = self.packages = None
         self.env_vars = {**environment_for(target), **(self.env_vars or {})} or None
         self._spark_binary = binary_for(target)
@@ -353,14 +354,14 @@ class CdcSubmitOperator(SparkSubmitOperator):
         return report
 
     def _run_job(self, context: Context, place: ReportPlace) -> Any:
-        """Submit the job and return its report; None where it goes on without this task."""
+        """Submit the job and return its report; None where it continues without this task."""
         try:
             SparkSubmitOperator.execute(self, context)
         except Exception as error:
-            # spark-submit's error shows the last lines of a log; the job's own cause is in the report.
+            # spark-submit's error shows the end of a log; the job's own cause is in the report.
             report = place.read(self.parse)
             if report is None and isinstance(error, ValueError):
-                # Spark's hook and operator refuse settings that exclude each other; trying again would not change them.
+                # Spark's hook and operator refuse conflicting settings; a retry would not change them.
                 raise AirflowFailException(f"Nothing was submitted: {error}") from error
             if report is None:
                 self.log.error("The job left no report: it did not start, or was killed.")
@@ -385,7 +386,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
 @contextlib.contextmanager
 def told_by_airflow() -> Iterator[None]:
-    """Raise our errors as Airflow's: without retries where trying again cannot help."""
+    """Raise our errors as Airflow's: without retries where a retry cannot help."""
     try:
         yield
     except CdcError as error:

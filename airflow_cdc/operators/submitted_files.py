@@ -1,4 +1,4 @@
-"""Whether what is submitted reaches a driver that runs in a cluster."""
+"""Check that submitted files reach a driver in a cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_cdc.operators.spark_target import SparkTarget
 
 _UPLOAD = "spark.kubernetes.file.upload.path"
 _LISTS = ("spark.jars", "spark.submit.pyFiles", "spark.files", "spark.archives")
-"""Spark's options that name files."""
+"""Spark options that name files."""
 _MARKS = ("{{", "}}", "<LOG_DIR>", "<CPS>", "`", "\\", "\n")
 
 
 def check_files(target: SparkTarget, given: Mapping[str, str | None], conf: Mapping[str, Any]) -> None:
-    """Refuse files of this machine that a driver in Kubernetes would not find, and a name that YARN's launch of the driver would change.
+    """Refuse local files that a driver in Kubernetes would not find, and a name that YARN's launch script would change.
 
     :param given: the operator's files by parameter, each one path or several with commas; ``application`` among them.
     :param conf: Spark's options as they are submitted.
@@ -46,6 +46,6 @@ def check_files(target: SparkTarget, given: Mapping[str, str | None], conf: Mapp
 
 def _local(paths: Any) -> Iterator[str]:
     for path in str(paths or "").split(","):
-        # local:// is the image's, everything else but file: is fetched from where it says.
+        # local:// is in the image; anything else except file: is fetched from its own location.
         if path.strip() and urlsplit(path.strip()).scheme in ("", "file"):
             yield path.strip()

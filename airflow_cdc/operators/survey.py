@@ -1,4 +1,4 @@
-"""CdcSurveyOperator: submit the Spark job that looks into new files once, before several merges need to know them."""
+"""CdcSurveyOperator: submit the Spark job that surveys new files once, before several merges need them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class CdcSurveyOperator(CdcMergeOperator):
-    """Look into an archive's new files, and apply nothing. With no new file it does nothing, without Spark.
+    """Survey an archive's new files, and apply nothing. With no new file it does nothing, without Spark.
 
-    Every merge does so for itself, and of all new files: which tables they hold is not known before. Of several merges that start at the
-    same time each would read them, and all but one in vain. Behind this task none does, and groups are planned by what the files hold.
+    Every merge surveys all new files itself, because the tables that they hold are not known before. Of several merges that start at the
+    same time each would read them, all but one in vain. After this task none does, and groups are planned by the files' content.
 
-    :param min_bytes: of fewer new bytes none is looked into: the merges that follow do it.
-    :param kwargs: what :class:`~airflow_cdc.operators.merge.CdcMergeOperator` takes.
+    :param min_bytes: with fewer new bytes, no file is surveyed: the merges that follow do it.
+    :param kwargs: arguments of :class:`~airflow_cdc.operators.merge.CdcMergeOperator`.
     """
 
     ui_color = "#e3eef9"
 
     def __init__(self, *, min_bytes: int = 0, **kwargs: Any) -> None:
-        # Its reports tell of no flow.
+        # Its reports contain no flow.
         super().__init__(**{**kwargs, "skip_if_nothing_pending": False})
         self.min_bytes = min_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Submit the job where there is something to look into."""
+        """Submit the job if there are files to survey."""
         with told_by_airflow():
             new = CdcArchiveHook(self.archive_conn_id).pending(CdcLakeHook(self.lake_conn_id)).unsurveyed
         size = sum(file.size for file in new)

@@ -1,8 +1,8 @@
-"""Which version of each table a task has announced to its assets: a change is announced though the try that made it died.
+"""The version of each table that a task has announced to its assets: a change is announced even if the try that made it died.
 
     <lake>/_cdc/told/<installation>/<task>.json
 
-Both names are hashes: of what names the Airflow (:func:`installation`), and of Dag, task and map index.
+Both names are hashes: of what identifies the Airflow (:func:`installation`), and of Dag, task and map index.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from airflow_cdc.model.state_kind import ANNOUNCED_VERSIONS
 
 @dataclass(frozen=True)
 class ToldVersions:
-    """What one task has told, in a file of the lake.
+    """The versions that one task has announced, kept in a file of the lake.
 
-    A task whose report names a failed flow tells nothing, and one that dies after its job leaves no report: the next try finds these
-    tables up to date. So a table is told when its version is another than the one told last, whoever made it.
+    A task announces nothing when its report names a failed flow. A task that dies after its job leaves no report, and the next try finds
+    these tables up to date. So a table is announced when its version differs from the last announced one, whoever made it.
     """
 
     fs: FileSystem
     path: str
     run_id: str
     former_path: str
-    """Where it lay before its path named the installation."""
+    """The file's path before paths named the installation."""
 
     def changed(self, report: ApplyReport) -> list[FlowOutcome]:
-        """Return the flows whose tables have a version that was not told; at the task's first run those that it changed."""
+        """Return the flows whose table version is not announced yet; at the task's first run, the flows that this run changed."""
         told = self._told()
         return [flow for flow in report.flows if flow.table_version is not None and _is_news(flow, told)]
 
     def write(self, report: ApplyReport) -> None:
-        """Write down that the changes are told."""
+        """Record the reported versions as announced."""
         before = self._told() or {}
         now = {**before, **_versions(report.flows)}
         if now != before:
             self._put(AnnouncedVersions(self.run_id, before, now))
 
     def begin(self, report: ApplyReport) -> None:
-        """Write down, before anything was ever told, which tables a run that failed found as they were: the others are to be told."""
+        """At the first run, if it failed: record the unchanged tables as announced, so that only the others are announced later."""
         if self._told() is None:
             found = _versions(flow for flow in report.flows if not flow.changed)
             self._put(AnnouncedVersions(told=found))
@@ -57,13 +57,15 @@ class ToldVersions:
         ANNOUNCED_VERSIONS.replace(self.fs, self.path, versions.to_json())
 
     def _told(self) -> Mapping[str, int] | None:
-        """Return what was told before this run; what an earlier try of it meant to tell, Airflow has not recorded."""
+        """Return the versions announced before this run. What an earlier try of the same run meant to announce, Airflow has not
+        recorded.
+        """
         found = self._read(self.path)
         if found is None:
             found = self._read(self.former_path)
             if found is None:
                 return None
-            # Copied, and not moved: another Airflow with these names goes on from it too.
+            # Copied, not moved: another Airflow with the same names continues from this file too.
             self._put(found)
         return found.before if found.run_id == self.run_id else found.told
 
@@ -80,7 +82,7 @@ def _versions(flows: Iterable[FlowOutcome]) -> dict[str, int]:
 
 
 def told_versions(lake: CdcLakeHook, instance: Any) -> ToldVersions:
-    """Return what a task has told.
+    """Return the versions that a task has announced.
 
     :param instance: the task instance.
     """
@@ -90,10 +92,10 @@ def told_versions(lake: CdcLakeHook, instance: Any) -> ToldVersions:
 
 
 def installation() -> str:
-    """Return what names this Airflow among those that share a lake: the URL at which users reach it, else the one at which workers do.
+    """Return what identifies this Airflow among those that share a lake: the URL that users open, else the URL that workers call.
 
-    Empty where neither is configured. Workers know no more of their Airflow: the metadata database is out of a task's reach, its
-    connection hidden from it.
+    Empty where neither is configured. Workers know nothing else of their Airflow: a task cannot reach the metadata database, and its
+    connection is hidden from it.
     """
     urls = (conf.get(*setting, fallback=None) for setting in (("api", "base_url"), ("core", "execution_api_server_url")))
     return next((url.rstrip("/") for url in urls if url), "")

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 class CdcVerifyOperator(CdcSubmitOperator):
-    """Compare the tables of a lake with those of another by count and checksum, or one table with a query of its source by its rows.
+    """Compare a lake's tables with another lake's by count and checksum, or one table with a query of its source by its rows.
 
-    Or check, with ``history``, the versions that tables keep.
+    Or check, with ``history``, the row versions that tables keep.
 
-    It returns the job's report (:class:`airflow_cdc.model.report.verification.VerifyReport`) as JSON: of each table both counts, what
-    differs, and
-    at which microbatch and position it stood. A source that goes on while the table waits for its next run differs: let the query
-    end where the table does.
+    It returns the job's report (:class:`airflow_cdc.model.report.verification.VerifyReport`) as JSON: for each table both counts, the
+    differences, and the microbatch and position at which it stood. A source that changes while the table waits for its next run differs:
+    let the query end where the table does.
 
-    A source's password goes to the job in a file that only this user can read and that is gone afterwards; the driver must run on this
+    A source's password goes to the job in a file that only this user can read and that is removed afterwards; the driver must run on this
     machine.
 
     :param lake_conn_id: connection of the lake. (templated)
     :param other_lake_conn_id: connection of the other lake; this, ``jdbc_conn_id`` or ``history``. (templated)
     :param jdbc_conn_id: connection of type ``jdbc``: host is the JDBC URL. (templated)
-    :param query: gives the source's rows, with the table's column names. (templated)
-    :param driver: class of the JDBC driver, where the URL does not tell it; give its jar by ``jars`` or ``packages``.
-    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. With a source the name of one. (templated)
-    :param history: check the versions of each row instead: that none overlap, by position or by time, and at most one is current.
+    :param query: returns the source's rows, with the table's column names. (templated)
+    :param driver: class of the JDBC driver, where the URL does not imply it; give its jar by ``jars`` or ``packages``.
+    :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. With a source, the name of one flow.
+        (templated)
+    :param history: check each row's versions instead: that none overlap, by position or by time, and at most one is current.
     :param fail_if_different: fail the task when something differs, or versions overlap.
-    :param kwargs: everything else that ``SparkSubmitOperator`` takes.
+    :param kwargs: other arguments of ``SparkSubmitOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -93,11 +93,11 @@ class CdcVerifyOperator(CdcSubmitOperator):
                 return self.submit(context, lake, lambda place: self._arguments(lake.root, against, place), others=others)
 
     def parse(self, document: dict[str, Any]) -> VerifyReport:
-        """Return the job's report, made of its JSON."""
+        """Return the job's report from its JSON."""
         return VerifyReport.from_json(document)
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: VerifyReport) -> Outcome:
-        """Return what was found; what differs fails the task, unless it is told not to."""
+        """Return the result; differences fail the task unless ``fail_if_different`` is off."""
         for line in report.lines():
             self.log.info(line)
         error: AirflowException | None = None
@@ -111,7 +111,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
 
     @contextlib.contextmanager
     def _against(self) -> Iterator[list[str]]:
-        """Yield the arguments that tell what the tables are compared with."""
+        """Yield the job's arguments for the other side of the comparison."""
         if sum(map(bool, (self.other_lake_conn_id, self.jdbc_conn_id, self.history))) != 1:
             raise ConfigurationError(
                 "What the tables are to be compared with is not told, or told twice.",
@@ -124,7 +124,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
             yield ["--history"]
             return
         with _secret_file(self._jdbc_options()) as path:
-            # Its name is no secret; as a variable the driver on YARN and Kubernetes would not see it.
+            # The file's name is not secret; a variable would not reach a driver on YARN or Kubernetes.
             yield ["--jdbc", path]
 
     def _jdbc_options(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
 
 @contextlib.contextmanager
 def _secret_file(document: Mapping[str, str]) -> Iterator[str]:
-    """Yield a file that only this user can read; it is gone afterwards."""
+    """Yield the path of a file that only this user can read; it is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="airflow-cdc-") as folder:
         path = Path(folder, "options.json")
         write_privately(path, json.dumps(document))

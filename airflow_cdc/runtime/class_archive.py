@@ -1,7 +1,7 @@
-"""class_archive: the classes of a small job, parsed and checked once by the JVM and mapped by each later one (AppCDS).
+"""class_archive: the classes of a small job, parsed and verified once by the JVM and mapped by each later one (AppCDS).
 
-A job that merges little spends a third of its time loading classes. The JVM itself refuses an archive that another build of it wrote, or
-that was made of other jars, and goes on without.
+A job that merges little spends a third of its time loading classes. The JVM ignores an archive of another JVM build or of other jars, and
+runs without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_cdc.runtime.layout import RuntimeInstallError, runtime_folder
 from airflow_cdc.runtime.spark import DRIVER_OPTIONS, spark_environment, spark_options
 
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=200m"
-"""JVM options of a job with little to do on one machine; the archive is made and used with the same."""
+"""JVM options of a job with little to do on one machine; the archive is made and used with the same options."""
 _MASTER = "local[2]"
 _SECONDS = 900
 _LINES_SHOWN = 12
@@ -26,14 +26,14 @@ _TOPIC = "warm.up.rows"
 
 
 def class_archive() -> Path:
-    """Return where the archive is, or would be."""
+    """Return the path of the archive, whether it exists or not."""
     return runtime_folder() / "classes.jsa"
 
 
 def archived_classes() -> dict[str, str]:
-    """Return the Spark options by which a small job takes its classes from the archive; none where there is no archive.
+    """Return the Spark options by which a small job uses the archive; empty where there is no archive.
 
-    They take the place of ``spark.jars``: only classes of the class path are archived, and Spark loads its jars beside that.
+    They replace ``spark.jars``: only classes of the class path are archived, and Spark loads its jars separately.
     """
     jars, archive = delta_jars(), class_archive()
     if not jars or not archive.is_file():
@@ -45,7 +45,7 @@ def archived_classes() -> dict[str, str]:
 
 
 def archive_classes() -> Path:
-    """Run a small merge and keep the classes that it loaded; takes a minute, and 200 MB.
+    """Run a small merge and archive the classes that it loaded; takes a minute, and 200 MB.
 
     :raises RuntimeInstallError: when there are no jars, or the merge fails.
     """
@@ -88,7 +88,7 @@ def _submit(folder: Path, options: dict[str, str]) -> str:
 
 
 def _write_events(archive: Path) -> None:
-    """Write a table's reads, then an update, a delete and a create of it."""
+    """Write snapshot reads of a table, then an update, a delete and a create."""
     archive.mkdir()
     changes = [[("r", key) for key in range(10)], [("u", 1), ("d", 2), ("c", 11)]]
     offset = 0

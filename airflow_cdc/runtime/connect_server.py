@@ -1,4 +1,4 @@
-"""connect_server: a Spark Connect server with Delta on this machine, as a child of this process."""
+"""connect_server: a Spark Connect server with Delta on this machine, as a child process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from airflow_cdc.runtime.private_file import write_privately
 from airflow_cdc.runtime.spark import DRIVER_OPTIONS, spark_environment, spark_options
 
 DEFAULT_PORT = 15002
-"""Where Spark Connect's clients look when nobody tells them."""
+"""Default port of Spark Connect's clients."""
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""Spark's own: with it set, the server answers clients that send this token, and no others."""
+"""Spark's own variable: with it set, the server accepts only clients that send this token."""
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SECONDS_TO_START, _SECONDS_TO_STOP = 180.0, 15.0
@@ -35,7 +35,7 @@ class ServerNotStartedError(TerminalError):
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Return whether an address is reachable from this machine only."""
     if host == "localhost":
         return True
     with contextlib.suppress(ValueError):
@@ -44,14 +44,14 @@ def is_loopback(host: str) -> bool:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return a port that nobody listens on.
+    """Return a free port.
 
     :param port: the wanted one; 0: any.
-    :raises ConfigurationError: when it is taken, or the address is none of this machine.
+    :raises ConfigurationError: when it is taken, or the address is not one of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as place:
-        # As the server does: a port that a stopped server's connections still linger on is free.
+        # As the server does: a port with lingering connections of a stopped server counts as free.
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             place.bind((host, port))
@@ -66,24 +66,24 @@ def free_port(host: str, port: int) -> int:
 def server_options(host: str, port: int, options: Mapping[str, str]) -> dict[str, str]:
     """Return the server's Spark settings.
 
-    :param options: go over ours; to the lists among ours theirs are added.
+    :param options: override the defaults here; list options are appended to them.
     """
     ours = {
         **spark_options(),
         **DRIVER_OPTIONS,
         "spark.connect.grpc.binding.address": host,
         "spark.connect.grpc.binding.port": str(port),
-        # Spark would take the next port when this one is taken meanwhile, and nobody would find it.
+        # Spark would take the next port if this one is taken meanwhile, and clients would not find it.
         "spark.port.maxRetries": "0",
-        # A client that was killed does not come back: its queries end after a minute, not after five.
+        # A killed client does not return: its queries end after one minute instead of five.
         "spark.connect.execute.manager.detachedTimeout": "1m",
-        # Tables of several clients are merged side by side.
+        # Several clients' tables are merged concurrently.
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
-        # Sessions may bring keys of stores; Spark's own pattern does not know Azure's.
+        # Sessions may bring storage keys; Spark's own pattern does not cover Azure's.
         "spark.redaction.regex": "(?i:secret|password|token|access[.]?key|account[.]key)",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_log4j()}",
     }
@@ -98,12 +98,12 @@ def server_options(host: str, port: int, options: Mapping[str, str]) -> dict[str
 
 @contextlib.contextmanager
 def running_server(master: str, host: str, port: int, options: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server; it answers when the context begins, and is gone when that ends.
+    """Run a server that answers when the context begins, and is stopped when it ends.
 
     Its log goes to this process's stderr.
 
-    :param port: one that is free, see :func:`free_port`.
-    :param options: as :func:`server_options` returns them. They travel by a file that only this user reads.
+    :param port: a free one, see :func:`free_port`.
+    :param options: from :func:`server_options`. They are passed in a file that only this user can read.
     :raises ServerNotStartedError: when it does not answer.
     :raises JavaNotFoundError: when there is no Java to start it with.
     """
@@ -125,11 +125,11 @@ def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pop
     import ctypes
 
     def end_with_parent() -> None:
-        # A killed process cannot end its children; Linux can. Elsewhere the server outlives it.
+        # A killed process cannot end its children; on Linux the kernel does. Elsewhere the server outlives it.
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
-    # A group of its own: Ctrl-C in a terminal reaches this process alone, which then ends the server in order.
+    # Its own process group: Ctrl-C in a terminal reaches only this process, which then ends the server in order.
     return subprocess.Popen(
         command,
         env=environment,
@@ -140,7 +140,7 @@ def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pop
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """End a server and all its processes: kindly, and after a while by force."""
+    """End a server and all its processes with SIGTERM, and after a while with SIGKILL."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     try:
@@ -152,7 +152,7 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def answers(host: str, port: int, seconds: float = 1.0) -> bool:
-    """Tell whether something listens there."""
+    """Return whether something listens at an address."""
     with contextlib.suppress(OSError), socket.create_connection((_reached_by(host), port), timeout=seconds):
         return True
     return False

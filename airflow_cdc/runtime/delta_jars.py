@@ -1,4 +1,6 @@
-"""delta_jars: Delta's jars and the one that reads Avro, resolved once into the Python environment, so that no job waits for a download."""
+"""delta_jars: the jars of Delta and of Spark's Avro reader, resolved once into the Python environment, so that no job waits for a
+download.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """Maven coordinates of Delta for the Spark that this package pins."""
 
 AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
-"""Maven coordinates of Spark's Avro reader. Its 4.2 is not published; 4.1's runs on Spark 4.2."""
+"""Maven coordinates of Spark's Avro reader. Version 4.2 is not published; 4.1 runs on Spark 4.2."""
 
 _MAIN_JARS = tuple("{1}-{2}.jar".format(*package.split(":")) for package in (DELTA_PACKAGE, AVRO_PACKAGE))
 _SECONDS_TO_RESOLVE = 900
 _LINES_SHOWN = 12
 
-# `central` is Ivy's own default root. A settings file of our own ignores ~/.m2 and ~/.ivy2, which another tool may have filled
-# with half-downloaded or local artifacts.
+# `central` is Ivy's own default root. Our own settings file bypasses ~/.m2 and ~/.ivy2, which another tool may have filled with incomplete
+# or local artifacts.
 _SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -36,8 +38,8 @@ _SETTINGS = """\
 </ivysettings>
 """
 
-# Delta's own group and the Avro reader only. What they depend on beyond that (Hadoop, Jackson, Parquet, log4j) pyspark ships in newer
-# versions, and two versions on one class path is how a merge dies with NoSuchMethodError; Unity Catalog's client is not used.
+# Only Delta's own group and the Avro reader. pyspark ships their other dependencies (Hadoop, Jackson, Parquet, log4j) in newer versions,
+# and two versions on one class path make a merge fail with NoSuchMethodError. Unity Catalog's client is not used.
 _MODULE = """\
 <ivy-module version="2.0">
   <info organisation="airflow_cdc" module="runtime"/>
@@ -51,7 +53,7 @@ _MODULE = """\
 
 
 def delta_jars() -> list[Path]:
-    """Return the installed jars, or an empty list where they are not of these versions."""
+    """Return the installed jars; an empty list where they are of other versions."""
     folder = jars_folder()
     return sorted(folder.glob("*.jar")) if _are_in(folder) else []
 
@@ -82,7 +84,7 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
     module.write_text(_MODULE.format(dependencies="\n".join(dependencies)), encoding="utf-8")
     command = [
         str(java_home / "bin" / "java"),
-        "-XX:-UsePerfData",  # Would be written to /tmp.
+        "-XX:-UsePerfData",  # Its file would go to /tmp.
         f"-Djava.io.tmpdir={scratch}",
         f"-Divy.default.ivy.user.dir={scratch}",
         *_proxy_options(),
@@ -111,6 +113,6 @@ def _last_lines(output: str) -> str:
 
 
 def _proxy_options() -> list[str]:
-    """Return the machine's proxy as a JVM takes it: it does not read ``https_proxy``."""
+    """Return the machine's proxy as JVM options: the JVM does not read ``https_proxy``."""
     proxy = urlsplit(getproxies().get("https", ""))
     return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"] if proxy.hostname else []

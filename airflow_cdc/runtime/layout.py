@@ -1,4 +1,4 @@
-"""Everything the runtime owns on disk: one folder inside the Python environment, gone when the environment goes."""
+"""The runtime's files: one folder inside the Python environment, removed with it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_cdc.model.errors import TerminalError
 
 
 class RuntimeInstallError(TerminalError):
-    """Raised when Java or the Delta jars could not be brought."""
+    """Raised when Java or the Delta jars could not be installed."""
 
 
 def runtime_folder() -> Path:
-    """Return the folder for all of it."""
+    """Return the runtime's folder."""
     return Path(sys.prefix) / "share" / "airflow-cdc"
 
 
@@ -30,13 +30,13 @@ def bundled_java_folder() -> Path:
 
 
 def package_folder(name: str) -> Path | None:
-    """Return where a package is installed, or None; without importing it: pyspark must stay out of DAG parsing."""
+    """Return a package's folder, or None, without importing it: pyspark must stay out of Dag parsing."""
     spec = find_spec(name)
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def pyspark_folder() -> Path:
-    """Return pyspark's folder, which is a whole Spark home.
+    """Return pyspark's folder, which is a complete Spark home.
 
     :raises RuntimeInstallError: when pyspark is not installed.
     """
@@ -49,7 +49,7 @@ def pyspark_folder() -> Path:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file so that a process that reads it meanwhile sees the old one or the new one."""
+    """Write a file so that concurrent readers see the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(content)

@@ -1,4 +1,4 @@
-"""probe_java: what a ``java`` launcher is, from the ``release`` file beside it where there is one."""
+"""probe_java: identify a ``java`` launcher, from the ``release`` file beside it where there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINIMUM_VERSION = 17
 """The oldest Java that Spark 4.2 runs on."""
 
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Spark asks for this module at boot and does not start without it."""
+"""Spark requests this module at boot and does not start without it."""
 
 _SECONDS_TO_ANSWER = 30
 
@@ -24,7 +24,7 @@ class Java:
     home: Path
     version: int
     modules: frozenset[str] = frozenset()
-    """The modules it was built with; empty where it does not say."""
+    """The modules it was built with; empty where that is not known."""
 
     @property
     def runs_spark(self) -> bool:
@@ -33,7 +33,7 @@ class Java:
 
     @property
     def lacks_vector_module(self) -> bool:
-        """Whether it is a trimmed Java, built without the module that Spark asks for."""
+        """Whether it is a trimmed Java, built without the module that Spark requests."""
         return bool(self.modules) and VECTOR_MODULE not in self.modules
 
     def __str__(self) -> str:
@@ -42,10 +42,10 @@ class Java:
 
 @cache
 def probe_java(launcher: Path) -> Java | None:
-    """Return the Java that this launcher starts, or None when it is none.
+    """Return the Java that this launcher starts; None when it starts none.
 
-    Starting a JVM costs a tenth of a second and more, reading a file nothing: the JVM is asked only where the launcher
-    is a stand-in (``/usr/bin/java`` of macOS, the shims of version managers) or a Java that has no ``release`` file.
+    Starting a JVM costs a tenth of a second or more, reading a file nothing. So the JVM is asked only where the launcher is a stand-in
+    (``/usr/bin/java`` of macOS, shims of version managers) or a Java without a ``release`` file.
     """
     if not launcher.is_file():
         return None
@@ -63,7 +63,7 @@ def parse_release(text: str) -> dict[str, str]:
 
 
 def major_version(version: str) -> int:
-    """Return 8 for ``1.8.0_392``, 17 for ``17.0.15``, 25 for ``25-ea``, and 0 for what is no version."""
+    """Return 8 for ``1.8.0_392``, 17 for ``17.0.15``, 25 for ``25-ea``, and 0 for anything that is not a version."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     if not numbers:
         return 0

@@ -1,4 +1,4 @@
-"""truststore: the machine's certificate authorities in the form Java reads."""
+"""truststore: the machine's certificate authorities in Java's format."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PASSWORD = "changeit"  # Java's own default; the list is public, the password g
 
 
 def certificate_bundle() -> Path | None:
-    """Return the file of certificate authorities that the machine trusts, or None where it has none.
+    """Return the file of certificate authorities that the machine trusts; None where it has none.
 
-    Python's own default comes first: it follows ``SSL_CERT_FILE``.
+    Python's own default takes precedence: it follows ``SSL_CERT_FILE``.
     """
     default = ssl.get_default_verify_paths().cafile
     return next((path for path in (*([Path(default)] if default else []), *_BUNDLES) if path.is_file()), None)
@@ -30,7 +30,7 @@ def certificate_bundle() -> Path | None:
 def truststore(pem: str) -> bytes:
     """Return a Java keystore (JKS) that trusts every certificate of a PEM text.
 
-    Written by hand because ``keytool`` takes one certificate a call, half a second each.
+    Built here because ``keytool`` takes one certificate per call, half a second each.
     """
     certificates = [ssl.PEM_cert_to_DER_cert(text) for text in _CERTIFICATE.findall(pem)]
     entries = [_entry(f"machine-{number}", certificate) for number, certificate in enumerate(certificates)]

@@ -1,4 +1,4 @@
-"""web_hdfs: HDFS over its HTTP interface (WebHDFS), which needs no Hadoop on the machine, or by Hadoop's native library."""
+"""web_hdfs: HDFS over its HTTP interface (WebHDFS), which needs no Hadoop on the machine, or through Hadoop's native library."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import requests
 from fsspec.implementations.webhdfs import WebHDFS
 
 _SECONDS = (10, 120)
-"""Seconds to wait for a connection, and for an answer: without, a NameNode that hangs would hold a task for ever."""
+"""Seconds to wait for a connection, and for an answer: without a limit, a NameNode that hangs would block a task for ever."""
 _STANDBY = "state standby"
-"""What Hadoop's StandbyException says of a NameNode that is not the active one."""
+"""Text of Hadoop's StandbyException from a NameNode that is not active."""
 
 
 def hdfs_file_system(uri: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the file system of an ``hdfs://`` or ``webhdfs://`` URI, and the URI's path as that names it.
+    """Return the file system of an ``hdfs://`` or ``webhdfs://`` URI, and the URI's path in that file system.
 
-    :param options: of the store, as a storage connection says them. With ``protocol`` ``webhdfs`` an ``hdfs://`` URI is reached by the
-        ``hosts`` and ``port`` beside it, else by Hadoop's native library.
-    :raises ImportError, OSError: when that library, or pyarrow, is not there.
+    :param options: the store's options from a storage connection. With ``protocol`` ``webhdfs`` an ``hdfs://`` URI is reached through its
+        ``hosts`` and ``port``, else through Hadoop's native library.
+    :raises ImportError, OSError: when that library or pyarrow is missing.
     """
     parts = urlsplit(uri)
     given = dict(options)
@@ -38,10 +38,11 @@ def hdfs_file_system(uri: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 class WebHdfs(WebHDFS):  # type: ignore[misc]
-    """fsspec's, with what state files rely on: a file is there whole or not at all, and one of several writers creates it.
+    """fsspec's class, with the guarantees that state files need: a file is visible whole or not at all, and only one of several writers
+    creates it.
 
-    :param hosts: the NameNodes; the one that is active is asked.
-    :param options: as fsspec's class takes them.
+    :param hosts: the NameNodes; the active one is used.
+    :param options: as for fsspec's class.
     """
 
     url: str
@@ -69,21 +70,21 @@ class WebHdfs(WebHDFS):  # type: ignore[misc]
 
     @staticmethod
     def _process_info(info: dict[str, Any]) -> dict[str, Any]:
-        # Under the name, and in the unit, that local disks have it.
+        # Under the name and in the unit that local disks use.
         return {**WebHDFS._process_info(info), "mtime": info["modificationTime"] / 1000}
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:  # noqa: FBT001, FBT002 - fsspec's words.
-        """Return what lies in a folder, or the file itself."""
+        """Return a folder's content, or the file itself."""
         told = self._call("LISTSTATUS", path=path).json()["FileStatuses"]["FileStatus"]
         infos = [{**self._process_info(info), "name": _joined(path, info["pathSuffix"])} for info in told]
         return sorted(infos, key=lambda info: str(info["name"])) if detail else sorted(str(info["name"]) for info in infos)
 
     def modified(self, path: str) -> datetime:
-        """Return when a file was written; fsspec's own has no time zone."""
+        """Return when a file was written; fsspec's own value has no time zone."""
         return datetime.fromtimestamp(self.info(path)["mtime"], timezone.utc)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """Return a file's bytes. fsspec's own takes an error that a DataNode answers for the file's content."""
+        """Return a file's bytes. fsspec's own method returns a DataNode's error as the file's content."""
         first, last = start or 0, end
         if first < 0 or (last is not None and last < 0):
             size = self.info(path)["size"]
@@ -96,14 +97,14 @@ class WebHdfs(WebHDFS):  # type: ignore[misc]
         return content
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
-        """Write a file. fsspec's own creates it empty and appends, so that readers see parts, and a killed writer leaves one.
+        """Write a file. fsspec's own method creates it empty and appends, so readers see parts, and a killed writer leaves one.
 
-        :param mode: ``create`` refuses to replace, and of several writers one succeeds: HDFS renames to a free name once.
-        :raises FileExistsError: when it does, and the file is there.
+        :param mode: ``create`` refuses to replace, and only one of several writers succeeds: HDFS renames to a free name once.
+        :raises FileExistsError: with ``create``, when the file exists.
         """
         scratch = _joined(path.rpartition("/")[0], f".{uuid.uuid4().hex}.tmp")
         try:
-            # In two steps, as the interface wants it: a body would be sent to the NameNode in vain.
+            # In two steps, as the interface requires: a body sent to the NameNode would be wasted.
             where = self._call("CREATE", "put", path=scratch, redirect=False).headers["Location"]
             self.session.put(where, data=value, headers={"content-type": "application/octet-stream"}).raise_for_status()
             if mode != "create":
@@ -115,9 +116,9 @@ class WebHdfs(WebHDFS):  # type: ignore[misc]
             raise
 
     def mv(self, path1: str, path2: str, **options: Any) -> None:
-        """Rename, over what is there. fsspec's own does nothing then, and does not say so.
+        """Rename, replacing an existing file. fsspec's own method silently does nothing then.
 
-        :raises FileExistsError: when a gateway does not know how.
+        :raises FileExistsError: when a gateway does not support that.
         """
         answer = self._call("RENAME", "put", path=path1, destination=path2, renameoptions="OVERWRITE")
         if answer.content and not answer.json()["boolean"]:

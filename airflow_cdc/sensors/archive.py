@@ -1,4 +1,4 @@
-"""CdcArchiveSensor: succeed when archived files wait to be applied."""
+"""CdcArchiveSensor: succeed when archived files are pending."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ class CdcArchiveSensor(CdcLookSensor):
     """Wait until an archive holds files that the lake's flows have not applied.
 
     It returns ``{"files": 4, "topics": {"server.db.orders": 3, …}}``, and ``"outside": 2`` where others wait outside of the interval. With
-    ``timeout=0`` it looks once and never defers; together with ``soft_fail=True`` a run with nothing to do is skipped at once. What a
-    consistent run left waiting for a transaction counts again when more is archived, be it only the transaction's END.
+    ``timeout=0`` it looks once and never defers; together with ``soft_fail=True`` a run with nothing to do is skipped at once. Files that a
+    consistent run left waiting for a transaction count again when more is archived, even if only the transaction's END.
 
-    Give it the interval of the merge that follows, by the same three parameters: else it calls for files that this run does not take.
+    Give it the interval of the merge that follows, by the same three parameters; otherwise it succeeds for files that this run does not
+    take.
 
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param min_files: how many files must wait.
+    :param min_files: number of files that must be pending.
     :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
     :param archived_until: only files that were archived before this time. (templated)
-    :param by_data_interval: as :class:`~airflow_cdc.operators.merge.CdcMergeOperator` takes it.
-    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    :param by_data_interval: as for :class:`~airflow_cdc.operators.merge.CdcMergeOperator`.
+    :param kwargs: arguments of :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors.
     """
 
     template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "tables", "archived_since", "archived_until")
@@ -52,7 +53,7 @@ class CdcArchiveSensor(CdcLookSensor):
         self.by_data_interval = by_data_interval
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what is asked, beside the connections."""
+        """Return the arguments of the look, besides the connections."""
         times = {"since": self.archived_since, "until": self.archived_until}
         interval = interval_of_run(context, **times, by_data_interval=self.by_data_interval)
         bounds = {"since": interval.since, "until": interval.until}
@@ -60,7 +61,7 @@ class CdcArchiveSensor(CdcLookSensor):
         return {"tables": table_globs(self.tables), "min_files": self.min_files, **asked}
 
     def tell(self, told: dict[str, Any]) -> None:
-        """Log what waits, by topic."""
+        """Log the pending files by topic."""
         self.log.info("%s files wait (at least %s are asked for).", told["files"], self.min_files)
         for topic, files in told["topics"].items():
             self.log.info("  %s: %s", topic, files)

@@ -1,4 +1,4 @@
-"""CdcLagSensor: succeed when a lake's tables are close behind what is archived."""
+"""CdcLagSensor: succeed when a lake's tables are close behind the archive."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class CdcLagSensor(CdcLookSensor):
-    """Wait until what the flows have not applied is within every bound that is given; at least one must be.
+    """Wait until the lag of the flows is within every given bound; at least one must be given.
 
-    It returns ``{"files": 4, "bytes": 8192, "seconds": 31.5, "behind": 1, "flows": {"server.db.orders": {"files": 4, …}}}``: the sums
-    and the greatest age, and the flows that are behind, of many those with the most files.
+    It returns ``{"files": 4, "bytes": 8192, "seconds": 31.5, "behind": 1, "flows": {"server.db.orders": {"files": 4, …}}}``: the sums and
+    the greatest age, and the flows that are behind; of many, those with the most files.
 
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param max_files: how many files may wait.
-    :param max_bytes: how many bytes may wait, as they lie in the archive.
-    :param max_seconds: how long ago the source may have committed the last applied event of a flow for which anything waits. A flow that
-        was never applied, or whose events tell no time, is beyond any bound.
-    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    :param max_files: most pending files.
+    :param max_bytes: most pending bytes, compressed or not as in the archive.
+    :param max_seconds: greatest age, in seconds, of the last applied event's commit in the source, for flows with anything pending. A flow
+        that was never applied, or whose events carry no time, exceeds any bound.
+    :param kwargs: arguments of :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors.
     """
 
     template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "tables")
@@ -46,6 +46,6 @@ class CdcLagSensor(CdcLookSensor):
         self.max_seconds = max_seconds
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what is asked, beside the connections."""
+        """Return the arguments of the look, besides the connections."""
         bounds = {"max_files": self.max_files, "max_bytes": self.max_bytes, "max_seconds": self.max_seconds}
         return {"tables": table_globs(self.tables), **bounds}

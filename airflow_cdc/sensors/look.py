@@ -1,4 +1,4 @@
-"""What all sensors of this package share: look, in a worker or in the triggerer, and say what was seen."""
+"""Base of this package's sensors: look, in a worker or in the triggerer, and log the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class ArchiveNotReadableError(RuntimeError):
     """Raised when looking failed while ``soft_fail`` is set.
 
-    ``soft_fail`` skips on every AirflowException. It is there for "nothing came in time"; a wrong root URL must not be skipped for ever.
+    ``soft_fail`` skips on every AirflowException. It is meant for "nothing came in time"; a wrong root URL must not be skipped for ever.
     """
 
 
 class CdcLookSensor(BaseSensorOperator):
-    """Wait until a look at an archive and a lake gives the answer that is waited for.
+    """Wait until a look at an archive and a lake gives the awaited answer.
 
     With ``timeout=0`` it looks once and never defers; together with ``soft_fail=True`` a run that need not go on is skipped at once.
 
@@ -57,11 +57,11 @@ class CdcLookSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what the trigger's ``look`` is asked with, beside the two connections."""
+        """Return the arguments of the trigger's ``look``, besides the two connections."""
         raise NotImplementedError
 
     def tell(self, told: dict[str, Any]) -> None:
-        """Log what was seen."""
+        """Log the answer."""
         self.log.info("Seen: %s", told)
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -75,17 +75,17 @@ class CdcLookSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=answer.is_done, xcom_value=answer.told)
 
     def execute(self, context: Context) -> Any:
-        """Look, and wait where the answer is not there yet."""
+        """Look, and wait if the answer is not there yet."""
         if not self.deferrable or self.timeout <= 0:
             return super().execute(context)
-        # Without this look, a task whose answer is already there would take the way through the triggerer.
+        # Without this look, a task would pass through the triggerer even if the answer is already there.
         seen = self.poke(context)
         if not seen:
             self._defer(context)
         return seen.xcom_value
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Take up the trigger's event."""
+        """Resume with the trigger's event."""
         if event["status"] != "success":
             raise self._failure(event["message"], transient=event["transient"])
         told: dict[str, Any] = event["told"]

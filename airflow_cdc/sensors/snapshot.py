@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class CdcSnapshotSensor(CdcLookSensor):
-    """Wait until the tables of flows hold a whole snapshot: its last read, as the connector marks it, is applied.
+    """Wait until the flows' tables hold a complete snapshot: its last read, as the connector marks it, is applied.
 
-    It returns ``{"complete": ["server.db.orders"], "missing": []}``. A name without ``*`` or ``?`` of which nothing is known is missing.
+    It returns ``{"complete": ["server.db.orders"], "missing": []}``. An unknown name without ``*`` or ``?`` is missing.
 
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. (templated)
-    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    :param kwargs: arguments of :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors.
     """
 
     template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "tables")
@@ -30,5 +30,5 @@ class CdcSnapshotSensor(CdcLookSensor):
         self.tables = tables
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what is asked, beside the connections."""
+        """Return the arguments of the look, besides the connections."""
         return {"tables": table_globs(self.tables)}

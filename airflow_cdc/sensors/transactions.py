@@ -1,4 +1,4 @@
-"""CdcTransactionSensor: succeed when an archive holds whole transactions past a moment."""
+"""CdcTransactionSensor: succeed when an archive holds complete transactions past a moment."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 class CdcTransactionSensor(CdcLookSensor):
-    """Wait until a consistent cut exists: transactions whose END is archived with all the events it announces, none before them lacking.
+    """Wait until a consistent cut exists: the END of a transaction is archived with all events it announces, and no earlier transaction
+    lacks any.
 
     It returns ``{"connectors": {"server": {"is_past": true, "transaction": "571", "committed_at": "2026-…", "waits_for": [], …}}}``.
-    What no run has looked into is read, up to 64 MiB of lines a look; JSON only.
+    Unsurveyed files are read, up to 64 MiB of lines per look; JSON only.
 
     :param connectors: ``topic.prefix`` of connectors, as a sequence or one text with commas; none: every connector whose transaction topic
         is archived. (templated)
-    :param past: the moment that the cut must reach: a time in ISO-8601 (in UTC where it names no zone), or the LSN of PostgreSQL or
-        SQL Server; none: more than the lake's tables show. (templated)
-    :param kwargs: what :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors take.
+    :param past: the moment that the cut must reach: a time in ISO-8601 (in UTC where it names no zone), or the LSN of PostgreSQL or SQL
+        Server; none: more than the lake's tables hold. (templated)
+    :param kwargs: arguments of :class:`~airflow_cdc.sensors.look.CdcLookSensor` and Airflow's sensors.
     """
 
     template_fields: Sequence[str] = (*CdcLookSensor.template_fields, "connectors", "past")
@@ -35,5 +36,5 @@ class CdcTransactionSensor(CdcLookSensor):
         self.past = past
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what is asked, beside the connections."""
+        """Return the arguments of the look, besides the connections."""
         return {"connectors": table_globs(self.connectors), "past": self.past or None}

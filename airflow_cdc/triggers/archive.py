@@ -1,4 +1,4 @@
-"""CdcArchiveTrigger: wait in the triggerer until an archive holds files that no flow has applied."""
+"""CdcArchiveTrigger: wait in the triggerer until an archive holds unapplied files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 
 class CdcArchiveTrigger(CdcLookTrigger):
-    """Fire when at least ``min_files`` archived files wait, or when looking fails."""
+    """Fire when at least ``min_files`` archived files are pending, or when looking fails."""
 
     @staticmethod
     def look(  # type: ignore[override]
         *, archive_conn_id: str, lake_conn_id: str, tables: list[str], min_files: int, since: str | None = None, until: str | None = None
     ) -> Answer:
-        """Return what waits in an archive.
+        """Return an archive's pending files.
 
         :param archive_conn_id: connection of the archive.
-        :param lake_conn_id: connection of the lake whose state tells what is applied.
+        :param lake_conn_id: connection of the lake whose state records what is applied.
         :param tables: globs of flow names; none: every flow.
-        :param min_files: how many files must wait.
+        :param min_files: number of files that must be pending.
         :param since: only files that were archived from this time on, in ISO 8601.
         :param until: only files that were archived before this time.
         """

@@ -1,4 +1,4 @@
-"""CdcArchiveEventTrigger: tell an asset's watcher that files have landed."""
+"""CdcArchiveEventTrigger: notify an asset's watcher of new files."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from airflow_cdc.model.look.pending import PendingFiles, unsurveyed_files
 from airflow_cdc.triggers.look import failure_of
 
 KEY = "cdc_announced_files"
-"""Where an asset's state remembers what was announced; a trigger with a name appends it."""
+"""Key of the announced files in an asset's state; a trigger with a name appends it."""
 MOST_TOPICS = 50
-"""Topics named in an event; ``files`` counts all."""
+"""Most topics named in an event; ``files`` counts all."""
 HAND_OVER_SECONDS = 5.0
-"""Until the triggerer has surely written an event down. Remembered earlier, an event would be lost with the triggerer."""
+"""Seconds in which the triggerer has surely stored an event. If it were remembered earlier, the triggerer's end could lose the event."""
 COMPLAIN_AGAIN_SECONDS = 600.0
-"""After which an error that stays is logged again: one line of last week is no line that anybody reads."""
+"""Seconds after which a persisting error is logged again: nobody reads last week's line."""
 
 
 @dataclass(frozen=True)
 class _News:
-    """What one look found to tell, and what is announced once it is told."""
+    """The event of one look, and what is announced once it is sent."""
 
     payload: dict[str, Any] | None
     announced: Announced
 
 
 class CdcArchiveEventTrigger(BaseEventTrigger):
-    """Fire whenever files land that neither a run of the merge has looked into nor an earlier event has told of.
+    """Fire whenever files land that neither a merge has surveyed nor an earlier event has announced.
 
-    For an ``AssetWatcher``: it never ends. The event is ``{"files": 3, "topics": {"server.db.orders": 3}}``. What still waits
-    ``repeat_after`` seconds after the last event, be it that its run failed for good, is announced once more, with ``"again": true``.
+    For an ``AssetWatcher``: it never ends. The event is ``{"files": 3, "topics": {"server.db.orders": 3}}``. Files that still wait
+    ``repeat_after`` seconds after the last event, even because their run failed for good, are announced once more, with ``"again": true``.
 
-    From Airflow 3.3 on the asset remembers what was announced: a restart of the triggerer loses nothing, and repeats an event only where
-    it came within :data:`HAND_OVER_SECONDS`. Before, and where the asset's state cannot be used, it is remembered until the triggerer
-    restarts, and what no run has looked into is then announced again. An error is logged, and again every
-    :data:`COMPLAIN_AGAIN_SECONDS`; looking goes on.
+    From Airflow 3.3 on the asset's state records what was announced: a restart of the triggerer loses nothing, and repeats an event only if
+    it came within :data:`HAND_OVER_SECONDS`. Before 3.3, and where the asset's state cannot be used, it is remembered until the triggerer
+    restarts; unsurveyed files are then announced again. An error is logged, and again every :data:`COMPLAIN_AGAIN_SECONDS`; looking goes
+    on.
 
     :param archive_conn_id: connection of the archive.
-    :param lake_conn_id: connection of the lake whose state tells which files wait.
+    :param lake_conn_id: connection of the lake whose state records which files wait.
     :param tables: globs of flow names; none: every flow.
     :param poke_interval: seconds between two looks.
-    :param repeat_after: seconds after the last event until what still waits is announced again; None: never.
-    :param name: tells this watcher from others. Airflow runs the watchers of two assets as one where their arguments are equal, and gives
-        that one no state.
+    :param repeat_after: seconds after the last event until waiting files are announced again; None: never.
+    :param name: distinguishes this watcher. Airflow runs the watchers of two assets as one where their arguments are equal, and gives that
+        one no state.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CdcArchiveEventTrigger(BaseEventTrigger):
         while True:
             try:
                 news = await self._news()
-            except Exception as error:  # noqa: BLE001 - a watcher that ends is a Dag that never starts again, and nobody is told.
+            except Exception as error:  # noqa: BLE001 - a watcher that ends is a Dag that silently never starts again.
                 self._complain("look", failure_of(error)["message"])
             else:
                 self._complaints.pop("look", None)
@@ -112,7 +112,7 @@ class CdcArchiveEventTrigger(BaseEventTrigger):
         return _News(None, now_announced.quiet() if is_due else now_announced)
 
     def _look(self, *, is_whole: bool) -> PendingFiles:
-        """Return what waits; where not the whole is asked for, of files that no run has looked into, which costs less."""
+        """Return the pending files; unless ``is_whole``, only the unsurveyed ones, which costs less."""
         archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
         if is_whole:
             return archive.pending(lake, self.tables)

@@ -1,4 +1,4 @@
-"""CdcLagTrigger: wait in the triggerer until a lake's tables are close behind what is archived."""
+"""CdcLagTrigger: wait in the triggerer until a lake's tables are close behind the archive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 
 class CdcLagTrigger(CdcLookTrigger):
-    """Fire when no bound of the lag is passed, or when looking fails."""
+    """Fire when the lag is within every bound, or when looking fails."""
 
     @staticmethod
     def look(  # type: ignore[override]
@@ -24,7 +24,7 @@ class CdcLagTrigger(CdcLookTrigger):
         max_bytes: int | None,
         max_seconds: float | None,
     ) -> Answer:
-        """Return how far the tables are behind.
+        """Return the tables' lag.
 
         :param archive_conn_id: connection of the archive.
         :param lake_conn_id: connection of the lake.

@@ -1,4 +1,4 @@
-"""What all triggers of this package share: look in a thread, tell what was seen, or why it could not be."""
+"""Base of this package's triggers: look in a thread, and report the result or the failure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from airflow_cdc.model.errors import CdcError, storage_refusal
 
 @dataclass(frozen=True)
 class Answer:
-    """What one look saw."""
+    """Result of one look."""
 
     is_done: bool
-    """Whether it is what was waited for."""
+    """Whether the awaited state is reached."""
     told: dict[str, Any]
-    """A small JSON object for the task's XCom."""
+    """Small JSON object for the task's XCom."""
 
 
 class CdcLookTrigger(BaseTrigger):
-    """Look again and again, and fire when the answer is there, or when looking fails.
+    """Look repeatedly, and fire when the answer is there or when looking fails.
 
-    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Nothing is
-    remembered between two looks but for how long they have failed, so a restart of the triggerer changes nothing.
+    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Between two looks only the
+    duration of the failures is kept, so a restart of the triggerer changes nothing.
 
     :param poke_interval: seconds between two looks.
-    :param question: what :meth:`look` is asked with, as plain JSON values.
+    :param question: arguments of :meth:`look`, as plain JSON values.
     """
 
     def __init__(self, *, poke_interval: float, **question: Any) -> None:
@@ -40,7 +40,7 @@ class CdcLookTrigger(BaseTrigger):
 
     @staticmethod
     def look(**question: Any) -> Answer:
-        """Look once; the one question that sensor and trigger ask. It may block.
+        """Look once, for sensor and trigger alike. It may block.
 
         :raises CdcError: when there is nothing to look at.
         """
@@ -52,14 +52,14 @@ class CdcLookTrigger(BaseTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", {**self.question, "poke_interval": self.poke_interval}
 
     def tolerates(self, error: Exception, seconds: float) -> bool:
-        """Tell whether to look again after an error.
+        """Return whether to look again after an error.
 
-        :param seconds: for how long every look has failed.
+        :param seconds: how long all looks have failed.
         """
         return False
 
     def event_of_error(self) -> dict[str, Any]:
-        """Return what the event of an error tells beside it."""
+        """Return further fields of an error's event."""
         return {}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -67,14 +67,14 @@ class CdcLookTrigger(BaseTrigger):
         failing_since: float | None = None
         while True:
             try:
-                # File systems and connection look-ups block: on the loop they would hold up every other trigger of the triggerer.
+                # File systems and connection look-ups block: in the event loop they would hold up every other trigger of the triggerer.
                 answer = await asyncio.to_thread(self.look, **self.question)
             except Exception as error:  # noqa: BLE001 - raised here, it would reach the task without its text.
                 failing_since = failing_since or time.monotonic()
                 if not self.tolerates(error, time.monotonic() - failing_since):
                     yield TriggerEvent({"status": "error", **failure_of(error), **self.event_of_error()})
                     return
-                # Each time: who reads the log while it lasts must not look for its beginning.
+                # Logged each time: a reader of the log need not search for the beginning.
                 self.log.warning("The look failed and is repeated in %s seconds: %s", self.poke_interval, failure_of(error)["message"])
                 await asyncio.sleep(self.poke_interval)
                 continue
@@ -86,7 +86,7 @@ class CdcLookTrigger(BaseTrigger):
 
 
 def failure_of(error: Exception) -> dict[str, Any]:
-    """Return what a task is told of an error: the message, and whether to try again."""
+    """Return an error as a task receives it: the message, and whether a retry may help."""
     told = error if isinstance(error, CdcError) else storage_refusal(error)
     if told:
         return {"message": str(told), "transient": told.transient}

@@ -1,4 +1,4 @@
-"""CdcReportTrigger: wait in the triggerer until a job that runs in a cluster has left its report in the lake."""
+"""CdcReportTrigger: wait in the triggerer until a job in a cluster has left its report in the lake."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from airflow_cdc.model.files import read_json
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 _TOLERATED, _TOLERATED_TERMINAL = 3600.0, 600.0
-"""Seconds for which looks may fail in a row where no other end is given: an outage of the storage; what only a person can mend."""
+"""Seconds for which looks may fail in a row where no other end is given: for a storage outage; for an error that only a person can fix."""
 
 
 class CdcReportTrigger(CdcLookTrigger):
-    """Fire when the report is there, when it is time to ask the cluster about the job, or when it comes too late.
+    """Fire when the report is there, when it is time to ask the cluster about the job, or when the report is overdue.
 
-    The event tells ``{"why": "report" | "ask" | "late" | "error", "job": …, "until": …, "report": …}``, the last three as they were given.
-    The report itself stays in the lake: it may be larger than an event should be.
+    The event carries ``{"why": "report" | "ask" | "late" | "error", "job": …, "until": …, "report": …}``, the last three as they were
+    given. The report itself stays in the lake: it may be larger than an event should be.
 
-    A look that fails says nothing of the job, which goes on: it is logged and repeated until ``until``, or for an hour where there is none
-    (ten minutes where only a person can mend it). Only then is the task called, which kills the job or waits on.
+    A failed look proves nothing about the job, which goes on. It is logged and repeated until ``until``, or for an hour where there is none
+    (ten minutes where only a person can fix it). Only then does the task resume, and kills the job or waits on.
 
-    :raises TypeError: when nothing that is given would ever end the wait. The triggerer fails the task for this type of error only; any
-        other would end the triggerer.
+    :raises TypeError: when no given argument would ever end the wait. The triggerer fails the task for this type of error only; any other
+        would end the triggerer.
     """
 
     def __init__(self, *, poke_interval: float, **question: Any) -> None:
@@ -41,11 +41,11 @@ class CdcReportTrigger(CdcLookTrigger):
 
         :param lake_conn_id: connection of the lake.
         :param report: path of the report below the lake's root.
-        :param ask_at: seconds since 1970 from which on the task shall ask the cluster; None: it cannot.
-        :param until: seconds since 1970 after which the task shall give up; None: never.
+        :param ask_at: time, in seconds since 1970, from which the task asks the cluster; None: it cannot.
+        :param until: time, in seconds since 1970, after which the task gives up; None: never.
         :param job: the cluster's name for the job.
-        :param _: what :meth:`on_kill` needs: ``spark_conn_id``, connection of the cluster that can be told to kill the job, None where it
-            cannot; ``keytab``, ``principal`` and ``rm_auth`` as :func:`airflow_cdc.operators.left_job.kill_left_job` takes them.
+        :param _: arguments of :meth:`on_kill`: ``spark_conn_id``, connection of the cluster that can kill the job, None where it cannot;
+            ``keytab``, ``principal`` and ``rm_auth`` as :func:`airflow_cdc.operators.left_job.kill_left_job` takes them.
         """
         lake, now = CdcLakeHook(lake_conn_id), time.time()
         told = {"job": job, "until": until, "report": report}
@@ -56,7 +56,7 @@ class CdcReportTrigger(CdcLookTrigger):
         return Answer(is_done=ask_at is not None and now >= ask_at, told={"why": "ask", **told})
 
     def tolerates(self, error: Exception, seconds: float) -> bool:
-        """Tell whether to look again after an error."""
+        """Return whether to look again after an error."""
         is_terminal = (isinstance(error, CdcError) and not error.transient) or storage_refusal(error) is not None
         if is_terminal:
             return seconds < _TOLERATED_TERMINAL
@@ -64,7 +64,7 @@ class CdcReportTrigger(CdcLookTrigger):
         return time.time() < until if until is not None else seconds < _TOLERATED
 
     def event_of_error(self) -> dict[str, Any]:
-        """Return what the task needs to go on without this trigger."""
+        """Return what the task needs to resume without this trigger."""
         return {"told": {"why": "error", **{name: self.question[name] for name in ("job", "until", "report")}}}
 
     async def on_kill(self) -> None:
@@ -73,7 +73,7 @@ class CdcReportTrigger(CdcLookTrigger):
         if not (job and conn_id):
             self.log.warning("Job %s goes on: nobody is named who could kill it from here.", job)
             return
-        # Imported here: a triggerer that never kills needs no Spark provider.
+        # Imported here, so that a triggerer that never kills needs no Spark provider.
         from airflow_cdc.operators.left_job import kill_left_job
 
         login = {name: self.question.get(name) for name in ("keytab", "principal", "rm_auth")}
@@ -84,5 +84,5 @@ def _is_there(lake: CdcLakeHook, report: str) -> bool:
     try:
         return read_json(lake.fs, f"{lake.fs_root}/{report}") is not None
     except StateUnreadableError:
-        # A job of another version may write it in place: on HDFS and local disks a file can be seen meanwhile.
+        # A job of another version may write the report in place: on HDFS and local disks a partial file is visible.
         return False

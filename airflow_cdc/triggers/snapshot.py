@@ -9,11 +9,11 @@ from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 
 class CdcSnapshotTrigger(CdcLookTrigger):
-    """Fire when every flow that is asked for has applied a snapshot to its end, or when looking fails."""
+    """Fire when every requested flow has applied a complete snapshot, or when looking fails."""
 
     @staticmethod
     def look(*, archive_conn_id: str, lake_conn_id: str, tables: list[str]) -> Answer:  # type: ignore[override]
-        """Return which flows have.
+        """Return the requested flows with and without a complete snapshot.
 
         :param archive_conn_id: connection of the archive.
         :param lake_conn_id: connection of the lake.

@@ -1,4 +1,6 @@
-"""What a user says that an archive holds, checked against what lies there. Nothing is read by it: each file says itself what it is."""
+"""A user's declaration of an archive's layout and format, checked against its files. Reading does not depend on it: each file shows its
+own form.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class ArchiveLayout(str, Enum):
 
 
 class ArchiveFormat(str, Enum):
-    """What the data files are, as their names tell it."""
+    """Format of the data files, by their names."""
 
     AUTO = "auto"
     JSON = "json"
@@ -32,16 +34,16 @@ class ArchiveFormat(str, Enum):
 
 @dataclass(frozen=True)
 class ArchiveShape:
-    """The layout and the format that every data file of an archive shall have."""
+    """The layout and format required of every data file of an archive."""
 
     layout: ArchiveLayout = ArchiveLayout.AUTO
     format: ArchiveFormat = ArchiveFormat.AUTO
 
     def check(self, archive: str, files: Collection[ArchivedFile]) -> None:
-        """Compare the names of data files of an archive with this.
+        """Check the names of an archive's data files.
 
-        :param archive: the archive as a person knows it.
-        :raises ConfigurationError: when there are others, naming some of them.
+        :param archive: the archive's name for people.
+        :raises ConfigurationError: when other files are there, naming some of them.
         """
         others = [file.path for file in files if not self._fits(file)]
         if others:

@@ -1,4 +1,4 @@
-"""Archived files: which names are data, and what a name says about its records.
+"""Archived files: which names are data, and what a name reveals about the records.
 
 Layouts: JSON lines of whole Kafka records under any name; the Kafka Connect sinks'
 ``…/<topic>/partition=<n>/<topic>+<n>+<offset>.json[.gz]`` with or without folders by time, and companions
@@ -35,13 +35,13 @@ _OTHER_ENDINGS = re.compile(
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
-"""Under which name a file system tells a file's time: local, S3, Azure, Google."""
+"""Names that file systems give a file's modification time: local, S3, Azure, Google."""
 _GAIN = 12
-"""How many times change events shrink when they are compressed, about."""
+"""Approximate compression ratio of change events."""
 
 
 class FileFormat(str, Enum):
-    """How a file holds its records; text may be compressed, as the name says."""
+    """How a file stores its records. Text may be compressed; the name shows how."""
 
     LINES = "lines"
     """One JSON document a line."""
@@ -58,50 +58,52 @@ class ArchivedFile(JsonObject, omits_defaults=True):
     path: str
     """Path below the archive's root."""
     size: int
-    """Bytes as they lie in the archive."""
+    """Bytes in the archive, compressed or not."""
     topic: str
-    """Topic by the file's name or folder; the records' own topic, where they carry one, goes first."""
+    """Topic from the file's name or folder. The records' own topic, where they carry one, takes precedence."""
     partition: int | None = None
-    """Kafka partition by the name, where it tells."""
+    """Kafka partition from the name; None where the name has none."""
     start_offset: int | None = None
-    """Kafka offset of the first record by the name, where it tells."""
+    """Kafka offset of the first record, from the name; None where the name has none."""
     keys_path: str | None = None
     """Companion whose lines are the keys of this file's lines."""
     format: FileFormat = FileFormat.LINES
-    """As the name tells it; where a survey found another, that one."""
+    """Format by the name, or by the survey where that found another."""
     respelled: bool = False
-    """Whether a survey saw records in other shapes than Debezium's envelope; they are respelled when they are read."""
+    """Whether a survey found records in other shapes than Debezium's envelope. They are respelled when they are read."""
     modified: int | None = None
-    """When it was written, in seconds since 1970, where its folders name no earlier time."""
+    """When the file was written, in seconds since 1970; None where its folders name an earlier time."""
 
     @property
     def archived_at(self) -> int | None:
-        """When it was archived, in seconds since 1970: as its folders name it, which a copy keeps, or it was written before that; None
-        where nothing tells.
+        """When the file was archived, in seconds since 1970; None where it is not known.
 
-        Folders of a zone that is ahead of UTC name times that are still to come.
+        The time in the folders' names counts, because a copy keeps it, unless the file was written earlier. Folders in a time zone ahead of
+        UTC name times that are still to come.
         """
         return time_in_path(self.path) if self.modified is None else self.modified
 
     @property
     def is_topic_named(self) -> bool:
-        """Whether its name is a sink's, or it lies in a folder that has folders by partition or time: others may be called anything."""
+        """Whether the path names the topic: the file's name is a sink's, or its folder has folders by partition or time. Other files may
+        have any name.
+        """
         return self.start_offset is not None or _topic_folder(self.path) is not None
 
     @property
     def text_size(self) -> int:
-        """Bytes of its lines, as far as they can be told without reading."""
+        """Estimated bytes of the uncompressed lines."""
         return self.size * (_GAIN if _COMPRESSED.search(self.path) else 1)
 
 
 @dataclass(frozen=True)
 class ArchiveListing:
-    """What lies under an archive's root."""
+    """The files under an archive's root."""
 
     files: tuple[ArchivedFile, ...]
     """Data files, ordered by path."""
     ignored: tuple[str, ...]
-    """Paths that are neither data nor a companion: reported, so that no archived event is missed in silence."""
+    """Paths that are neither data nor a companion. They are reported, so that no archived event is missed silently."""
 
 
 def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
@@ -120,7 +122,7 @@ def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
 
 
 def classify_infos(found: Iterable[tuple[str, Mapping[str, Any]]]) -> ArchiveListing:
-    """Sort files by their paths below the root and what the file system tells of them, as :func:`classify` does."""
+    """Classify files by their paths below the root and the file system's metadata, as :func:`classify` does."""
     infos = dict(found)
     return classify(
         ((path, int(info["size"] or 0)) for path, info in infos.items()), {path: modified_at(info) for path, info in infos.items()}
@@ -128,7 +130,7 @@ def classify_infos(found: Iterable[tuple[str, Mapping[str, Any]]]) -> ArchiveLis
 
 
 def modified_at(info: Mapping[str, Any]) -> float | None:
-    """Return when a file was written, in seconds since 1970; None where its file system does not tell."""
+    """Return when a file was written, in seconds since 1970; None where its file system does not report it."""
     value = next((info[name] for name in _MODIFIED if info.get(name)), None)
     if isinstance(value, str):
         value = datetime.fromisoformat(value.replace("Z", "+00:00"))
@@ -136,7 +138,7 @@ def modified_at(info: Mapping[str, Any]) -> float | None:
 
 
 def missing_archive(root: str) -> ArchiveNotFoundError:
-    """Return the error that says that there is no such folder."""
+    """Return the error for an archive folder that does not exist."""
     return ArchiveNotFoundError(f"There is no archive at {root}.", next_step="Check the archive's root URI.")
 
 
@@ -163,7 +165,7 @@ def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | No
 
 
 def _is_hidden(path: str) -> bool:
-    """Tell whether a path is a writer's own: marks, unfinished files that will come under another name; or a heartbeat."""
+    """Return whether a path is internal to a writer (a marker, or an unfinished file that gets another name later), or a heartbeat."""
     *folders, name = path.split("/")
     unfinished = any(folder.startswith(".") or folder in ("_temporary", "+tmp") for folder in folders)
     return unfinished or name.startswith((".", "_SUCCESS", "_committed_", "_started_", "__debezium-heartbeat"))
@@ -173,12 +175,12 @@ def _is_companion(path: str, paths: Container[str]) -> bool:
     companion = _COMPANION_NAME.match(path)
     if companion is None:
         return False
-    # A table may be called "keys": without the values' file beside it only a sink's name makes it a companion.
+    # A table may be called "keys": without the values' file beside it, only a sink's name makes a file a companion.
     return companion["stem"] + companion["ending"] in paths or _SINK_NAME.match(path.rsplit("/", 1)[-1]) is not None
 
 
 def companions(name: str) -> Iterator[str]:
-    """Yield the names that a file's keys may have beside it, or, if it is a companion, its values."""
+    """Yield the possible names of a file's keys companion, or, for a companion, the name of its values' file."""
     if companion := _COMPANION_NAME.match(name):
         yield companion["stem"] + companion["ending"]
     for dot in (place for place, letter in enumerate(name) if letter == "."):
@@ -186,13 +188,13 @@ def companions(name: str) -> Iterator[str]:
 
 
 def _is_skipped_by_spark(path: str) -> bool:
-    # Spark's readers take such a file for one of their own and return no line of it, without a word.
+    # Spark's readers treat such a file as internal and silently return none of its lines.
     name = path.rsplit("/", 1)[-1]
     return (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _written(path: str, modified: float | None) -> int | None:
-    """Return when a file was written, None where its folders name an earlier time: a copy is written later."""
+    """Return when a file was written; None where its folders name an earlier time, because a copy is written later."""
     named = time_in_path(path)
     return None if modified is None or (named is not None and named <= modified) else int(modified)
 

@@ -1,8 +1,8 @@
-"""Which Kafka offsets of a flow were archived: what is missing between them, what came twice, what nobody can tell.
+"""Kafka offsets of a flow's archive: which are missing, which are repeated, and which cannot be determined.
 
-A record that carries its offset proves it. A sink's value file proves where it starts and how many records it holds, not
-where it ends, because tombstones are left out: there the deletes say how many offsets they may account for. A range is
-called missing only where nothing of this explains it. Compaction and Kafka's own transaction markers leave holes too.
+A record that carries its offset proves it. A sink's value file proves its first offset and its number of records, but not its last offset,
+because tombstones are left out; there the number of deletes bounds the number of omitted offsets. A range counts as missing only where
+nothing of this explains it. Compaction and Kafka's own transaction markers leave holes too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from airflow_cdc.model.plain_json import JsonArray, JsonObject
 from airflow_cdc.model.position.lives import Lives, lane_of, lane_text
 
 MOST_RUNS = 1000
-"""Runs of offsets kept by partition: an archive full of holes must not make a checkpoint that grows for ever."""
+"""Most runs of offsets kept per partition: an archive full of holes must not grow a checkpoint without bound."""
 MOST_LISTED = 20
-"""Ranges named in one report; the sums count all."""
+"""Most ranges named in one report; the sums count all."""
 
 Range = tuple[int, int]
 """First and last Kafka offset, both included."""
@@ -28,17 +28,17 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class FileOffsets(JsonObject):
-    """Which offsets of one topic-partition one file accounts for."""
+    """The offsets of one topic-partition that one file accounts for."""
 
     file: str
     partition: int
     first: int
     last: int
-    """Offset of the last record, as far as it is certain."""
+    """Offset of the last record, as far as it is proven."""
     covered: tuple[Range, ...]
-    """Ranges that the file holds, or whose absence it explains: omitted tombstones, lines whose offset cannot be read."""
+    """Ranges that the file holds, or whose absence it explains: omitted tombstones, lines with unreadable offsets."""
     unlisted: int = 0
-    """Offsets missing inside ``covered``: the file has more holes than are listed one by one."""
+    """Offsets missing inside ``covered``: the file has more holes than are listed."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class OffsetGap(JsonObject):
     first: int
     last: int
     after: str
-    """File that ends before the range; the one that holds both sides where the hole is inside."""
+    """File that ends before the range; for a hole inside a file, that file."""
     before: str
-    """File that begins behind it."""
+    """File that begins after the range."""
 
     @property
     def missing(self) -> int:
-        """How many offsets."""
+        """Number of missing offsets."""
         return self.last - self.first + 1
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class OffsetGap(JsonObject):
 
 @dataclass(frozen=True)
 class OffsetOverlap(JsonObject):
-    """A range of offsets that a file holds though an earlier one held it already: delivered again, and harmless."""
+    """A range of offsets that an earlier file already held: redelivered, and harmless."""
 
     partition: int
     first: int
@@ -75,16 +75,16 @@ class OffsetOverlap(JsonObject):
 
 
 def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
-    """Return what the survey proves about a topic's offsets, by file and partition in the survey's order.
+    """Return the offsets that the survey proves for a topic, by file and partition in the survey's order.
 
-    Files whose records have no offset, neither themselves nor by the file's name, are left out.
+    Files without offsets, in the records or in the file's name, are left out.
     """
     unreadable: dict[str, int] = {}
     with_tombstones = {shape.file for shape in survey.shapes if shape.kind == RecordKind.TOMBSTONE.value}
     groups: dict[tuple[str, int], list[TopicShape]] = {}
     for shape in survey.shapes:
         if shape.layout is RecordLayout.RECORD and shape.first_offset is None:
-            # A line that cannot be read has an offset all the same, and may be of any topic of its file.
+            # An unreadable line has an offset too, and may belong to any topic of its file.
             unreadable[shape.file] = unreadable.get(shape.file, 0) + shape.records
         if shape.topic == topic and shape.partition is not None:
             groups.setdefault((shape.file, shape.partition), []).append(shape)
@@ -103,7 +103,7 @@ def file_offsets(survey: Survey, topic: str) -> tuple[FileOffsets, ...]:
 
 
 def repeating_files(survey: Survey, topic: str) -> frozenset[str]:
-    """Return the paths of the files that hold more records of a partition of the topic than it has offsets from the first to the last."""
+    """Return the paths of the files with more records of a partition of the topic than offsets from the first to the last."""
     skipped = {
         (item.file, item.partition): sum(last - first + 1 for first, last in item.holes) + item.unlisted
         for item in survey.holes
@@ -119,8 +119,8 @@ def repeating_files(survey: Survey, topic: str) -> frozenset[str]:
 
 
 def in_lanes(offsets: Iterable[FileOffsets], lives: Lives) -> tuple[FileOffsets, ...]:
-    """Return the offsets by lane (:mod:`airflow_cdc.model.position.lives`) in place of the partition; a file of several lives once for
-    each.
+    """Return the offsets by lane (:mod:`airflow_cdc.model.position.lives`) instead of by partition; a file of several lives appears once
+    per life.
     """
     found: list[FileOffsets] = []
     for item in offsets:
@@ -151,9 +151,9 @@ def _proven(
 
 
 def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, unreadable: int) -> tuple[tuple[Range, ...], int]:
-    """Return what a file accounts for: its smallest holes go to the records that are known to be unknown.
+    """Return the offsets that a file accounts for: omitted tombstones and unreadable lines explain its smallest holes.
 
-    :return: the ranges, and how many offsets are missing in holes that are not listed.
+    :return: the ranges, and the number of offsets missing in unlisted holes.
     """
     unlisted = holes.unlisted if holes else 0
     unknown = omitted + unreadable
@@ -165,7 +165,7 @@ def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, 
             unknown -= size
         else:
             open_holes.append(hole)
-    # What is left over may stand before the first or behind the last record that can be read.
+    # Further such records may precede the first or follow the last readable record.
     start, ranges = max(0, first - min(unknown, unreadable)), []
     for hole in sorted(open_holes):
         ranges.append((start, hole[0] - 1))
@@ -175,17 +175,17 @@ def _covered(first: int, last: int, holes: OffsetHoles | None, *, omitted: int, 
 
 @dataclass(frozen=True)
 class Run(JsonArray):
-    """Offsets without a hole."""
+    """A range of offsets without a hole."""
 
     first: int
     last: int
     certain: int
-    """Last offset that a record proves; those behind it up to ``last`` may be omitted tombstones."""
+    """Last offset that a record proves; those after it up to ``last`` may be omitted tombstones."""
     first_file: str
     last_file: str
 
     def merged(self, other: Run) -> Run:
-        """Return both as one; in whatever order runs are merged, the result is the same."""
+        """Return both merged; the result does not depend on the order of merging."""
         begins = min(self, other, key=lambda run: (run.first, run.first_file))
         ends = min(self, other, key=lambda run: (-run.certain, run.last_file))
         return Run(begins.first, max(self.last, other.last), ends.certain, begins.first_file, ends.last_file)
@@ -193,10 +193,10 @@ class Run(JsonArray):
 
 @dataclass(frozen=True)
 class PartitionOffsets(JsonObject, required=("runs", "forgotten")):
-    """The archived offsets of one topic-partition, whatever the order in which their files came."""
+    """The archived offsets of one topic-partition, independent of the order of its files."""
 
     begins: int
-    """First archived offset; what Kafka dropped before it is no gap."""
+    """First archived offset; offsets that Kafka dropped before it are no gap."""
     runs: tuple[Run, ...] = ()
     """Ascending, with a hole between any two: one run where nothing is missing."""
     forgotten: int = 0
@@ -214,7 +214,7 @@ class PartitionOffsets(JsonObject, required=("runs", "forgotten")):
         return PartitionOffsets(min(self.begins, file.first), runs, forgotten)
 
     def overlaps(self, file: FileOffsets) -> Iterator[OffsetOverlap]:
-        """Yield what a file holds that is here already."""
+        """Yield the ranges of a file that are here already."""
         for first, last in file.covered:
             for run in self.runs:
                 again = max(first, file.first, run.first), min(last, file.last, run.certain)
@@ -244,7 +244,7 @@ class ArchivedOffsets(JsonObject):
         return ArchivedOffsets(dict(sorted(partitions.items())))
 
     def gaps(self, topic: str) -> tuple[OffsetGap, ...]:
-        """Return what is missing, by partition and offset."""
+        """Return the gaps by partition and offset."""
         return tuple(
             OffsetGap(topic, partition, left.last + 1, right.first - 1, left.last_file, right.first_file)
             for partition, offsets in self.partitions.items()
@@ -252,7 +252,7 @@ class ArchivedOffsets(JsonObject):
         )
 
     def overlaps(self, files: Iterable[FileOffsets]) -> tuple[OffsetOverlap, ...]:
-        """Return what the files hold again, be it of these offsets or of one another's."""
+        """Return the ranges that the files repeat, of these offsets or of one another's."""
         known, found = self, list[OffsetOverlap]()
         for file in files:
             if file.partition in known.partitions:
@@ -272,7 +272,7 @@ class ArchivedOffsets(JsonObject):
 
 
 def files_behind(gaps: Iterable[OffsetGap], files: Iterable[FileOffsets]) -> frozenset[str]:
-    """Return the paths of the files that hold records behind a gap of their partition."""
+    """Return the paths of the files with records behind a gap of their partition."""
     first_missing: dict[int, int] = {}
     for gap in gaps:
         first_missing[gap.partition] = min(gap.first, first_missing.get(gap.partition, gap.first))
@@ -281,20 +281,20 @@ def files_behind(gaps: Iterable[OffsetGap], files: Iterable[FileOffsets]) -> fro
 
 @dataclass(frozen=True)
 class OffsetReport(JsonObject):
-    """What is known of a flow's offsets when one of its microbatches is done."""
+    """A flow's offsets after one of its microbatches."""
 
     begins: dict[str, int] = field(default_factory=dict)
     """First archived offset by Kafka partition."""
     gaps: tuple[OffsetGap, ...] = ()
-    """Ranges that no surveyed file holds; of many the last in each listing."""
+    """Ranges that no surveyed file holds; of many, the last in each listing."""
     missing: int = 0
     """Offsets in all gaps, listed or not."""
     overlaps: tuple[OffsetOverlap, ...] = ()
-    """Ranges that the microbatch's files hold again; of many the first."""
+    """Ranges that the microbatch's files repeat; of many, the first."""
     repeated: int = 0
     """Offsets in all overlaps, listed or not."""
     untold: int = 0
-    """Files of the microbatch that tell no offset: of them nothing is proven."""
+    """Files of the microbatch without offsets: nothing is proven about them."""
 
 
 def report_offsets(
@@ -303,9 +303,9 @@ def report_offsets(
     """Return a microbatch's report on offsets.
 
     :param files: the microbatch's files.
-    :param offsets: what they prove.
-    :param before: what the flow's microbatches before this one held.
-    :param known: what all surveyed files hold, applied or not.
+    :param offsets: the offsets that they prove.
+    :param before: offsets of the flow's earlier microbatches.
+    :param known: offsets of all surveyed files, applied or not.
     """
     offsets = tuple(offsets)
     gaps, overlaps = known.gaps(topic), before.overlaps(offsets)

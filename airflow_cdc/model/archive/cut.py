@@ -1,4 +1,4 @@
-"""Cut: the commit position at which the tables of one connector end together, and what it waits for."""
+"""Cut: the commit position at which all tables of one connector end, and the transactions that it waits for."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from airflow_cdc.model.archive.transactions import MOST_NAMED, OpenTransactions,
 from airflow_cdc.model.plain_json import BigInt, JsonObject
 
 MOST_AWAITED = 20
-"""Transactions named in a report; the number counts all."""
+"""Most transactions named in a report; ``awaited`` counts all."""
 
 
 @dataclass(frozen=True)
 class CommittedTransaction:
-    """A transaction as the cut sees it."""
+    """A transaction's data for the cut."""
 
     ended: tuple[int, ...] | None
-    """Where its END stands among all ENDs, comparable; None until it has come."""
+    """Its END's sort key among all ENDs; None until it has come."""
     commit: int | None
     """Lowest :attr:`~airflow_cdc.model.position.position.Position.commit` of its events; None while none of them is archived."""
     last_commit: int | None
-    """Highest one: the same, but for a transaction that a restart of the connector cut in two."""
+    """Highest one: equal to the lowest, except where a restart of the connector cut the transaction in two."""
     whole: bool
 
 
 def consistent_before(transactions: Iterable[CommittedTransaction]) -> int | None:
-    """Return the commit position before which all transactions are whole: only events below it may be merged.
+    """Return the commit position before which all transactions are complete: only events below it may be merged.
 
-    A transaction whose END announces events of which none is there has no position of its own: it holds back every transaction
-    that ended with or after it. One that has events holds back what stands at or after them: where it ended is told less exactly.
+    A transaction without any archived event has no position of its own: it holds back every transaction that ended with or after it. A
+    transaction with events holds back everything at or after them, because its END's place is less exact.
 
     :return: None where nothing has to wait.
     """
@@ -38,7 +38,7 @@ def consistent_before(transactions: Iterable[CommittedTransaction]) -> int | Non
     bound = min((item.commit for item in known if item.commit is not None and _waits(item, stop)), default=None)
     if bound is None:
         return None
-    # From the highest down: what the bound would cut in two moves it below, and may so cut another.
+    # From the highest down: a transaction that the bound would cut in two lowers the bound, which may then cut another one.
     placed = [(item.last_commit, item.commit) for item in known if item.last_commit is not None and item.commit is not None]
     for last, first in sorted(placed, reverse=True):
         if first < bound <= last:
@@ -53,7 +53,7 @@ def _waits(item: CommittedTransaction, stop: tuple[int, ...] | None) -> bool:
 
 @dataclass(frozen=True)
 class AwaitedTransaction(JsonObject):
-    """A transaction that is not archived whole and holds back what stands at or behind it."""
+    """An incomplete transaction, which holds back everything at or behind it."""
 
     transaction: str
     has_end: bool
@@ -64,21 +64,21 @@ class AwaitedTransaction(JsonObject):
 
 @dataclass(frozen=True)
 class Cut(JsonObject):
-    """Where the tables of one connector end together."""
+    """The position at which the tables of one connector end."""
 
     prefix: str
     """The connector's ``topic.prefix``."""
     is_proven: bool
-    """Whether a transaction topic proves that all transactions below it are whole; otherwise positions alone made it."""
+    """Whether a transaction topic proves that all transactions below the cut are complete; otherwise it is derived from positions alone."""
     before: BigInt | None = None
     """Commit position: events below it were merged, those at or behind it wait; None where nothing has to wait."""
     waits_for: tuple[AwaitedTransaction, ...] = ()
-    """The transactions that are not whole, the first ones."""
+    """The first incomplete transactions."""
     awaited: int = 0
-    """How many they are, listed or not."""
+    """Number of incomplete transactions, listed or not."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told; nothing where all that is archived was merged and proven."""
+        """Yield lines for people; none where everything archived was merged and proven."""
         if self.before is None:
             return
         if not self.is_proven:
@@ -91,28 +91,28 @@ class Cut(JsonObject):
 
 @dataclass(frozen=True)
 class WaitingFiles(JsonObject, required=("surveyed_through", "flows")):
-    """Files that wait for transactions, as the last run that was asked to be consistent left them."""
+    """Files that wait for transactions, as the last consistent run left them."""
 
     surveyed_through: int = 0
-    """Number of the last survey that it knew; a later one may bring what they wait for."""
+    """Number of the last survey known to that run; a later one may complete the transactions."""
     flows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By flow: paths."""
+    """Paths by flow."""
 
 
 def cut_of(prefix: str, known: OpenTransactions, *, applied_through: int | None) -> Cut:
     """Return the cut of a connector whose transaction topic is archived.
 
-    It never stands below what is applied. A transaction of which the tables show a part already, or that ended before one that they
-    show, holds nothing back any more: it can only be reported.
+    The cut is never below what is applied. A transaction that the tables already hold in part, or that ended before one that they hold, no
+    longer holds anything back: it can only be reported.
 
-    :param applied_through: highest commit position that any of the connector's tables shows; None before the first.
+    :param applied_through: highest commit position in any of the connector's tables; None before the first.
     """
     floor = 0 if applied_through is None else applied_through + 1
     whole = list(known.whole.values())
     shown = [place for place in (*whole, *([known.forgotten] if known.forgotten else [])) if _is_below(place, floor)]
     shown_end = max((place.ended for place in shown if place.ended is not None), default=None)
     open_ones = {key: item.place for key, item in known.open.items() if not _is_past(item.place, floor, shown_end)}
-    # Neither its events nor its END are there: nobody knows where it stands.
+    # Without archived events and END, its position is not known.
     open_ones = {key: place for key, place in open_ones.items() if place != Place()}
     judged = [_committed(place, whole=False) for place in open_ones.values()]
     before = consistent_before([*judged, *(_committed(place, whole=True) for place in whole if not _is_below(place, floor))])
@@ -134,7 +134,7 @@ def _is_past(place: Place, floor: int, shown_end: tuple[int, ...] | None) -> boo
 
 
 def _may_hold_forgotten(place: Place, forgotten: Place | None) -> bool:
-    """Tell whether whole transactions that nobody remembers may stand behind one whose own position is not known."""
+    """Return whether forgotten complete transactions may follow one whose own position is not known."""
     return bool(place.commit is None and place.ended and forgotten and forgotten.ended and place.ended <= forgotten.ended)
 
 
@@ -143,11 +143,11 @@ def _committed(place: Place, *, whole: bool) -> CommittedTransaction:
 
 
 def whole_through(known: OpenTransactions, *, applied_through: int | None) -> tuple[tuple[int, ...] | None, tuple[AwaitedTransaction, ...]]:
-    """Return the first END at which a transaction lacks events, and the transactions that do.
+    """Return the first END whose transaction lacks events, and all such transactions.
 
-    What ended before it is archived whole. As for :func:`cut_of`, what the tables show already holds nothing back.
+    Transactions that ended before it are completely archived. As in :func:`cut_of`, what the tables already hold holds nothing back.
 
-    :param applied_through: highest commit position that any of the connector's tables shows; None before the first.
+    :param applied_through: highest commit position in any of the connector's tables; None before the first.
     """
     floor = 0 if applied_through is None else applied_through + 1
     shown_end = max((place.ended for place in known.whole.values() if place.ended is not None and _is_below(place, floor)), default=None)

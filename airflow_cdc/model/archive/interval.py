@@ -1,4 +1,4 @@
-"""Interval: a stretch of time by which archived files are chosen, and when a file was archived."""
+"""Interval: the range of archiving times by which files are chosen."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from airflow_cdc.model.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Interval:
-    """Files that were archived from a moment on, and before another."""
+    """Files archived from one moment on and before another."""
 
     since: datetime | None = None
-    """The first moment; None: from the beginning."""
+    """First moment included; None: from the beginning."""
     until: datetime | None = None
-    """The first moment behind it; None: to the end."""
+    """First moment excluded; None: to the end."""
 
     def holds(self, file: ArchivedFile) -> bool:
-        """Tell whether a file was archived in it; of one that tells no time nothing but "always" is known."""
+        """Return whether a file was archived in the interval. A file of unknown time is only in the unbounded one."""
         if self.since is None and self.until is None:
             return True
         if file.archived_at is None:
@@ -30,9 +30,9 @@ class Interval:
 
 
 def parse_interval(since: str | None, until: str | None) -> Interval:
-    """Return the interval between two times in ISO 8601; without an offset they are UTC.
+    """Return the interval between two times in ISO 8601, in UTC where they have no offset.
 
-    :raises ConfigurationError: when one of them is no time, or they are not in their order.
+    :raises ConfigurationError: when one of them is not a time, or they are not in order.
     """
     found = Interval(_moment("since", since), _moment("until", until))
     if found.since and found.until and found.since >= found.until:
@@ -47,7 +47,7 @@ def _moment(name: str, text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        # Python 3.10 reads no Z.
+        # Python 3.10 does not parse Z.
         moment = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text.strip()))
     except ValueError as error:
         raise ConfigurationError(

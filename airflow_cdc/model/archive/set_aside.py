@@ -1,6 +1,6 @@
-"""Set-aside files: archived files that no survey holds because they cannot be read, and that wait to be replaced.
+"""Set-aside files: unreadable archived files that no survey holds until they are replaced.
 
-A set-aside file is not looked into again before its size or modification time is another, so it costs a look one call and no Spark job.
+A set-aside file is not read again before its size or modification time changes, so it costs a look one call and no Spark job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_cdc.model.plain_json import JsonObject
 UNREADABLE = "unreadable_file"
 """Reason: Spark cannot read the file to its end."""
 CHANGED = "changed_file"
-"""Reason: a survey holds the file as it was before it changed; the next look surveys it anew."""
+"""Reason: a survey holds the file as it was before it changed; the next look surveys it again."""
 _NAMED_FILES = 5
 
 Seen = tuple[str, int, float | None]
@@ -27,7 +27,7 @@ Seen = tuple[str, int, float | None]
 
 @dataclass(frozen=True)
 class SetAsideFile(JsonObject):
-    """A file that is left out of the surveys, and how it looked then."""
+    """A file that is left out of the surveys, and its size and time then."""
 
     path: str
     """Path below the archive's root."""
@@ -35,15 +35,15 @@ class SetAsideFile(JsonObject):
     """Topic by the file's name or folder."""
     reason: str
     detail: str
-    """What reading it failed with."""
+    """The error of reading it."""
     since: str
     """When it was set aside, in ISO 8601."""
     seen: tuple[Seen, ...] = ()
-    """The file and its companion as they were; empty: it is looked into again whatever it looks like."""
+    """The file and its companion at that time; empty: it is read again in any case."""
 
     @property
     def size(self) -> int:
-        """Bytes of the file as it was set aside; 0 where that is not known."""
+        """Bytes of the file when it was set aside; 0 where that is not known."""
         return self.seen[0][1] if self.seen else 0
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class SetAsideFile(JsonObject):
 
 @dataclass(frozen=True)
 class SetAsideFiles(JsonObject):
-    """The files of one archive that are set aside, as they are written down."""
+    """The set-aside files of one archive, as a state document."""
 
     archive: str
     """URI of the archive's root."""
@@ -60,26 +60,26 @@ class SetAsideFiles(JsonObject):
 
 
 def set_aside(fs: FileSystem, root: str, file: ArchivedFile, *, reason: str, detail: str, since: str) -> SetAsideFile:
-    """Return a file as it is set aside now."""
+    """Return the entry that sets a file aside now."""
     seen = _seen(fs, root, [file.path, *([file.keys_path] if file.keys_path else [])])
-    # Replaced since it was listed: nobody has read what lies there now.
+    # Replaced since it was listed: its present content is unread.
     is_same = bool(seen) and seen[0][:2] == (file.path, file.size)
     return SetAsideFile(file.path, file.topic, reason, detail, since, seen if is_same else ())
 
 
 @dataclass(frozen=True)
 class LookedAgain:
-    """What became of the files that were set aside."""
+    """State of the set-aside files."""
 
     changed: tuple[ArchivedFile, ...] = ()
-    """Those to look into again."""
+    """Files to survey again."""
     unchanged: tuple[SetAsideFile, ...] = ()
 
 
 def look_again(fs: FileSystem, root: str, files: Iterable[SetAsideFile]) -> LookedAgain:
-    """Return which set-aside files are still there, as they were or replaced. Asks for each by its name.
+    """Return the set-aside files that still exist, unchanged or replaced. Queries each by its name.
 
-    The folder's modification time does not tell: writing into a file leaves it as it was.
+    The folder's modification time shows nothing: writing into a file does not change it.
     """
     changed: list[ArchivedFile] = []
     unchanged: list[SetAsideFile] = []
@@ -110,7 +110,7 @@ def unreadable_error(flow: str, files: Iterable[SetAsideFile]) -> UnreadableFile
 
 
 def _described(fs: FileSystem, root: str, path: str) -> tuple[ArchivedFile, ...]:
-    # Its companion may have come, or gone, since.
+    # Its companion may have come or gone since.
     folder, slash, name = path.rpartition("/")
     infos = []
     for each in (path, *(f"{folder}{slash}{other}" for other in companions(name))):

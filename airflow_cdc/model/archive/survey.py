@@ -1,7 +1,7 @@
-"""Survey: what newly archived files hold, by file and topic, found out once and written down.
+"""Survey: what newly archived files hold, by file and topic, determined and recorded once.
 
-Files shall not change, and a survey never does; runs of any flow read it instead of the archive. A file that changed all the same is
-surveyed anew, and its flows read it once more.
+Archived files should not change, and a survey never does; runs of any flow read it instead of the archive. A file that changed anyway is
+surveyed again, and its flows read it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_cdc.model.plain_json import JsonArray, JsonObject
 
 
 class RecordKind(str, Enum):
-    """What one archived record is, apart from the row operations, which go by their own code."""
+    """Kind of an archived record, other than row operations, which have their own codes."""
 
     TOMBSTONE = "tombstone"
     TRANSACTION = "transaction"
@@ -30,7 +30,7 @@ CONTROL_KINDS = (RecordKind.TRANSACTION, RecordKind.HEARTBEAT, RecordKind.SCHEMA
 
 
 class RecordLayout(str, Enum):
-    """What a line of a file is."""
+    """Content of a file's line."""
 
     RECORD = "record"
     """``{topic, partition, offset, timestamp, headers, key, value}``."""
@@ -40,7 +40,7 @@ class RecordLayout(str, Enum):
 
 @dataclass(frozen=True)
 class TopicShape(JsonObject):
-    """One way in which a topic's records in one file are spelled, and how many are."""
+    """One shape of a topic's records in one file, and the number of such records."""
 
     file: str
     """Path of the file below the archive's root."""
@@ -49,34 +49,36 @@ class TopicShape(JsonObject):
     kind: str
     """Operation code, or a :class:`RecordKind`."""
     connector: str | None
-    """``source.connector``; ``huawei-cdl-1.0`` or ``-2.0`` where Huawei CDL spells the values."""
+    """``source.connector``; ``huawei-cdl-1.0`` or ``-2.0`` for Huawei CDL's values."""
     partition: int | None
     key_shape: str | None
     """The key's Connect schema as JSON, or the names of its members as a JSON array."""
     value_shape: str | None
     """The row images' Connect schema as JSON, or the names of their members as a JSON array."""
     has_topic: bool
-    """Whether the records themselves name the topic; of a line that breaks off the beginning may."""
+    """Whether the records themselves name the topic; for a truncated line, its beginning may."""
     records: int
     first_offset: int | None
     last_offset: int | None
     table: str | None = None
-    """The source's table that ``source`` names, as the connector names its topic unless a router changes it; None where nothing does."""
+    """The source's table that ``source`` names, in the form of the connector's topic names unless a router changes them; None where none
+    is named."""
     reads_beginnings: bool = False
-    """Whether a line that breaks off counts for the topic that its beginning names; in surveys of older versions it names none."""
+    """Whether a truncated line counts for the topic that its beginning names; in older surveys it names none."""
 
 
 @dataclass(frozen=True)
 class FilePlace:
-    """To which topics the lines of a file belong."""
+    """The topics of a file's lines."""
 
     layout: RecordLayout
-    """:attr:`RecordLayout.VALUE` where no record names a topic: then all lines are of the one below."""
+    """:attr:`RecordLayout.VALUE` where no record names a topic: then all lines belong to ``rest``.
+    """
     rest: str
-    """Topic of the lines that name none; :data:`~airflow_cdc.model.archive.topics.NO_TOPIC` where the file holds several and none is its
-    own."""
+    """Topic of lines that name none; :data:`~airflow_cdc.model.archive.topics.NO_TOPIC` where the file holds several topics and none is
+    its own."""
     reads_beginnings: bool = True
-    """As its shapes (:attr:`TopicShape.reads_beginnings`)."""
+    """As in its shapes (:attr:`TopicShape.reads_beginnings`)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -87,15 +89,15 @@ class OffsetHoles(JsonObject):
     topic: str
     partition: int
     holes: tuple[tuple[int, int], ...]
-    """First and last offset of each, ascending; of very many the largest."""
+    """First and last offset of each hole, ascending; of very many, the largest holes."""
     unlisted: int = 0
-    """Offsets in the holes that are not among them."""
+    """Number of offsets in holes that are not listed."""
 
 
 def may_skip_offsets(shapes: Iterable[TopicShape]) -> tuple[str, ...]:
-    """Return the paths of the files whose records are more or fewer than the offsets from their first to their last.
+    """Return the paths of the files whose record count differs from their offset range.
 
-    A file that holds a record twice for each one that it lacks is not among them.
+    A file that repeats as many records as it lacks is not found.
     """
     spans: dict[tuple[str, str, int | None], tuple[int, int, int]] = {}
     for shape in shapes:
@@ -116,7 +118,7 @@ def shapes_by_file(shapes: Iterable[TopicShape], topic: str) -> dict[str, tuple[
 
 
 def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
-    """Return shapes as plain JSON values; each distinct key or value shape stands there once, for a schema is long."""
+    """Return shapes as plain JSON values; each distinct key or value shape is stored once, because schemas are long."""
     texts: dict[str, int] = {}
     rows = []
     for shape in shapes:
@@ -140,7 +142,7 @@ def shapes_from_json(document: Mapping[str, Any]) -> tuple[TopicShape, ...]:
 
 @dataclass(frozen=True, order=True)
 class Replaced(JsonArray):
-    """A file as an earlier survey found it; it changed since, and a later survey holds it as it is."""
+    """A file as an earlier survey found it; it has changed, and a later survey holds it as it is."""
 
     path: str
     survey: int
@@ -158,9 +160,9 @@ class Survey(JsonObject, own=("shapes", "void")):
     shapes: tuple[TopicShape, ...]
     holes: tuple[OffsetHoles, ...] = ()
     replaces: tuple[Replaced, ...] = ()
-    """What earlier surveys say of some of these files."""
+    """Earlier surveys' entries of some of these files."""
     void: frozenset[str] = frozenset()
-    """Paths of which a later survey says what is true; nobody owns them by this one. Not written down here."""
+    """Paths that a later survey replaces; no microbatch owns them through this survey. Not part of the document."""
 
     def files_of(self, topic: str) -> tuple[ArchivedFile, ...]:
         """Return the files that hold records of a topic, in the survey's order."""
@@ -172,7 +174,7 @@ class Survey(JsonObject, own=("shapes", "void")):
         return shapes_by_file(self.shapes, topic)
 
     def placed(self) -> dict[str, FilePlace]:
-        """Return by path what a file's lines are, and whose those are that name no topic."""
+        """Return by path the layout of a file's lines, and the topic of lines that name none."""
         found: dict[str, FilePlace] = {}
         for shape in self.shapes:
             if not shape.has_topic or shape.file not in found:
@@ -194,7 +196,7 @@ class Survey(JsonObject, own=("shapes", "void")):
 
 
 def is_control_topic(topic: str, kinds: set[str]) -> bool:
-    """Tell whether a topic carries no rows of a table: transactions, heartbeats, schema changes, signals.
+    """Return whether a topic carries no rows of a table: transactions, heartbeats, schema changes, signals.
 
     :param kinds: the operation codes and record kinds seen in the topic.
     """

@@ -1,4 +1,4 @@
-"""The time that the folders of an archived file tell: when its records were archived, to the hour or the day.
+"""The archiving time in a file's folders, to the hour or the day.
 
 As Kafka Connect's sinks and Hive name them: ``year=2026/month=11/day=22/hour=14``, ``dt=2026-11-22/hour=14``, ``2026/11/22/14``,
 ``2026-11-22``, ``20261122``. Read as UTC.
@@ -16,7 +16,7 @@ _YEAR, _NUMBER = re.compile(r"(?:19|20)\d{2}"), re.compile(r"\d{1,2}")
 
 
 def time_in_path(path: str) -> int | None:
-    """Return the beginning of the stretch of time that a file's folders name, in seconds since 1970; None where they name none."""
+    """Return the start of the period that a file's folders name, in seconds since 1970; None where they name none."""
     folders = path.split("/")[:-1]
     named = {name.lower(): value for name, sign, value in (folder.partition("=") for folder in folders) if sign}
     for parts in (_by_unit(named), _by_date(named), _bare(folders)):
@@ -24,7 +24,7 @@ def time_in_path(path: str) -> int | None:
             try:
                 return int(datetime(*parts, tzinfo=timezone.utc).timestamp())  # type: ignore[misc,arg-type]
             except ValueError:
-                # A month 13 is none.
+                # Such as a month 13.
                 continue
     return None
 

@@ -1,4 +1,4 @@
-"""Read what new files tell of transactions, without Spark: JSON lines only, and only a little."""
+"""Read the transaction metadata of new files without Spark: JSON lines only, and of limited size."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from airflow_cdc.model.errors import ConfigurationError, StorageFailedError
 from airflow_cdc.model.files import FileSystem
 
 MOST_BYTES = 64 * 1024**2
-"""Bytes of lines that one look reads; of more a run of the merge must see to it."""
+"""Most bytes of lines that one look reads; beyond that a merge run must read them."""
 
 _OPEN = {".gz": gzip.decompress, ".bz2": bz2.decompress}
 
 
 @dataclass(frozen=True)
 class TransactionRecord:
-    """What one archived record tells of a transaction."""
+    """The transaction metadata of one archived record."""
 
     topic: str
     transaction: Transaction
     ended_ms: int | None = None
     """When its END was written, in milliseconds since 1970; None for all other records."""
     time_ms: int | None = None
-    """When the source committed it, in milliseconds since 1970; None where the record does not tell."""
+    """When the source committed it, in milliseconds since 1970; None where the record does not carry it."""
 
 
 def read_transaction_records(fs: FileSystem, root: str, files: Iterable[ArchivedFile], survey: int) -> Iterator[TransactionRecord]:
-    """Yield what the records of some files tell of transactions; snapshot reads and lines that cannot be read tell nothing.
+    """Yield the transaction metadata of some files' records, skipping snapshot reads and unreadable lines.
 
-    :param survey: number under which what they tell is remembered.
+    :param survey: number of the survey to record it under.
     :raises ConfigurationError: when a file is Avro, Parquet or Zstandard.
     :raises StorageFailedError: when a file cannot be read.
     """
@@ -68,7 +68,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # The survey sets it aside; a sensor only counts what it can read.
+        # The survey handles unreadable lines; a sensor only counts what it can read.
         return None
 
 

@@ -1,1 +1,1 @@
-"""What a database's catalogue tells of a table, and what a connector with given settings makes of it: Connect fields."""
+"""A table's columns in a database's catalogue, and the Connect fields that a connector with given settings makes of them."""

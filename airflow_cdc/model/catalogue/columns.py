@@ -16,33 +16,33 @@ class CatalogueColumn:
 
     name: str
     type_name: str
-    """The type's name without length and digits, of a domain its base type's, of an array its elements'; in PostgreSQL's spelling
-    (``int4``), else in capitals. Empty where the type is made of others."""
+    """The type's name without length and digits; for a domain its base type's, for an array its elements'. In PostgreSQL's spelling
+    (``int4``), otherwise in capitals. Empty for composed types."""
     native: str = ""
-    """The type as people write it: ``numeric(12,2)``."""
+    """The type for people: ``numeric(12,2)``."""
     length: int | None = None
     """Digits of a decimal, bits of a bit string."""
     scale: int | None = None
-    """Digits behind the point: of a decimal, or of a time's second."""
+    """Fraction digits: of a decimal, or of a time's second."""
     is_array: bool = False
     labels: str = ""
-    """Of an enumeration: its labels as Connect's parameter ``allowed`` has them."""
+    """Labels of an enumeration, in the form of Connect's parameter ``allowed``."""
 
 
 Rule = Callable[[CatalogueColumn, ConnectorSettings], Field | None]
-"""From a column to its field; None where the connector leaves the column out, or its spelling is not known."""
+"""Maps a column to its field; None where the connector omits the column, or the encoding is not known."""
 
 
 def always(kind: str, name: str | None = None) -> Rule:
-    """Return the rule of a type that is spelled alike whatever the column and the settings."""
+    """Return the rule of a type with the same field for all columns and settings."""
     return lambda column, settings: literal(kind, name)
 
 
 def text(value: Any) -> str:
-    """Return a catalogue's text: some drivers give bytes."""
+    """Return a catalogue's text: some drivers return bytes."""
     return bytes(value).decode("utf-8") if isinstance(value, bytes | bytearray) else str(value)
 
 
 def whole(value: Any) -> int | None:
-    """Return a catalogue's number; None of NULL."""
+    """Return a catalogue's number; None for NULL."""
     return None if value is None else int(value)

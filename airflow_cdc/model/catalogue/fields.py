@@ -1,7 +1,7 @@
 """Fields of Connect schemas, as Debezium's connectors build them; each by the setting that changes it.
 
-Sources: the "data type mappings" of Debezium's reference; the captures under tests/golden, whose events carry their schemas.
-Whether a field is optional and its default are left out: they change nothing of how a value is read.
+Sources: the "data type mappings" of Debezium's reference; the captures under tests/golden, whose events carry their schemas. Optionality
+and defaults are left out, because they do not change how a value is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMES_OF_DAY = {
 }
 """Units per second."""
 CONNECT_TIME = "org.apache.kafka.connect.data.Time"
-"""In milliseconds, whatever the connector's mode."""
+"""Milliseconds since midnight, in every mode of the connector."""
 
 
 def literal(kind: str, name: str | None = None, **parameters: str) -> Field:
@@ -39,7 +39,7 @@ def decimal(mode: str, precision: int, scale: int) -> Field:
 
 
 def variable_decimal(mode: str) -> Field:
-    """Return the field of decimals of which each may have a scale of its own."""
+    """Return the field of decimals with individual scales."""
     if mode != "precise":
         return literal(mode)
     fields = [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}]
@@ -100,7 +100,7 @@ def binary(mode: str) -> Field:
 
 
 def bits(count: int) -> Field:
-    """Return the field of a string of bits; of one bit it is a boolean."""
+    """Return the field of a bit string; a single bit is a boolean."""
     return literal("bytes", "io.debezium.data.Bits", length=str(count)) if count > 1 else literal("boolean")
 
 

@@ -1,4 +1,4 @@
-"""The properties of a connector's configuration by which the values of a column are spelled."""
+"""The configuration properties of a connector that determine how column values are encoded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PROPERTIES: Mapping[str, tuple[str, ...]] = {
     "hstore.handling.mode": ("json", "map"),
     "bigint.unsigned.handling.mode": ("long", "precise"),
 }
-"""The values of each; the first is the default of Debezium's reference."""
+"""Values of each property; the first is the default of Debezium's reference."""
 
 
 @dataclass(frozen=True)
 class ConnectorSettings:
-    """How a connector was told to spell values; an attribute for each of :data:`PROPERTIES`, in their order."""
+    """A connector's encoding settings; one attribute for each of :data:`PROPERTIES`, in their order."""
 
     decimal: str
     time: str
@@ -29,5 +29,5 @@ class ConnectorSettings:
 
 
 def having(*names: str) -> dict[str, tuple[str, ...]]:
-    """Return the values of the properties of these names."""
+    """Return the named properties with their values."""
     return {name: PROPERTIES[name] for name in names}

@@ -1,6 +1,6 @@
-"""The SQL that asks a database's catalogue: which tables there are, a table's columns, its primary key.
+"""The SQL queries of a database's catalogue: its tables, a table's columns, its primary key.
 
-``?`` stands for a parameter, the schema and then the table; :func:`in_style` spells it as the driver wants it. No statement holds another
+``?`` stands for a parameter, the schema and then the table; :func:`in_style` converts it to the driver's style. No statement holds another
 ``?``, a ``%`` or a ``:``.
 """
 
@@ -15,15 +15,15 @@ class Queries:
     """The statements for one kind of database."""
 
     tables: str
-    """Database, schema and name of each table that is no system's. MySQL's databases are its schemas."""
+    """Database, schema and name of each table that is not the system's. MySQL's databases are its schemas."""
     columns: str
-    """Rows of the table's columns in their order, as ``column_of`` of that database's module takes them."""
+    """Rows of the table's columns in their order, for ``column_of`` of that database's module."""
     keys: str
     """Names of the primary key's columns in its order."""
 
 
 def in_style(sql: str, placeholder: str) -> str:
-    """Return a statement with its parameters as a driver wants them.
+    """Return a statement with the driver's placeholders.
 
     :param placeholder: ``?``, ``%s``, or ``:`` where parameters are numbered (``:1``).
     """

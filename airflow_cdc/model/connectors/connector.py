@@ -1,4 +1,4 @@
-"""What is known of a connector: the form of one entry.
+"""The form of a connector's entry.
 
 An entry is data. SQL is plain text over ``source``, the source block of an event whose members are all text, or over ``payload``, the
 event's value; so the Airflow layer and the pipeline read the same entry. Positions are numbers and are compared as numbers
@@ -19,61 +19,61 @@ NUMBER = "DECIMAL(38,0)"
 """SQL type of a position's commit and change."""
 
 ENVELOPE_OF_A_ROW = "envelope of a row"
-"""Shape of a value: Debezium's envelope, whose images are a row of a table."""
+"""Shape of a value: Debezium's envelope whose images are rows of a table."""
 ENVELOPE_OF_A_DOCUMENT = "envelope of a document"
-"""Shape of a value: Debezium's envelope, whose images are documents as JSON text; an update may carry only what changed."""
+"""Shape of a value: Debezium's envelope whose images are documents as JSON text; an update may carry only its changes."""
 CDL_JSON = "CDL JSON"
-"""Shape of a value: one of two other envelopes of a row, without a Kafka key, where one event may move a row to another key."""
+"""Shape of a value: one of two other row envelopes, without a Kafka key, where one event may move a row to another key."""
 
 AS_TEXT = "text"
-"""Rule of a Connect type: the value's text is kept."""
+"""Rule for a Connect type: keep the value's text."""
 AS_SIGNED_TIME = "signed time"
-"""Rule of a Connect type: a count of units since midnight is a span, which may be negative or longer than a day."""
+"""Rule for a Connect type: a count of units since midnight is a duration, which may be negative or longer than a day."""
 AS_LOCAL_TIMESTAMP = "local timestamp"
-"""Rule of a Connect type: a timestamp without zone, as text."""
+"""Rule for a Connect type: a timestamp without zone, as text."""
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How people write a position, beside our own numbers."""
+    """A position's form for people, besides our own numbers."""
 
     pattern: re.Pattern[str]
-    """To be matched as a whole."""
+    """Matches the whole text."""
     read: Callable[[str], int]
-    """From such a text to the commit part of a position."""
+    """Converts such a text to the commit part of a position."""
 
 
 @dataclass(frozen=True)
 class PositionRule:
-    """Where an event stands in the source's log."""
+    """The rule for an event's position in the source's log."""
 
     fields: tuple[str, ...]
-    """Members of ``source`` that position and transaction are made of."""
+    """Members of ``source`` from which position and transaction are derived."""
     commit: str
-    """SQL over ``source``: the transaction's place, NULL when it is missing."""
+    """SQL over ``source``: the transaction's position, NULL when it is missing."""
     change: str
-    """SQL over ``source``: the change's place in the transaction."""
+    """SQL over ``source``: the change's position in the transaction."""
     serial: str = "0"
-    """SQL over ``source``: the event's place in the change."""
+    """SQL over ``source``: the event's position in the change."""
     spelling: Spelling | None = None
-    """None where people write it as a number."""
+    """None where people write positions as numbers."""
     goes_back: bool = True
-    """Whether a restore, a reset or a failover may begin the positions at a lower place again, which is another epoch of the log. Else an
-    event that stands below is late."""
+    """Whether a restore, a reset or a failover may restart positions lower, as another epoch of the log. Otherwise an event with a lower
+    position is late."""
     is_offset: bool = False
-    """Whether the commit is the Kafka offset: it begins at 0 again in each life of a topic, and compares with no other topic's."""
+    """Whether the commit is the Kafka offset: it starts at 0 in each life of a topic, and does not compare with other topics' offsets."""
     is_shared_by_rows: bool = False
-    """Whether several rows may be created at one position: then what the connector wrote tells the events apart."""
+    """Whether several rows may be created at one position; the events' raw values then distinguish them."""
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """What tells transactions apart."""
+    """What distinguishes transactions."""
 
     identity: str = "CAST(NULL AS STRING)"
-    """SQL over ``source``: text that only one transaction has; NULL where nothing names it."""
+    """SQL over ``source``: a text unique to one transaction; NULL where the event names none."""
     share_commit: bool = True
-    """Whether the events of a transaction share their commit's place; else only the identity shows that they belong together."""
+    """Whether a transaction's events share its commit position; otherwise only the identity shows that they belong together."""
 
 
 @dataclass(frozen=True)
@@ -83,109 +83,107 @@ class Snapshots:
     are_marked: bool = True
     """Whether a read carries ``source.snapshot``."""
     initial: str = ""
-    """SQL over ``source`` of a full snapshot's read: whether only a connector's initial snapshot writes it so, never a blocking one. Empty
-    where reads do not show it."""
+    """SQL over ``source`` of a full snapshot's read: true for reads of a connector's initial snapshot only, never of a blocking one.
+    Empty where reads do not show it."""
     initial_needs: str = ""
-    """Member of ``source``, the transaction's identity, without which in the streamed events ``initial`` proves nothing. Empty for none."""
+    """Member of ``source``, the transaction's identity, without which in the streamed events ``initial`` proves nothing; empty: none is
+    needed."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """What the images of an event carry."""
+    """Content of an event's images."""
 
     before_is_whole: bool = False
-    """Whether an update's image before may hold a large value that its image after leaves out."""
+    """Whether an update's ``before`` may hold a large value that its ``after`` omits."""
     names_may_change: bool = True
-    """Whether a renamed column may be found by its older name."""
+    """Whether a renamed column may appear under its older name."""
 
 
 @dataclass(frozen=True)
 class Types:
-    """The Connect types that the connector spells its own way, by the name of a rule of ``pipeline/decode/types/connect_types.py``."""
+    """Connect types with the connector's own encoding, each with the name of a rule in ``pipeline/decode/types/connect_types.py``."""
 
     own: Mapping[str, str] = field(default_factory=dict)
-    """By semantic type, in this connector's events only."""
+    """By semantic type, only in this connector's events."""
     by_ending: Mapping[str, str] = field(default_factory=dict)
     """By the last three words of a semantic type that only this connector writes."""
 
 
 @dataclass(frozen=True)
 class Flattened:
-    """By what a record that ``ExtractNewRecordState`` flattened shows its connector, where it does not name it."""
+    """How a record flattened by ``ExtractNewRecordState`` shows its connector, where it does not name it."""
 
     fields: tuple[str, ...]
-    """Members of ``source`` of which it carries one."""
+    """The record carries one of these members of ``source``."""
     pattern: str = ""
     """Regular expression that one of their values must match; empty for any value. It separates connectors with the same fields."""
     may_be_anothers: bool = False
-    """Whether other connectors write the fields too: theirs are looked for first."""
+    """Whether other connectors write these fields too; those are tested first."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How an END record's ``id`` shows where its transaction ended; without it ENDs stand in the order of their time."""
+    """How an END record's ``id`` shows the transaction's position; without it ENDs are ordered by time."""
 
     pattern: re.Pattern[str]
-    """Matches such an ``id`` as a whole; group ``key`` is what all records of the transaction share, group ``place`` its position."""
+    """Matches the whole ``id``; group ``key`` is shared by all records of the transaction, group ``place`` is its position."""
     read: Callable[[str], int]
-    """From the text of the group ``place`` to the number as which a commit position is compared."""
+    """Converts the text of group ``place`` to a number that compares with commit positions."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """How the database's catalogue describes columns, and what the connector makes of them."""
+    """The database's catalogue of columns, and the connector's fields for them."""
 
     queries: Queries
     column_of: Callable[[Sequence[Any]], CatalogueColumn]
-    """From a row of ``queries.columns``."""
+    """Converts a row of ``queries.columns``."""
     field_of: Rule
     settings: Mapping[str, tuple[str, ...]]
-    """By property of the connector's configuration that changes how columns are spelled: its values, the default first."""
+    """By configuration property that changes how columns are encoded: its values, the default first."""
     connection_type: str
-    """Airflow's type of a connection to such a database alone."""
+    """Airflow's connection type for this database only."""
     provider: str
     """Package of the connection type."""
     placeholder: str = ""
-    """How the driver wants parameters, where its hook does not name it; ``:`` for numbered ones."""
+    """The driver's parameter placeholder, where its hook does not name it; ``:`` for numbered ones."""
     words: tuple[str, ...] = ()
-    """What a JDBC URL or an ODBC driver's name has of the database, beside the connector's names."""
+    """Words that show the database in a JDBC URL or an ODBC driver's name, besides the connector's names."""
     name_query: str = ""
-    """Of a database that several names are possible for: the SQL whose value holds the name, if it is not the first."""
+    """For a database with several possible connector names: SQL whose value contains the name, if it is not the first."""
 
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """What the connector's schema-change topic shows of column types, whose values carry no schema.
-
-    ``pipeline/decode/types/native_types.py`` reads it.
-    """
+    """What the schema-change topic shows about column types of values without a schema (``pipeline/decode/types/native_types.py``)."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The configuration that is assumed, where it is not the default: for these the values show themselves how they are spelled."""
+    """The assumed configuration, where it is not the default: for these settings the values themselves show their encoding."""
     texts: tuple[str, ...] = ()
-    """Types that are texts in bare JSON, whatever a schema would say."""
+    """Types that are texts in bare JSON, whatever a schema would declare."""
     unclear_with_length: tuple[str, ...] = ()
-    """Beginnings of types that a length in the definition may make another type."""
+    """Prefixes of types that a length in the definition may turn into another type."""
     length_is_digits: tuple[str, ...] = ()
-    """Types whose length is the digits of the second."""
+    """Types whose length is the number of fraction digits of the second."""
     fixed_digits: Mapping[str, int] = field(default_factory=dict)
-    """Digits of the second, by type that takes no length."""
+    """Fraction digits of the second, by type without a length."""
     seconds: Mapping[str, int] = field(default_factory=dict)
-    """By type: how far from zero its times go."""
+    """By type: greatest distance of its times from zero, in seconds."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """How a value is recognised and read, where it is not Debezium's envelope of a row."""
+    """How a value is recognised and read, where it is not Debezium's row envelope."""
 
     shape: str = ENVELOPE_OF_A_ROW
-    """What makes an envelope of a row of it (``pipeline/decode/value_shapes.py``)."""
+    """The value's shape, which selects its conversion to a row envelope (``pipeline/decode/value_shapes.py``)."""
     members: tuple[str, ...] = ()
-    """Members, beside Debezium's, that ``recognised`` and ``kind`` ask for."""
+    """Members, besides Debezium's, that ``recognised`` and ``kind`` use."""
     recognised: Mapping[str, str] = field(default_factory=dict)
     """By name: SQL over ``payload``, true for the connector's values; empty where ``source.connector`` names it."""
     kind: str = ""
-    """SQL over ``payload``: what such a value is, an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`; NULL for
+    """SQL over ``payload``: the value's kind, an operation code or a :class:`~airflow_cdc.model.archive.survey.RecordKind`; NULL for
     others."""
     operation: str = ""
     """Member, in place of ``op``, that holds the operation."""
@@ -194,17 +192,17 @@ class Values:
     key: str = ""
     """Member that holds the row's key, because records have none."""
     columns: tuple[str, ...] = ()
-    """The columns of every row, the first is the key; empty where each table has its own."""
+    """The columns of every row, the key first; empty where each table has its own."""
     null_key_means_no_key: bool = True
-    """Whether a record whose key is null is of a table without a key."""
+    """Whether a null key means a table without a key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Connector:
-    """What is known of a connector."""
+    """One connector's entry."""
 
     names: tuple[str, ...]
-    """What ``source.connector`` calls it; the first is taken for records that do not name theirs."""
+    """The connector's names in ``source.connector``; the first is used for records that carry none."""
     title: str
     """The database's name, for people."""
     position: PositionRule
@@ -213,24 +211,24 @@ class Connector:
     images: Images = Images()
     types: Types = Types()
     topic: tuple[str, ...] = ("db", "schema", "table")
-    """Members of ``source`` that the name of a table's topic has behind the prefix."""
+    """Members of ``source`` that follow the prefix in a table's topic name."""
     package: str = ""
-    """The connector's word in the names of its Connect schemas, where it is not its name."""
+    """The connector's name inside its Connect schemas' names, where it differs."""
     flattened: Flattened | None = None
     """None where flattened records are not read."""
     cut: Cut | None = None
     catalogue: Catalogue | None = None
     """None where no catalogue can be read."""
     schema_changes: SchemaChanges | None = None
-    """None where it writes no schema-change topic, or what its types mean is not known."""
+    """None where it writes no schema-change topic, or its types are not known."""
     values: Values = Values()
 
     @property
     def documents(self) -> bool:
-        """Whether the rows are documents as JSON text, of which an update may carry only what changed."""
+        """Whether the rows are documents as JSON text; an update may carry only its changes."""
         return self.values.shape == ENVELOPE_OF_A_DOCUMENT
 
     @property
     def commit_tells_transaction(self) -> bool:
-        """Whether the events of a transaction share their commit's place."""
+        """Whether a transaction's events share its commit position."""
         return self.transactions.share_commit

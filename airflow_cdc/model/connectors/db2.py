@@ -1,4 +1,4 @@
-"""Db2: the ``db2`` connector, which began as SQL Server's.
+"""Db2: the ``db2`` connector, derived from SQL Server's.
 
 Source: Debezium's reference. Column types that are not known: DECFLOAT, which its versions spell differently; GRAPHIC; CHAR and VARCHAR FOR
 BIT DATA, which the mappings do not name; distinct types.
@@ -38,12 +38,12 @@ def db2_lsn(text: str) -> int:
 
 
 def _lsn(field: str) -> str:
-    """Return the SQL of an LSN as one number, NULL for any other text."""
+    """Return the SQL of an LSN as one number; NULL for any other text."""
 
     def part(number: int) -> str:
         return f"CAST(conv(split_part(source.{field}, ':', {number}), 16, 10) AS {NUMBER})"
 
-    # 16 bytes may be more than 38 digits: such a log would have to have counted for longer than logs do, and is no position here.
+    # 16 bytes may exceed 38 digits. No real log counts that far, so such a text is not a position here.
     high = f"try_add(try_multiply({part(1)}, {2**96}BD), {part(2)} * {2**64}BD)"
     number = f"try_cast(try_add({high}, {part(3)}) AS {NUMBER})"
     return f"CASE WHEN source.{field} RLIKE '^{_LSN.pattern}$' THEN {number} END"
@@ -81,7 +81,7 @@ def field_of(column: CatalogueColumn, settings: ConnectorSettings) -> Field | No
 
 
 def column_of(row: Sequence[Any]) -> CatalogueColumn:
-    """Return the column that a row of the catalogue tells.
+    """Return the column from a row of the catalogue.
 
     :param row: of ``syscat.columns``: ``colname``, ``typeschema``, ``typename``, ``length``, ``scale``, ``codepage``.
     """
@@ -89,7 +89,7 @@ def column_of(row: Sequence[Any]) -> CatalogueColumn:
     word = text(type_name).strip().upper()
     native = word + _measure(word, whole(length), whole(scale))
     is_bits = word in _TEXTS and codepage == 0
-    # The scale of a decimal, and the digits of a timestamp's second.
+    # scale is a decimal's scale, or the fraction digits of a timestamp's second.
     known = "" if is_bits or text(schema).strip() != "SYSIBM" else word
     return CatalogueColumn(text(name), known, f"{native} FOR BIT DATA" if is_bits else native, whole(length), whole(scale))
 
@@ -120,12 +120,12 @@ DB2 = Connector(
         fields=("commit_lsn", "change_lsn"),
         commit=_lsn("commit_lsn"),
         change=_lsn("change_lsn"),
-        # A key change has no serial numbers: its delete and create stand at one place.
+        # A key change has no serial numbers: its delete and create share one position.
         spelling=Spelling(_LSN, db2_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
     topic=("schema", "table"),
-    # SQL Server's has the same fields, but at most four digits behind the second colon.
+    # SQL Server has the same fields, but at most four digits after the second colon.
     flattened=Flattened(fields=("commit_lsn", "change_lsn"), pattern="^[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{5,16}$"),
     catalogue=Catalogue(
         queries=_QUERIES,

@@ -1,7 +1,7 @@
-"""Huawei CDL: its two JSON spellings (``pipeline/decode/huawei_cdl.py``).
+"""Huawei CDL: its two JSON forms (``pipeline/decode/huawei_cdl.py``).
 
-CDL JSON (``message_version`` 1.0) has names of its own; CDL's Debezium JSON (2.0) is an old Debezium's envelope with ``unique`` beside it.
-Neither has a Kafka key, tombstones or a commit's position. Source: Huawei's documentation of the two.
+CDL JSON (``message_version`` 1.0) has names of its own; CDL's Debezium JSON (2.0) is an old Debezium envelope with ``unique`` beside it.
+Neither has a Kafka key, tombstones or a commit's position. Source: Huawei's documentation of both.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _KIND = f"""CASE WHEN {_IS_1_0}
     WHEN payload.message_version IS NOT NULL AND payload.HEARTBEAT_IDENTIFIER IS NOT NULL THEN 'heartbeat' END"""
 
 HUAWEI_CDL = Connector(
-    # source.connector is the source's in 2.0 and absent in 1.0.
+    # source.connector names the source in 2.0, and is absent in 1.0.
     names=("huawei-cdl-1.0", "huawei-cdl-2.0"),
     title="Huawei CDL",
     position=PositionRule(
         fields=("lsn", "txId"),
-        # lsn is the change's: transactions interleave, so it goes down and up. The archive has them as they were committed. In files of
-        # values only the offset is the file's first; what follows is told by the place in the file.
+        # lsn is the change's: transactions interleave, so it falls and rises. The archive is in commit order. In files of values only, the
+        # offset is the file's first; the order behind it is the place in the file.
         commit=f"coalesce(CAST({ORDINAL}.offset AS {NUMBER}), {_LSN})",
         change=f"CASE WHEN {OFFSET} IS NOT NULL THEN coalesce({_LSN}, CAST(0 AS {NUMBER}))"
         f" WHEN {ORDINAL}.offset IS NOT NULL THEN CAST({ORDINAL}.block * {2**64}BD + {ORDINAL}.row AS {NUMBER}) ELSE {_LSN} END",
         serial="source.serial",
-        # They are the archive's own.
+        # Positions are the archive's own.
         goes_back=False,
         is_offset=True,
     ),
     transactions=Transactions(identity="source.txId", share_commit=False),
-    # It sends creates.
+    # A snapshot sends creates.
     snapshots=Snapshots(are_marked=False),
     images=Images(before_is_whole=True, names_may_change=False),
-    # Behind any vendor's prefix, such as com.xxx. The decimal's scale is told nowhere: its text keeps every digit.
+    # After any vendor's prefix, such as com.xxx. The decimal's scale is not available: its text keeps every digit.
     types=Types(by_ending={"cdc.data.timestamp": AS_LOCAL_TIMESTAMP, "cdc.data.Decimal": AS_TEXT}),
     values=Values(
         shape=CDL_JSON,

@@ -9,7 +9,7 @@ from airflow_cdc.model.columns import OFFSET, ORDINAL
 from airflow_cdc.model.connectors.connector import ENVELOPE_OF_A_DOCUMENT, NUMBER, Connector, Images, PositionRule, Values
 
 KEY = "_id"
-"""The key column: the document's ``_id`` as extended JSON, as the record's key has it."""
+"""The key column: the document's ``_id`` as extended JSON, as in the record's key."""
 DOCUMENT = "document"
 """The only other column: the whole document as extended JSON."""
 
@@ -25,11 +25,11 @@ MONGODB = Connector(
         # ts_ms is the cluster time's seconds, or the wall clock's milliseconds; ord counts the cluster time's ticks of one second.
         commit=f"CAST({_TIME} * {2**32}BD + {_ORD} AS {NUMBER})",
         change=f"CAST(0 AS {NUMBER})",
-        # The changes of one transaction share their cluster time. Without tord only the archive tells them apart, and there every other
-        # change stands alone: so a copy of it has its position.
+        # Changes of one transaction share their cluster time. Without tord only the archive distinguishes them. Every other change stands
+        # alone there, so a copy of it has the same position.
         serial="coalesce(try_cast(source.tord AS BIGINT),"
         f" if(source.txnNumber IS NULL AND source.stxnid IS NULL, CAST(0 AS BIGINT), {_PLACE}))",
-        # Cluster time, or the wall clock.
+        # Positions are cluster time or the wall clock.
         goes_back=False,
     ),
     # No identity: a key is free before another document takes it.

@@ -30,9 +30,9 @@ from airflow_cdc.model.connectors.connector import (
 )
 
 _FILE_BITS = 64
-"""No file has 2^64 bytes: so file and place make one number, as a snapshot read needs it."""
+"""File and offset make one number, as a snapshot read needs it: no file reaches 2^64 bytes."""
 
-# The number behind the last dot of mariadb-bin.000003: as text .1000000 stands before .999999. gtid is no order: it holds domain and
+# The number behind the last dot of mariadb-bin.000003: as text, .1000000 sorts before .999999. gtid gives no order: it holds domain and
 # server too.
 _FILE = rf"try_cast(regexp_extract(source.file, r'\.(\d+)\s*$', 1) AS {NUMBER})"
 
@@ -45,7 +45,7 @@ def binlog_position(text: str) -> int:
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _FLOAT_DIGITS = 24
-"""Of FLOAT(p): up to these it is of single precision."""
+"""FLOAT(p) up to this precision is single precision."""
 
 
 def _decimal(column: CatalogueColumn, settings: ConnectorSettings) -> Field:
@@ -72,7 +72,7 @@ def _labels(name: str) -> Rule:
 _GEOMETRIES = ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "GEOMCOLLECTION")
 
 _RULES: Mapping[str, Rule] = {
-    # TINYINT(1) too: the connector writes a boolean only where it read the word BOOLEAN in a statement.
+    # TINYINT(1) too: the connector writes a boolean only where a statement used the word BOOLEAN.
     **dict.fromkeys(("TINYINT", "TINYINT UNSIGNED", "SMALLINT"), always("int16")),
     **dict.fromkeys(("SMALLINT UNSIGNED", "MEDIUMINT", "MEDIUMINT UNSIGNED", "INT", "INTEGER"), always("int32")),
     **dict.fromkeys(("INT UNSIGNED", "INTEGER UNSIGNED", "BIGINT"), always("int64")),
@@ -106,7 +106,7 @@ def field_of(column: CatalogueColumn, settings: ConnectorSettings) -> Field | No
 
 
 def column_of(row: Sequence[Any]) -> CatalogueColumn:
-    """Return the column that a row of the catalogue tells.
+    """Return the column from a row of the catalogue.
 
     :param row: ``column_name``, ``column_type``, ``data_type``, ``numeric_precision``, ``numeric_scale``, ``datetime_precision``.
     """
@@ -115,7 +115,7 @@ def column_of(row: Sequence[Any]) -> CatalogueColumn:
     labels = _allowed(spelled) if type_name in ("ENUM", "SET") else ""
     if not labels and " unsigned" in spelled.lower():
         type_name += " UNSIGNED"
-    # The catalogue tells FLOAT's own 12 digits where its definition has none.
+    # The catalogue shows FLOAT's default 12 digits where the definition has none.
     length = None if type_name.startswith("FLOAT") else whole(digits)
     return CatalogueColumn(text(name), type_name, spelled, length, whole(scale if fraction is None else fraction), labels=labels)
 
@@ -137,7 +137,7 @@ SELECT column_name FROM information_schema.key_column_usage
 WHERE constraint_name = 'PRIMARY' AND table_schema = ? AND table_name = ? ORDER BY ordinal_position""",
 )
 
-# Their connectors refuse to start with "adaptive".
+# Both connectors refuse to start with "adaptive".
 _SETTINGS = {
     **having("decimal.handling.mode", "binary.handling.mode", "bigint.unsigned.handling.mode"),
     "time.precision.mode": ("adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
@@ -153,11 +153,11 @@ MYSQL = Connector(
         change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
         spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position),
     ),
-    # Without GTIDs nothing tells transactions apart; nothing needs to: a key is free before another row takes it.
+    # Without GTIDs transactions cannot be distinguished, and need not be: a key is free before another row takes it.
     transactions=Transactions(identity="source.gtid"),
-    # Where GTIDs are on; the reads of a blocking snapshot carry the one at which the stream paused.
+    # Only with GTIDs; the reads of a blocking snapshot carry the GTID at which the stream paused.
     snapshots=Snapshots(initial="source.gtid IS NULL", initial_needs="gtid"),
-    # TIME is a span too: -838:59:59 to 838:59:59.
+    # TIME is also a duration: -838:59:59 to 838:59:59.
     types=Types(own=dict.fromkeys((*fields.TIMES_OF_DAY, fields.CONNECT_TIME), AS_SIGNED_TIME)),
     topic=("db", "table"),
     flattened=Flattened(fields=("file", "pos")),
@@ -166,7 +166,7 @@ MYSQL = Connector(
         column_of=column_of,
         field_of=field_of,
         settings=_SETTINGS,
-        # One type for both; their connectors tell UUIDs apart, and go by different names.
+        # One connection type for both; their connectors treat UUIDs differently and have different names.
         connection_type="mysql",
         provider="apache-airflow-providers-mysql",
         name_query="SELECT version()",

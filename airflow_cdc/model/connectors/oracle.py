@@ -19,7 +19,9 @@ from airflow_cdc.model.connectors.connector import AS_TEXT, NUMBER, Catalogue, C
 
 
 def _redo_record() -> str:
-    """Return the SQL of LogMiner's ``rs_id`` ``0x<log sequence>.<block>.<offset>`` (hexadecimal) and ``ssn`` as one number, or NULL."""
+    """Return the SQL of LogMiner's ``rs_id`` ``0x<log sequence>.<block>.<offset>`` (hexadecimal) and ``ssn`` as one number; NULL for any
+    other text.
+    """
 
     def part(number: int, bits: int) -> str:
         digits = f"conv(split_part(substr(trim(source.rs_id), 3), '.', {number}), 16, 10)"
@@ -33,7 +35,7 @@ def _redo_record() -> str:
 
 _MOST_DIGITS = 38
 _INTEGERS = ((3, "int8"), (5, "int16"), (10, "int32"), (19, "int64"))
-"""Digits in front of the point from which an integer no longer holds them."""
+"""Number of integer digits from which the integer type no longer suffices."""
 
 
 def _number(column: CatalogueColumn, settings: ConnectorSettings) -> Field:
@@ -57,7 +59,7 @@ def _interval(_column: CatalogueColumn, settings: ConnectorSettings) -> Field:
 
 _RULES: Mapping[str, Rule] = {
     "NUMBER": _number,
-    # A number of binary digits, not a float of Java's.
+    # FLOAT is a number of binary digits, not Java's float.
     "FLOAT": lambda column, settings: fields.variable_decimal(settings.decimal),
     "BINARY_FLOAT": always("float"),
     "BINARY_DOUBLE": always("double"),
@@ -65,7 +67,7 @@ _RULES: Mapping[str, Rule] = {
     "XMLTYPE": always("string", "io.debezium.data.Xml"),
     "JSON": always("string", "io.debezium.data.Json"),
     **dict.fromkeys(("RAW", "BLOB"), _bytes),
-    # Whole seconds, and no date: it holds a time of day.
+    # DATE holds a time of day too, in whole seconds.
     "DATE": lambda column, settings: fields.timestamp(settings.time, 0),
     "TIMESTAMP": lambda column, settings: fields.timestamp(settings.time, 6 if column.scale is None else column.scale),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), always("string", fields.ZONED)),
@@ -80,14 +82,14 @@ def field_of(column: CatalogueColumn, settings: ConnectorSettings) -> Field | No
 
 
 def column_of(row: Sequence[Any]) -> CatalogueColumn:
-    """Return the column that a row of the catalogue tells.
+    """Return the column from a row of the catalogue.
 
     :param row: of ``all_tab_columns``: ``column_name``, ``data_type``, ``data_length``, ``char_length``, ``data_precision`` and
         ``data_scale``.
     """
     name, data_type, size, characters, precision, scale = row
     told = text(data_type)
-    # TIMESTAMP(6) WITH TIME ZONE, INTERVAL DAY(2) TO SECOND(6): the digits are no part of the name.
+    # In TIMESTAMP(6) WITH TIME ZONE and INTERVAL DAY(2) TO SECOND(6) the digits are not part of the name.
     type_name = re.sub(r"\(\d+\)", "", told).upper()
     native = told + _measure(type_name, whole(size), whole(characters), whole(precision), whole(scale))
     return CatalogueColumn(text(name), type_name, native, whole(precision), whole(scale))
@@ -118,9 +120,9 @@ ORACLE = Connector(
     title="Oracle",
     position=PositionRule(
         fields=("commit_scn", "scn", "rs_id", "ssn", "txId"),
-        # A snapshot read has no commit; its scn is that of the whole snapshot.
+        # A snapshot read has no commit; its scn is the whole snapshot's.
         commit=f"coalesce(try_cast(source.commit_scn AS {NUMBER}), try_cast(source.scn AS {NUMBER}))",
-        # Changes of a transaction share an scn; their redo records do not, and rise with it.
+        # Changes of a transaction may share an scn; their redo records differ, and rise with it.
         change=f"coalesce({_redo_record()}, try_cast(source.scn AS {NUMBER}))",
     ),
     transactions=Transactions(identity="source.txId"),

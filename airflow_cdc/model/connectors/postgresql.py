@@ -46,7 +46,7 @@ def postgres_sequence(text: str) -> tuple[int | None, int | None]:
 
 def _sequence(place: int) -> str:
     number = f"try_cast(get(from_json(source.sequence, 'ARRAY<STRING>'), {place}) AS {NUMBER})"
-    # As all connectors spell it: to parse it as JSON costs as much as to parse a whole line.
+    # The usual form of all connectors: parsing it as JSON costs as much as parsing a whole line.
     usual = f"trim(BOTH '[]\"' FROM split_part(source.sequence, ',', {place + 1}))"
     return rf"""if(source.sequence RLIKE r'^\[(null|"\d{{1,38}}"),"\d{{1,38}}"\]$', CAST(nullif({usual}, 'null') AS {NUMBER}), {number})"""
 
@@ -55,7 +55,7 @@ ENUM = "enum"
 _BASE_TYPES = frozenset("br")
 """``pg_type.typtype`` of base types and of ranges."""
 _HEADER = 4
-"""What PostgreSQL adds to the modifiers of its types with a length (``VARHDRSZ``)."""
+"""PostgreSQL's offset in the modifiers of types with a length (``VARHDRSZ``)."""
 _LONGEST = 2_147_483_647
 
 
@@ -66,7 +66,7 @@ def _numeric(column: CatalogueColumn, settings: ConnectorSettings) -> Field:
 
 
 def _money(_column: CatalogueColumn, settings: ConnectorSettings) -> Field:
-    # Its precision is told nowhere; its scale is money.fraction.digits, of which 2 is the default.
+    # Its precision is not available; its scale is money.fraction.digits, 2 by default.
     return literal("bytes", fields.DECIMAL, scale="2") if settings.decimal == "precise" else literal(settings.decimal)
 
 
@@ -106,7 +106,7 @@ _IN_ARRAYS: Mapping[str, Rule] = {
     "geography": lambda column, settings: fields.geometry("Geography"),
     ENUM: lambda column, settings: literal("string", "io.debezium.data.Enum", allowed=column.labels),
 }
-"""Types that the connector writes alone and as elements of an array."""
+"""Types that the connector writes both alone and as array elements."""
 
 _RULES: Mapping[str, Rule] = {
     **_IN_ARRAYS,
@@ -130,10 +130,10 @@ def field_of(column: CatalogueColumn, settings: ConnectorSettings) -> Field | No
 
 
 def column_of(row: Sequence[Any]) -> CatalogueColumn:
-    """Return the column that a row of the catalogue tells.
+    """Return the column from a row of the catalogue.
 
-    :param row: name; type as people write it; name and ``typtype`` of the base or element type; whether it is an array; the modifier; the
-        labels of an enumeration, separated by commas.
+    :param row: name; type for people; name and ``typtype`` of the base or element type; whether it is an array; the modifier; the labels of
+        an enumeration, separated by commas.
     """
     name, native, type_name, kind, is_array, modifier, labels = row
     plain = ENUM if text(kind) == "e" else text(type_name) if text(kind) in _BASE_TYPES else ""
@@ -142,11 +142,11 @@ def column_of(row: Sequence[Any]) -> CatalogueColumn:
 
 
 def _measures(type_name: str, modifier: int) -> tuple[int | None, int | None]:
-    """Return length and scale as the driver, and so the connector, takes them from a type's modifier (``pg_attribute.atttypmod``)."""
+    """Return length and scale from a type's modifier (``pg_attribute.atttypmod``), as the driver and therefore the connector read it."""
     if modifier < 0:
         return None, None
     if type_name == "numeric":
-        # Of numeric(5,-2) this is 2046, and so writes the connector.
+        # For numeric(5,-2) the scale is 2046, and the connector writes that.
         return (modifier - _HEADER) >> 16 & 0xFFFF, (modifier - _HEADER) & 0xFFFF
     if type_name in ("time", "timestamp"):
         return None, modifier
@@ -157,7 +157,7 @@ _QUERIES = Queries(
     tables="""
 SELECT current_database(), n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 2, 3""",
-    # A domain is followed to the type that it is based on; the modifier is the first on the way.
+    # A domain is resolved to its base type; the first modifier on the way counts.
     columns="""
 WITH RECURSIVE found AS (
   SELECT a.attnum AS place, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS native,
@@ -188,18 +188,18 @@ POSTGRESQL = Connector(
         commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
         change=_sequence(1),
         spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
-        # COPY writes many rows as one record of the log.
+        # COPY logs many rows as one record.
         is_shared_by_rows=True,
     ),
     transactions=Transactions(identity="source.txId"),
     # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.
     snapshots=Snapshots(initial="coalesce(source.sequence LIKE '[null,%', false)"),
-    # REPLICA IDENTITY FULL writes the old row whole.
+    # REPLICA IDENTITY FULL writes the whole old row.
     images=Images(before_is_whole=True),
     topic=("schema", "table"),
     # Other connectors have a sequence too.
     flattened=Flattened(fields=("sequence", "lsn"), may_be_anothers=True),
-    # The id is txId:lsn, and the LSN is another one in BEGIN, in each event and in END (captures pg_load).
+    # The id is txId:lsn, and the LSN differs between BEGIN, each event and END (captures pg_load).
     cut=Cut(re.compile(r"(?P<key>\d+):(?P<place>\d+)"), int),
     catalogue=Catalogue(
         queries=_QUERIES,

@@ -1,4 +1,4 @@
-"""The registry: every connector that is known. A new one is a file beside this one, and its entry in :data:`_ENTRIES`."""
+"""The registry of known connectors. A new one is a file beside this one, and its entry in :data:`_ENTRIES`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_cdc.model.errors import UnsupportedConnectorError
 
 _ENTRIES = (POSTGRESQL, MYSQL, SQLSERVER, ORACLE, DB2, MONGODB, HUAWEI_CDL)
 CONNECTORS = {name: entry for entry in _ENTRIES for name in entry.names}
-"""By what ``source.connector`` calls them."""
+"""By their names in ``source.connector``."""
 ANY = SQLSERVER
 """For a microbatch without events: its control records are decoded alike by every connector's entry."""
 
@@ -25,12 +25,12 @@ def entries() -> tuple[Connector, ...]:
 
 
 def connector_of(connectors: set[str], flow: str) -> Connector:
-    """Return the connector of a topic's events; what names no known connector beside some that do is for the quarantine.
+    """Return the connector of a topic's events; records of unknown connectors beside known ones go to the quarantine.
 
-    :raises UnsupportedConnectorError: for connectors that are not known, or for several in one topic.
+    :raises UnsupportedConnectorError: for unknown connectors only, or for several in one topic.
     """
     known = connectors & CONNECTORS.keys()
-    # Of a record that lost the marks of its connector's own values only the source's connector is left.
+    # A record that lost the marks of its connector's own values shows only the source's connector.
     known = {name for name in known if CONNECTORS[name].values.recognised} or known
     if len(known) == 1:
         return CONNECTORS[known.pop()]
@@ -41,18 +41,18 @@ def connector_of(connectors: set[str], flow: str) -> Connector:
 
 
 def flattened_fields() -> tuple[str, ...]:
-    """Return the members of ``source`` by which the connectors of flattened records and CloudEvents order their events."""
+    """Return the members of ``source`` by which flattened records and CloudEvents are ordered."""
     return tuple(dict.fromkeys(name for entry in entries() if entry.flattened for name in entry.position.fields))
 
 
 def by_flattened_fields() -> list[tuple[Connector, Flattened]]:
-    """Return the connectors that a flattened record may be of, in the order in which to ask: what only one connector writes first."""
+    """Return the possible connectors of a flattened record, in the order of testing: the most specific first."""
     found = [(entry, entry.flattened) for entry in entries() if entry.flattened]
     return sorted(found, key=lambda pair: (not pair[1].pattern, pair[1].may_be_anothers))
 
 
 def own_images() -> tuple[str, ...]:
-    """Return the members that hold a row in values which are no envelopes of Debezium's."""
+    """Return the members that hold a row in values other than Debezium's envelopes."""
     return tuple(entry.values.image for entry in entries() if entry.values.image)
 
 

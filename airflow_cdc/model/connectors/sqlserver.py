@@ -43,23 +43,23 @@ def sqlserver_lsn(text: str) -> int:
 
 
 def format_sqlserver_lsn(number: int) -> str:
-    """Return the number as SQL Server and Debezium print it."""
+    """Return the LSN in the form of SQL Server and Debezium."""
     slot = number & 0xFFFF
     block = (number >> _SLOT_BITS) & 0xFFFFFFFF
     return f"{number >> (_BLOCK_BITS + _SLOT_BITS):08x}:{block:08x}:{slot:04x}"
 
 
 def _lsn(field: str) -> str:
-    """Return the SQL of an LSN as one number, NULL for any other text."""
+    """Return the SQL of an LSN as one number; NULL for any other text."""
 
     def part(number: int, weight: int) -> str:
         digits = f"conv(split_part(source.{field}, ':', {number}), 16, 10)"
         return f"CAST({digits} AS {NUMBER}) * {weight}BD"
 
     number = f"{part(1, 2**48)} + {part(2, 2**16)} + {part(3, 1)}"
-    # As nearly all are spelled, and fit into 64 bits: to take all of them apart would cost a tenth of a microbatch.
+    # The usual form, which fits into 64 bits: taking all of them apart would cost a tenth of a microbatch.
     digits = f"concat(substr(source.{field}, 5, 4), substr(source.{field}, 10, 8), substr(source.{field}, 19, 4))"
-    # unhex is NULL for any other character. A pattern would cost twice what all the rest of it does.
+    # unhex is NULL for any other character. A pattern would cost twice as much as all the rest.
     is_usual = (
         f"(octet_length(source.{field}) = 22 AND startswith(source.{field}, '0000') AND substr(source.{field}, 9, 1) = ':'"
         f" AND substr(source.{field}, 18, 1) = ':' AND unhex({digits}) IS NOT NULL)"
@@ -69,7 +69,7 @@ def _lsn(field: str) -> str:
 
 
 FIXED_DIGITS: Mapping[str, int] = {"DATETIME": 3, "SMALLDATETIME": 0}
-"""Digits of the second of types that take no length."""
+"""Fraction digits of the second for types without a length."""
 _WIDE = ("NCHAR", "NVARCHAR")
 _SIZED = ("CHAR", "VARCHAR", "BINARY", "VARBINARY", *_WIDE)
 _UNLIMITED = -1
@@ -117,7 +117,7 @@ def field_of(column: CatalogueColumn, settings: ConnectorSettings) -> Field | No
 
 
 def column_of(row: Sequence[Any]) -> CatalogueColumn:
-    """Return the column that a row of the catalogue tells.
+    """Return the column from a row of the catalogue.
 
     :param row: of ``sys.columns``: name; the type's name, and its base type's; ``max_length``, ``precision``, ``scale``.
     """
@@ -139,7 +139,7 @@ _QUERIES = Queries(
     tables="""
 SELECT DB_NAME(), s.name, t.name FROM sys.tables t JOIN sys.schemas s ON s.schema_id = t.schema_id
 WHERE t.is_ms_shipped = 0 ORDER BY s.name, t.name""",
-    # An alias type is followed to the type that it is one of; a CLR type is of none.
+    # An alias type is resolved to its base type; a CLR type has none.
     columns="""
 SELECT c.name, d.name, coalesce(b.name, d.name), c.max_length, c.precision, c.scale
 FROM sys.columns c JOIN sys.tables t ON t.object_id = c.object_id JOIN sys.schemas s ON s.schema_id = t.schema_id

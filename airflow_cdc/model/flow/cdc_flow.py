@@ -1,4 +1,4 @@
-"""CdcFlow: one source table's archived topic becomes one target table, and the policies for it."""
+"""CdcFlow: applies one topic to one target table, with its policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_KEY = "key"
 """Clusters a table by the columns of its key."""
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
-# A store may not tell names apart by case; and a lake with a _delta_log would pass for a table.
+# A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
 _COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
@@ -31,7 +31,7 @@ class OnTruncate(str, Enum):
     """What a TRUNCATE in the source does to the target."""
 
     APPLY = "apply"
-    """Remove every row that was written before the truncate's position."""
+    """Remove every row last written before the truncate's position."""
     IGNORE = "ignore"
     """Keep the rows; count the event as control."""
     FAIL = "fail"
@@ -42,16 +42,16 @@ class OnDelete(str, Enum):
     """What a DELETE in the source does to the target's row."""
 
     REMOVE = "remove"
-    """The row goes."""
+    """Remove the row."""
     FLAG = "flag"
-    """The row stays with its last values, flagged as deleted; also where a truncate or a complete snapshot took it."""
+    """Keep the row with its last values, flagged as deleted; also where a truncate or a complete snapshot removed it."""
 
 
 class OnDroppedColumn(str, Enum):
-    """What a row has in a column of the table that the schema of its last event does not have."""
+    """What a row holds in a table column that its last event's schema lacks."""
 
     KEEP = "keep"
-    """What it had."""
+    """Its previous value."""
     CLEAR = "clear"
     """NULL."""
 
@@ -62,22 +62,22 @@ class WriteDisposition(str, Enum):
     MERGE = "merge"
     """By key."""
     APPEND = "append"
-    """Each as a row of its own: the table is a change log."""
+    """Each event as its own row: the table is a change log."""
 
 
 class OnGap(str, Enum):
-    """What happens when offsets are missing between the archived files of a topic-partition."""
+    """What happens when offsets are missing between a topic-partition's archived files."""
 
     WARN = "warn"
-    """Go on, and say so in the report."""
+    """Continue, and report it."""
     WAIT = "wait"
-    """Leave the files behind the missing range alone until it has come."""
+    """Do not apply the files behind the missing range until it has come."""
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
 
 
 class OnUnknownTypes(str, Enum):
-    """What happens before a column is made of which only the JSON values speak, and these look as if they spelled something else."""
+    """What happens before a column is made whose type comes from JSON values alone, if these look as if they encode something else."""
 
     STOP = "stop"
     """Stop the flow before the table or the column is made, with the settings to paste."""
@@ -93,18 +93,18 @@ class OnForeignChange(str, Enum):
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
     WARN = "warn"
-    """Go on, and say so in the report."""
+    """Continue, and report it."""
     REPAIR = "repair"
-    """Undo it, and say so in the report: bring back the table's version before it, or rebuild the table from the archive."""
+    """Undo the change and report it: restore the table's version before it, or rebuild the table from the archive."""
 
 
 class OnSnapshot(str, Enum):
-    """What a whole snapshot of a table that was captured before does to the rows that it does not find."""
+    """What a complete later snapshot of a table does to the rows that it does not find."""
 
     AUTO = "auto"
-    """Remove them where a connector's initial snapshot proves that they are gone; else keep and count them."""
+    """Remove them where a connector's initial snapshot proves that they are gone; otherwise keep and count them."""
     REPLACE = "replace"
-    """Remove them, whatever kind of snapshot it is, once it is proven to be whole."""
+    """Remove them after any proven snapshot, whatever its kind."""
     KEEP = "keep"
     """Keep and count them."""
     STOP = "stop"
@@ -121,14 +121,14 @@ class OnLogWentBack(str, Enum):
 
 
 class OnRepeatedOffsets(str, Enum):
-    """What offsets are that come again, where the archive does not prove it."""
+    """How repeated offsets are understood where the archive does not prove it."""
 
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
     REDELIVERY = "redelivery"
-    """The same records once more."""
+    """The same records, redelivered."""
     NEW_LIFE = "new_life"
-    """Other records: the topic was deleted and made anew, or Kafka moved to a new cluster."""
+    """Other records: the topic was deleted and recreated, or Kafka moved to a new cluster."""
 
 
 class OnMissingFile(str, Enum):
@@ -137,57 +137,57 @@ class OnMissingFile(str, Enum):
     STOP = "stop"
     """Stop the flow and leave the decision to a person."""
     KEEP = "keep"
-    """Go on by the events' positions, delete no row that the gone file may have put there, and count the keys in the report."""
+    """Order by the events' positions, delete no row that the missing file may have written, and count the keys in the report."""
 
 
 @dataclass(frozen=True)
 class CdcFlow:
-    """One topic, one target table. Checked once, here; later code trusts it."""
+    """One topic, one target table. Validated here once; later code relies on it."""
 
     topic: str
     """Kafka topic whose archived events are applied; also the flow's name."""
     table: str | None = None
-    """Target table: a path below the lake, or a URI of its own; the topic's name where None."""
+    """Target table: a path below the lake, or a URI; None: the topic's name."""
     keys: tuple[str, ...] = ()
-    """Columns that identify a row; empty: those of the events' own keys."""
+    """Columns that identify a row; empty: the columns of the events' own keys."""
     columns: Mapping[str, str | DeclaredColumn] = field(default_factory=dict)
-    """Types by column, as Spark SQL spells them, or with how bare JSON spells the values; they overrule what the events say."""
+    """Types by column, as Spark SQL spells them, or with their encoding in bare JSON. They take precedence over what the events carry."""
     on_truncate: OnTruncate = OnTruncate.APPLY
     """What a TRUNCATE in the source does to the target."""
     max_microbatch_bytes: int = DEFAULT_MICROBATCH_BYTES
-    """Most archived bytes (as they lie in the archive) that one microbatch takes."""
+    """Most archived bytes, compressed or not as in the archive, that one microbatch takes."""
     on_gap: OnGap = OnGap.WARN
     """What happens when Kafka offsets are missing from the archive."""
     stored_as_scd_type: int = 1
-    """1: the rows as they are now; 2: every version of them, with the interval in which it was true."""
+    """1: current rows; 2: every row version with its validity interval."""
     on_delete: OnDelete = OnDelete.REMOVE
     """What a DELETE in the source does to the target's row."""
     write_disposition: WriteDisposition = WriteDisposition.MERGE
-    """Whether events are merged by key, or appended as they are."""
+    """Whether events are merged by key or appended as a change log."""
     catalog_table: tuple[str, ...] = ()
-    """Name of the table in Spark's catalog, by part: schema and table, before them a catalog where it is not the session's; empty: none."""
+    """Name of the table in Spark's catalog, by part: schema and table, with a catalog first where it is not the session's; empty: none."""
     document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
-    """Typed columns that a table of MongoDB's documents has beside ``document``, by name."""
+    """Typed columns beside ``document`` in a table of MongoDB's documents, by name."""
     on_dropped_column: OnDroppedColumn = OnDroppedColumn.KEEP
-    """What an event leaves in a column that its schema does not have."""
+    """What a row holds in a column that its last event's schema lacks."""
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
-    """Names that columns have by the older ones that events may have for them; the schema-change topic tells them too."""
+    """The table's column names by older names that events may use. The schema-change topic supplies renames too."""
     on_snapshot: OnSnapshot = OnSnapshot.AUTO
-    """What a later whole snapshot does to the rows that it does not find."""
+    """What a complete later snapshot does to the rows that it does not find."""
     on_log_went_back: OnLogWentBack = OnLogWentBack.STOP
     """What happens when the source's log goes back without a snapshot."""
     on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
-    """What offsets are that come again, where the archive does not prove it."""
+    """How repeated offsets are understood where the archive does not prove it."""
     table_column: str | None = None
-    """Column that holds the name of the source's table, where several tables share the topic and the keys do not say it."""
+    """Column that holds the name of the source's table, where several tables share the topic and the keys do not name it."""
     cluster_by: str | tuple[str, ...] = ()
-    """Columns by which maintenance lays the table's rows together, :data:`BY_KEY` for those of its key; empty: as it is."""
+    """Columns by which maintenance clusters the table, :data:`BY_KEY` for its key's; empty: left as it is."""
     on_missing_file: OnMissingFile = OnMissingFile.STOP
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
     on_foreign_change: OnForeignChange = OnForeignChange.STOP
     """What happens when somebody else changed rows of the target."""
     on_unknown_types: OnUnknownTypes | None = None
-    """What happens before a column is made whose JSON values look as if they spelled something else; None: not said."""
+    """What happens before a column is made whose JSON values look as if they encode something else; None: not set."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -245,7 +245,7 @@ class CdcFlow:
 
     @cached_property
     def declared(self) -> dict[str, DeclaredColumn]:
-        """The columns that the flow declares."""
+        """The flow's declared columns by name."""
         return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
 
     @property
@@ -264,7 +264,7 @@ class CdcFlow:
 
     @property
     def has_place(self) -> bool:
-        """Whether the table, which may be named like its topic, has a place that a table may have."""
+        """Whether the table's path, by default the topic's name, is one that a table may have."""
         return _is_place(self.table or self.topic)
 
     def table_path(self, lake: str) -> str:
@@ -301,9 +301,9 @@ def _is_whole(table: str) -> bool:
 
 
 def catalog_name(text: str) -> tuple[str, ...]:
-    """Return the parts of a table's name as SQL spells it: ``[catalog.]schema.table``, odd parts between backticks.
+    """Return the parts of a table's name in SQL: ``[catalog.]schema.table``, with special parts in backticks.
 
-    :raises ValueError: for any other text, with what was expected.
+    :raises ValueError: for any other text; its message is the expected form.
     """
     if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART})){{1,2}}", text):
         raise ValueError("[catalog.]schema.table, a part with a dot or backtick between backticks")

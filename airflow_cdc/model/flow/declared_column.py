@@ -1,4 +1,4 @@
-"""DeclaredColumn: a column's type as a flow declares it, and how bare JSON spells the values (docs/reference/types.md)."""
+"""DeclaredColumn: a column's type as a flow declares it, and its encoding in bare JSON (docs/reference/types.md)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _DECIMAL = re.compile(r"DECIMAL\((\d{1,2})(?:,(\d{1,2}))?\)")
 _ARRAY = re.compile(r"ARRAY<(.+)>")
 _MAX_PRECISION = 38
 HEX, BASE64_URL = "airflow_cdc.Hex", "airflow_cdc.Base64Url"
-"""Names of Connect fields for bytes that are spelled as text: connectors write such columns as plain texts, so these are our own."""
+"""Names of Connect fields for bytes encoded as text. They are our own, because connectors write such columns as plain texts."""
 
 
 class Encoding(str, Enum):
-    """How the JSON value of a column spells what it is, where its text alone does not say it."""
+    """How a column's JSON value is encoded, where its text alone does not show it."""
 
     BASE64 = "base64"
     """DECIMAL: the unscaled number, big-endian (``decimal.handling.mode=precise``); BINARY: the bytes."""
@@ -33,7 +33,7 @@ class Encoding(str, Enum):
 
 
 class Unit(str, Enum):
-    """What a number that spells a time counts."""
+    """The unit of a number that encodes a time."""
 
     DAYS = "days"
     MILLIS = "millis"
@@ -65,14 +65,14 @@ _UNITS: Mapping[str, frozenset[Unit]] = {
     "TIMESTAMP_NTZ": frozenset({Unit.MILLIS, Unit.MICROS, Unit.NANOS}),
     "STRING": frozenset({Unit.NANOS}),
 }
-"""By type: the units since 1970 of which it holds any number."""
+"""By type: the units since 1970 in which it can hold any number."""
 
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column's type, and how values without a schema spell it. Checked once, here.
+    """A column's type, and its encoding without a schema. Validated here once.
 
-    An event that carries a schema is read as that tells; the encoding is about the others.
+    Events that carry a schema are read by that; the encoding is for the others.
     """
 
     sql_type: str
@@ -80,9 +80,9 @@ class DeclaredColumn:
     encoding: Encoding | None = None
     """None: the JSON text is read as it is (``12.50``, ``2026-11-20T08:00:00Z``)."""
     unit: Unit | None = None
-    """Of :attr:`Encoding.EPOCH` and :attr:`Encoding.TIME_OF_DAY`."""
+    """For :attr:`Encoding.EPOCH` and :attr:`Encoding.TIME_OF_DAY`."""
     scale: int | None = None
-    """Of a DECIMAL in base64: digits behind the point at the source; None: as many as the type has."""
+    """For a DECIMAL in base64: fraction digits at the source; None: the type's own scale."""
 
     def __post_init__(self) -> None:
         if self.encoding is None:
@@ -102,7 +102,7 @@ class DeclaredColumn:
 
     @property
     def _plain(self) -> str:
-        """The type, of an array its elements', without blanks."""
+        """The type, or an array's element type, without blanks."""
         spelled = re.sub(r"\s+", "", self.sql_type).upper()
         array = _ARRAY.fullmatch(spelled)
         return array[1] if array else spelled
@@ -113,11 +113,11 @@ class DeclaredColumn:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether the JSON text alone does not say what a value is."""
+        """Whether the JSON text alone does not show the value."""
         return self.encoding is not None
 
     def connect_field(self, column: str) -> dict[str, Any] | None:
-        """Return the Connect field that a connector which spells values so would write; None where the text is read as it is."""
+        """Return the Connect field of a connector that encodes values this way; None where the text is read as it is."""
         if self.encoding is None:
             return None
         field = self._element()
@@ -140,13 +140,13 @@ class DeclaredColumn:
         found = _DECIMAL.fullmatch(self._plain)
         precision, scale = (int(found[1]), int(found[2] or 0)) if found else (10, 0)
         if self.scale is not None:
-            # What the source holds the declared type may not: read whole, then cast.
+            # The source's values may not fit the declared type: read at full precision, then cast.
             precision, scale = _MAX_PRECISION, self.scale
         parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
         return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
 
     def to_setting(self) -> str | dict[str, Any]:
-        """Return the column as a flows file spells it."""
+        """Return the column in the flows file's form."""
         more = {"encoding": self.encoding and self.encoding.value, "unit": self.unit and self.unit.value, "scale": self.scale}
         told = {name: value for name, value in more.items() if value is not None}
         if self.unit and self.encoding is Encoding.EPOCH:
@@ -158,7 +158,7 @@ def declared_columns(setting: Any) -> dict[str, str | DeclaredColumn]:
     """Return the columns of a setting: by name a type, or ``{type, encoding, unit, scale}``.
 
     :raises TypeError: when it has another shape.
-    :raises ValueError: for an encoding or a unit that is none, or that the type does not have.
+    :raises ValueError: for an unknown encoding or unit, or one that the type does not have.
     """
     if not isinstance(setting, Mapping) or not all(isinstance(name, str) and name for name in setting):
         raise TypeError("a map of columns to Spark SQL types, or to {type, encoding, unit, scale}")

@@ -1,4 +1,4 @@
-"""DocumentColumn: a typed column that a flow takes out of its documents, and how the flows file spells it."""
+"""DocumentColumn: a typed column that a flow extracts from its documents, and its form in the flows file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TYPES = ("STRING", "INT", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP", "DATE", "BINARY")
-"""Besides DECIMAL(p,s)."""
+"""Supported types, besides DECIMAL(p,s)."""
 _DECIMAL = re.compile(r"DECIMAL\((\d{1,2})(?:,(\d{1,2}))?\)")
 _MAX_DIGITS = 38
 _LAST_INDEX = 2**31 - 1
@@ -17,12 +17,12 @@ _LAST_INDEX = 2**31 - 1
 
 @dataclass(frozen=True)
 class DocumentColumn:
-    """Where a column's value stands in a document, and its type. Checked once, here."""
+    """Path of a column's value in a document, and its type. Validated here once."""
 
     path: str
-    """Names of members and indexes of arrays, joined by dots as MongoDB's users write them: ``items.0.sku``."""
+    """Names of members and array indexes, joined by dots as in MongoDB: ``items.0.sku``."""
     sql_type: str
-    """One of :data:`TYPES` or DECIMAL(p,s); spelled as a table tells it."""
+    """One of :data:`TYPES` or DECIMAL(p,s), in the table's spelling."""
 
     def __post_init__(self) -> None:
         if not all(self.steps) or is_index(self.steps[0]):
@@ -38,7 +38,7 @@ class DocumentColumn:
 
 
 def is_index(step: str) -> bool:
-    """Tell whether a part of a path is an index of an array; a member's name of digits cannot be told from one."""
+    """Return whether a part of a path is an array index; a member's name of digits looks the same."""
     return step.isascii() and step.isdigit()
 
 
@@ -54,10 +54,10 @@ def _canonical(sql_type: str) -> str:
 
 
 def document_columns(setting: Any) -> dict[str, DocumentColumn]:
-    """Return the columns of a setting: by name a type, the path being the name, or ``{path, type}``.
+    """Return the columns of a setting: by name a type (the path is the name), or ``{path, type}``.
 
     :raises TypeError: when it has another shape.
-    :raises ValueError: for a path or a type that is none.
+    :raises ValueError: for an invalid path or type.
     """
     if not isinstance(setting, Mapping):
         raise TypeError("a map of columns")
@@ -79,7 +79,7 @@ def _text(value: Any) -> str:
 
 
 def definition_of(columns: Mapping[str, DocumentColumn]) -> str:
-    """Return the columns as one text: equal texts, equal values."""
+    """Return the columns as one text; equal texts mean equal values."""
     entries = {name: [column.path, column.sql_type] for name, column in columns.items()}
     return json.dumps(entries, ensure_ascii=False, sort_keys=True)
 

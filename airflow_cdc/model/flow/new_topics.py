@@ -1,4 +1,4 @@
-"""New topics: which topics of an archive become flows, and of which the records stand in the archive's quarantine instead."""
+"""New topics: which topics of an archive become flows, and which ones' records go to the archive's quarantine instead."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _DECLARE = "declare it under flows: in the flows file, with a table of its own"
 
 
 class OnNewTopic(str, Enum):
-    """What happens to a topic that no flow and no route declares, and of which the lake has no table."""
+    """What happens to a topic without flow, route and table in the lake."""
 
     CREATE = "create"
     """It becomes a flow with a table of its name."""
     QUARANTINE = "quarantine"
-    """Its records stand in the archive's quarantine until it is declared."""
+    """Its records go to the archive's quarantine until it is declared."""
     STOP = "stop"
-    """It becomes a flow that stops, and leaves the decision to a person."""
+    """It becomes a flow that stops and leaves the decision to a person."""
 
 
 @dataclass(frozen=True)
 class HeldTopic(JsonObject):
-    """A topic that is no flow: its records stand in the archive's quarantine."""
+    """A topic that is no flow: its records are in the archive's quarantine."""
 
     topic: str
     """As the records name it; :data:`~airflow_cdc.model.archive.topics.NO_TOPIC` for lines that name none."""
     reason: RejectReason
     detail: str = ""
-    """Why, where the reason does not say it all."""
+    """Details that the reason does not cover."""
     files: int = 0
-    """Files that hold records of it."""
+    """Files with records of the topic."""
     records: int = 0
     through: int = 0
-    """Number of the last survey whose records stand in the quarantine."""
+    """Number of the last survey whose records are in the quarantine."""
     added: int = 0
-    """Records that this run put there."""
+    """Records added by this run."""
 
     def __str__(self) -> str:
         name = f"topic {printable(self.topic)}" if self.topic else "no topic"
@@ -52,7 +52,7 @@ class HeldTopic(JsonObject):
 
 @dataclass(frozen=True)
 class HeldTopics(JsonObject):
-    """The held topics of one archive, as they are written down."""
+    """The held topics of one archive, as a state document."""
 
     archive: str
     """URI of the archive's root."""
@@ -61,37 +61,37 @@ class HeldTopics(JsonObject):
 
 @dataclass
 class SortedTopics:
-    """The topics of an archive, by what becomes of them."""
+    """The topics of an archive, sorted into flows and others."""
 
     flows: dict[str, CdcFlow] = field(default_factory=dict)
-    """Settings of those that are flows."""
+    """Settings of the flows."""
     held: dict[str, HeldTopic] = field(default_factory=dict)
-    """Those that are not."""
+    """The topics that are no flows."""
     refused: list[str] = field(default_factory=list)
-    """New ones, where the settings say that such a flow stops; they are among ``flows`` too."""
+    """New topics whose flow stops by the settings; they are among ``flows`` too."""
 
 
 @dataclass(frozen=True)
 class TopicGate:
-    """What decides about the topics of an archive."""
+    """Rules that sort an archive's topics."""
 
     settings: Mapping[str, CdcFlow]
-    """Settings of flows by topic; iterated, it names those that have an entry of their own."""
+    """Settings of flows by topic; iteration yields only topics with an entry of their own."""
     lake: str
     """URI of the lake's root."""
     on_new_topic: OnNewTopic
     find_known: Callable[[], Collection[str]]
-    """Returns the names of the flows that the lake has state of; asked only where a topic is in doubt."""
+    """Returns the flows that have state in the lake; called only for a topic in doubt."""
     folds_case: bool = False
-    """Whether the lake's store takes names for one that differ by case."""
+    """Whether the lake's store is case-insensitive."""
 
     def sort(self, topics: Iterable[str]) -> SortedTopics:
         """Sort topics into flows and others.
 
-        A name that the settings spell out is a flow's. Any other must be one that Kafka takes for a topic's: a record may name
-        anything, and the name becomes a folder. What cannot have a folder of its own is held, and stops nobody.
+        A name that the settings list is a flow's. Any other name must be legal in Kafka: a record may name anything, and the name becomes a
+        folder. A topic that cannot have its own folder is held and stops no flow.
 
-        :raises ConfigurationError: when a topic that the settings spell out, or that has a table, cannot have the place that they name.
+        :raises ConfigurationError: when a listed topic, or one with a table, cannot have the path that the settings name.
         """
         found = SortedTopics()
         undeclared: list[str] = []
@@ -158,7 +158,7 @@ class TopicGate:
             taken.setdefault(place, topic)
 
     def _places(self, flows: Iterable[CdcFlow]) -> dict[str, str]:
-        """Return the places of tables, and the folders around them, each with the topic of one of them."""
+        """Return the paths of tables and of the folders above them, each with one of their topics."""
         found: dict[str, str] = {}
         for flow in flows:
             for place in accumulate(self._place(flow).split("/"), lambda above, name: f"{above}/{name}"):

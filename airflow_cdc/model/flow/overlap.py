@@ -1,4 +1,4 @@
-"""Overlap: whether two lists of globs may choose one flow, told without knowing the flows."""
+"""Overlap: whether two lists of globs may match one flow, without knowing the flows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 def may_share(one: Iterable[str], other: Iterable[str]) -> tuple[str, str] | None:
-    """Return two globs, one of each list, that may match one flow; None where no flow can be chosen by both lists.
+    """Return two globs, one of each list, that may match one flow; None where no flow can match both lists.
 
-    Sets (``[ab]``) are compared letter by letter with letters only: two sets count as sharing one.
+    Sets (``[ab]``) are compared exactly only with letters: two sets count as overlapping.
     """
     wanted, refused = _parted(one)
     others, others_refused = _parted(other)
@@ -36,10 +36,10 @@ def _parted(globs: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _covers(out: str, glob: str) -> bool:
-    """Tell whether all that ``glob`` matches, ``out`` surely matches too."""
+    """Return whether ``out`` certainly matches everything that ``glob`` matches."""
     if not is_glob(glob):
         return fnmatch.fnmatchcase(glob, out)
-    # What a star of one spans may hold the other's wildcards; a question mark or a set would take such a character for one letter.
+    # A star may cover the other glob's wildcards; a question mark or a set would treat such a character as one letter.
     return glob == out or (not set("?[") & set(out) and fnmatch.fnmatchcase(glob, out))
 
 
@@ -48,7 +48,7 @@ def _tokens(glob: str) -> tuple[str, ...]:
 
 
 def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Tell whether there is a text that both match: walk both at once, by every way that their stars allow."""
+    """Return whether some text matches both: walk both at once, along every path that their stars allow."""
     ahead, seen = [(0, 0)], {(0, 0)}
     while ahead:
         at, there = ahead.pop()

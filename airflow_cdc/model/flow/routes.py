@@ -1,4 +1,4 @@
-"""Routes: which table a topic's events go to, by a regular expression, where its flow does not say; as Kafka Connect's RegexRouter does."""
+"""Routes: map topics to tables by regular expression, like Kafka Connect's RegexRouter, where a flow names no table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
 
 @dataclass(frozen=True)
 class Route:
-    """The tables of all topics that match. Checked once, here."""
+    """The tables of all topics that match. Validated here once."""
 
     topic: str
-    """Regular expression that the whole name of a topic matches."""
+    """Regular expression, matched against a topic's whole name."""
     table: str | None = None
-    r"""Their tables, with ``\1`` or ``\g<name>`` for what a group matched; None: the topics' names."""
+    r"""Their tables, with ``\1`` or ``\g<name>`` for a group's match; None: the topics' names."""
     catalog_table: tuple[str, ...] = ()
     """Their tables' names in Spark's catalog, by part, with groups like ``table``; empty: none."""
 
@@ -46,13 +46,13 @@ class Route:
         return (*((self.table,) if self.table else ()), *self.catalog_table)
 
     def matches(self, topic: str) -> bool:
-        """Tell whether a topic takes this route."""
+        """Return whether a topic takes this route."""
         return re.fullmatch(self.topic, topic) is not None
 
     def applied_to(self, flow: CdcFlow) -> CdcFlow:
-        """Return a flow, whose topic matches, with the tables that it does not name itself.
+        """Return a flow with the route's tables where it names none itself; unchanged where the topic does not match.
 
-        :raises ConfigurationError: when the topic makes a table of it that cannot be.
+        :raises ConfigurationError: when the topic yields a table name that is empty or not allowed.
         """
         match = re.fullmatch(self.topic, flow.topic)
         if match is None:
@@ -98,7 +98,7 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
             next_step=r"Groups are spelled \1 or \g<name> here.",
         )
     try:
-        # The template is looked at before the text, which nothing has to match.
+        # The template is parsed first, so the text need not match.
         pattern.sub(template, "")
     except (re.error, IndexError) as error:
         raise ConfigurationError(
@@ -109,7 +109,7 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
 
 
 class RoutedFlows(Mapping[str, CdcFlow]):
-    """Settings by topic; those of a topic that only a route knows are found when they are asked for, and not listed."""
+    """Settings by topic. Topics that only a route covers are found by key and not listed."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class RoutedFlows(Mapping[str, CdcFlow]):
         self._flows = dict(flows)
         self._routes = tuple(routes)
         self.on_new_topic = on_new_topic
-        """What happens to a topic that is none of them."""
+        """What happens to an undeclared topic."""
         self._on_unknown_types = on_unknown_types
 
     def __getitem__(self, topic: str) -> CdcFlow:
@@ -129,7 +129,7 @@ class RoutedFlows(Mapping[str, CdcFlow]):
         return self.with_defaults(route.applied_to(self._flows.get(topic, CdcFlow(topic))) if route else self._flows[topic])
 
     def with_defaults(self, flow: CdcFlow) -> CdcFlow:
-        """Return a flow with what the document says of all flows, where it does not say it itself."""
+        """Return a flow with the document's defaults where it sets none itself."""
         return replace(flow, on_unknown_types=self._on_unknown_types) if flow.on_unknown_types is None and self._on_unknown_types else flow
 
     def __iter__(self) -> Iterator[str]:
@@ -144,19 +144,19 @@ class RoutedFlows(Mapping[str, CdcFlow]):
 
 
 def settings_of(settings: Mapping[str, CdcFlow], topic: str) -> CdcFlow:
-    """Return a topic's settings, the defaults where it has none of its own."""
+    """Return a topic's settings, or the defaults where it has none."""
     return settings.get(topic) or with_defaults(settings, CdcFlow(topic))
 
 
 def with_defaults(settings: Mapping[str, CdcFlow], flow: CdcFlow) -> CdcFlow:
-    """Return a flow that has no settings of its own with what the settings say of all."""
+    """Return a flow without own settings, with the defaults of all flows."""
     return settings.with_defaults(flow) if isinstance(settings, RoutedFlows) else flow
 
 
 def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: bool = False) -> None:
-    """Stop where two topics would be merged into one table, or into tables of which one lies in the other.
+    """Refuse two topics that share a table, or whose tables lie one inside the other.
 
-    :param folds_case: whether the lake's store takes names for one that differ by case.
+    :param folds_case: whether the lake's store is case-insensitive.
     :raises ConfigurationError: naming both topics.
     """
     by_name: dict[tuple[str, ...], CdcFlow] = {}
@@ -166,7 +166,7 @@ def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: boo
         place = place.casefold() if folds_case else place
         others = [by_place.setdefault(place, flow)]
         if flow.catalog_table:
-            # Catalogs do not tell names apart by case.
+            # Catalogs are case-insensitive.
             others.append(by_name.setdefault(tuple(part.lower() for part in flow.catalog_table), flow))
         for other in others:
             if other is not flow:
@@ -179,7 +179,7 @@ def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: boo
 
 
 def _place(uri: str) -> str:
-    # A place counts once, however its scheme is spelled.
+    # One place, however its scheme is spelled.
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri)).rstrip("/")
 
 
@@ -194,8 +194,8 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
 
 
 def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
-    """Return the settings that a parsed flows file holds (``flows:`` and ``routes:``, lists of settings, ``on_new_topic:`` and
-    ``on_unknown_types:``), by topic.
+    """Return a parsed flows file's settings by topic (``flows:`` and ``routes:``, lists of settings; ``on_new_topic:``,
+    ``on_unknown_types:``).
 
     :raises ConfigurationError: when the document has another shape or names a topic twice.
     """
@@ -218,7 +218,7 @@ def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
 
 
 def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:
-    """Return what settings say of topics that they do not declare."""
+    """Return the policy for topics that the settings do not declare."""
     return settings.on_new_topic if isinstance(settings, RoutedFlows) else OnNewTopic.CREATE
 
 

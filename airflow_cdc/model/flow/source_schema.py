@@ -1,10 +1,10 @@
-"""Source schemas: how a connector spells each column of a table, handed over once where bare JSON does not say it.
+"""Source schemas: how a connector encodes each column of a table, imported where bare JSON does not show it.
 
     <lake>/_cdc/schemas/<flow>.json     of one flow, as it was imported
 
-A column is a field of a Connect schema, as Kafka Connect's JSON converter writes one: what a registry, an archived schema and a
-database's catalogue together with the connector's settings all come down to. The document that people review and hand over holds
-several flows' (``{"format": 1, "schemas": [...]}``).
+A column is a field of a Connect schema, as Kafka Connect's JSON converter writes one. A registry, an archived schema, and a database's
+catalogue with the connector's settings all reduce to it. The document that people review and import holds several flows' schemas
+(``{"format": 1, "schemas": [...]}``).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from airflow_cdc.model.state_kind import SOURCE_SCHEMA
 
 @dataclass(frozen=True)
 class SourceColumn(JsonObject, names={"name": "column", "field": "connect"}, omits_defaults=True):
-    """One column of a table as its connector spells the values."""
+    """One column of a table in its connector's encoding."""
 
     name: str
     field: Mapping[str, Any]
     """The Connect field: ``{"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}``; ``items``
-    of an array, ``fields`` of a struct; ``formerly`` holds older names. Empty where the connector's spelling is not known."""
+    for an array, ``fields`` for a struct; ``formerly`` holds older names. Empty where the encoding is not known."""
     native: str = ""
-    """The database's own word for the type, for people: ``numeric(12,2)``. Empty where nothing says."""
+    """The database's native type, for people: ``numeric(12,2)``. Empty where it is not known."""
 
     def connect_field(self) -> dict[str, Any]:
         """Return the field with its name, as a Connect struct lists it."""
@@ -43,18 +43,19 @@ class SourceSchema(JsonObject):
 
     flow: str
     connector: str
-    """``source.connector`` of the events: some connectors use one semantic type for values that differ. Empty where nothing says."""
+    """``source.connector`` of the events, because some connectors use one semantic type for different values. Empty where it is not
+    known."""
     columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...] = ()
     """The primary key's columns, in its order; empty where it is not known."""
     origin: str = ""
-    """Where it is from, for people: ``catalogue of postgresql, connection shop``; never a URL with a password."""
+    """Origin, for people: ``catalogue of postgresql, connection shop``; never a URL with a password."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The connector's settings by which the columns are spelled so (``decimal.handling.mode``), where they were asked for."""
+    """The connector's settings that determine this encoding (``decimal.handling.mode``), where they were given."""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SourceSchema:
-        """Read what :meth:`to_json` wrote; people may have edited it, and left out or null what they do not know."""
+        """Read what :meth:`to_json` wrote. People may have edited it, and removed or nulled what they do not know."""
         return super().from_json({"connector": "", **{name: value for name, value in document.items() if value is not None}})
 
 
@@ -64,14 +65,14 @@ def to_document(schemas: Iterable[SourceSchema]) -> dict[str, Any]:
 
 
 def is_document(document: Any) -> bool:
-    """Tell whether a JSON value is such a document, of whatever format."""
+    """Return whether a JSON value is such a document, of any format."""
     return isinstance(document, Mapping) and isinstance(document.get("schemas"), Sequence) and "format" in document
 
 
 def from_document(document: Mapping[str, Any]) -> tuple[SourceSchema, ...]:
     """Return the schemas of a document.
 
-    :raises ConfigurationError: when it is of a format that this version does not know, or has another shape.
+    :raises ConfigurationError: when its format is unknown to this version, or its shape is wrong.
     """
     if document["format"] != SOURCE_SCHEMA.format:
         raise ConfigurationError(
@@ -88,14 +89,14 @@ def from_document(document: Mapping[str, Any]) -> tuple[SourceSchema, ...]:
 
 
 class SourceSchemas:
-    """The schemas that were handed over to a lake."""
+    """The schemas imported into a lake."""
 
     def __init__(self, fs: FileSystem, lake_root: str) -> None:
         self._fs = fs
         self._folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/schemas"
 
     def of(self, folder: str) -> SourceSchema | None:
-        """Return a flow's schema; None where none was handed over.
+        """Return a flow's schema; None where none was imported.
 
         :param folder: the flow's (:attr:`airflow_cdc.model.state.lake.FlowState.folder`).
         :raises StateTooNewError, StateUnreadableError: as :meth:`airflow_cdc.model.state_kind.StateKind.read`.
@@ -105,11 +106,11 @@ class SourceSchemas:
         return found[0] if found else None
 
     def put(self, folder: str, schema: SourceSchema) -> None:
-        """Keep a flow's schema in place of the one before."""
+        """Save a flow's schema, replacing the previous one."""
         replace_json(self._fs, self._path(folder), to_document([schema]))
 
     def flows(self) -> list[str]:
-        """Return the names of the flows whose schemas were handed over."""
+        """Return the names of the flows with an imported schema."""
         if not self._fs.exists(self._folder):
             return []
         names = (str(path).rsplit("/", 1)[-1] for path in self._fs.ls(self._folder, detail=False))

@@ -6,15 +6,15 @@ from enum import Enum
 
 
 class TableMode(str, Enum):
-    """What a target table keeps; frozen when it is made, as a table property."""
+    """What a target table keeps; fixed at its creation, as a table property."""
 
     CURRENT = "scd1"
-    """One row a key, as it is now; a deleted row is gone."""
+    """One row per key, as it is now; deleted rows are removed."""
     MULTISET = "scd1-multiset"
     """The rows as they are now, without a key: equal rows as often as the source has them."""
     FLAGGED = "scd1-flagged"
-    """One row a key; a deleted row stays, with its last values and a flag."""
+    """One row per key; a deleted row stays, with its last values and a flag."""
     VERSIONS = "scd2"
-    """Every version that a row had at a commit, with the interval in which it was true."""
+    """Every version that a row had at a commit, with its validity interval."""
     CHANGE_LOG = "append"
     """Every event, once."""

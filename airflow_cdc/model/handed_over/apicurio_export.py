@@ -20,7 +20,7 @@ _OUT_OF_USE = {"DISABLED", "DRAFT"}
 
 
 def is_zip(data: bytes) -> bool:
-    """Tell whether a file's bytes are a ZIP file's."""
+    """Return whether a file's bytes are a ZIP file's."""
     return data.startswith(b"PK\x03\x04")
 
 

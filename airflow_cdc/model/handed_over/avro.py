@@ -1,7 +1,7 @@
 """Avro schemas as Connect schemas, by the rules of Confluent's ``AvroData``, which Apicurio's converter shares.
 
-What Connect cannot say in Avro stands in ``connect.name``, ``connect.parameters`` and ``connect.type`` (``int8``, ``int16``). A logical
-type without a ``connect.name`` keeps Avro's own word (``timestamp-micros``), as of archived Avro files (docs/reference/types.md).
+What Avro cannot express is in ``connect.name``, ``connect.parameters`` and ``connect.type`` (``int8``, ``int16``). A logical type without a
+``connect.name`` keeps Avro's own name (``timestamp-micros``), as in archived Avro files (docs/reference/types.md).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _BASES = {"enum": "string", "fixed": "bytes", **_PRIMITIVES}
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _PRECISION = "connect.decimal.precision"
 _NO_PRECISION = 64
-"""What ``AvroData`` writes for the precision of a decimal that has none."""
+"""``AvroData``'s precision for a decimal that has none."""
 _MADE_UP = "io.confluent.connect.avro.ConnectDefault"
-"""How ``AvroData`` names the records of structs that have no name, a number behind it."""
+"""``AvroData``'s name for records of unnamed structs, followed by a number."""
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 
 
 def is_avro(node: Any) -> bool:
-    """Tell whether a JSON value is an Avro schema of a named type, or a list of them as one file may hold several."""
+    """Return whether a JSON value is an Avro schema of a named type, or a list of such schemas, as one file may hold."""
     if isinstance(node, list):
         return bool(node) and all(is_avro(branch) for branch in node)
     return isinstance(node, Mapping) and node.get("type") in _NAMED and isinstance(node.get("name"), str)
 
 
 def from_avro(node: Any, referenced: Iterable[Any] = ()) -> ConnectSchema:
-    """Return an Avro schema as a Connect schema, ``{}`` where it tells nothing: a union of several types.
+    """Return an Avro schema as a Connect schema; ``{}`` for a union of several types.
 
-    :param node: the schema; of a list of named types the last one is meant, the others are those it refers to.
-    :param referenced: schemas of types that it refers to by name, those first that others refer to.
-    :raises ConfigurationError: when it refers to a type that nothing defines, or is no Avro schema.
+    :param node: the schema. In a list of named types the last one is meant; the others are the types that it refers to.
+    :param referenced: schemas of the types that it refers to by name, in dependency order.
+    :raises ConfigurationError: when it refers to an undefined type, or is not an Avro schema.
     """
     reader = _Reader()
     *before, last = [*referenced, *(node if is_avro(node) and isinstance(node, list) else [node])]
@@ -46,17 +46,17 @@ def from_avro(node: Any, referenced: Iterable[Any] = ()) -> ConnectSchema:
 
 
 class _Reader:
-    """Reads schemas from the first to the last word, as Avro wants a type defined before it is referred to."""
+    """Reads schemas in order, as Avro requires a type to be defined before it is referred to."""
 
     def __init__(self) -> None:
         self._types: dict[str, ConnectSchema] = {}
-        """By full name; empty while the type is read, so that one that holds itself ends."""
+        """By full name; empty while the type is being read, so that a recursive type ends."""
 
     def read(self, node: Any, namespace: str) -> ConnectSchema:
         if isinstance(node, str):
             return {"type": _PRIMITIVES[node]} if node in _PRIMITIVES else self._type(node, namespace)
         if isinstance(node, list):
-            # All are read: a later field may refer to a type that one of them defines.
+            # All branches are read: a later field may refer to a type that one of them defines.
             branches = [self.read(branch, namespace) for branch in node if branch != "null"]
             return branches[0] if len(branches) == 1 else {}
         kind = node.get("type") if isinstance(node, Mapping) else None
@@ -97,7 +97,7 @@ class _Reader:
 
     def _field(self, field: Mapping[str, Any], namespace: str) -> ConnectSchema:
         told = self.read(field.get("type"), namespace)
-        # Of a type that is told once and used twice the parameters may differ: those of the later use stand beside the field's name.
+        # A type that is defined once and used twice may have different parameters: those of the later use stand beside the field's name.
         own = _parameters(field).get("parameters", {})
         return {**told, "parameters": {**told.get("parameters", {}), **own}} if told and own else told
 

@@ -1,4 +1,4 @@
-"""What is found in files that are handed over, before it is known which flow each part is of."""
+"""Schemas found in imported files, before their flows are known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from airflow_cdc.model.handed_over.connect import ConnectSchema
 
 _ROLES = {"Envelope": False, "Value": False, "Key": True}
-"""Last part of the names that Debezium gives the schemas of a topic's values and keys, and whether it is the key's."""
+"""Last part of Debezium's names for the schemas of a topic's values and keys, and whether it is the key's."""
 
 
 @dataclass(frozen=True)
@@ -19,20 +19,20 @@ class FoundSchema:
     connect: ConnectSchema
     """See :func:`airflow_cdc.model.handed_over.connect.normalized`."""
     origin: str
-    """Where it is from, for people."""
+    """Origin, for people."""
     topic: str = ""
-    """Empty where nothing tells it."""
+    """Empty where it is not known."""
     is_key: bool = False
     subject: str = ""
-    """Under which a registry has it; versions count within one. Empty where it is from no registry."""
+    """The registry's subject; versions count within one. Empty where the schema is not from a registry."""
     version: tuple[int, ...] = ()
     rank: int = 0
-    """How its topic is told, the lower the better: by a record or a registry's subject, by an envelope's name, by a row's name."""
+    """How its topic is known, lower is better: 0 from a record or a registry's subject, 1 from an envelope's name, 2 from a row's name."""
 
 
 @dataclass(frozen=True)
 class LeftAside:
-    """A part of a file that tells no table's columns."""
+    """A part of a file that describes no table's columns."""
 
     what: str
     """Its name, for people."""
@@ -40,7 +40,7 @@ class LeftAside:
 
 
 def found_schema(connect: ConnectSchema, origin: str, **told: Any) -> FoundSchema:
-    """Return a schema, with its topic and role by its own name where nothing else tells them.
+    """Return a schema. Its topic and role come from its own name where they are not given.
 
     :param told: further fields of :class:`FoundSchema`.
     """
@@ -53,7 +53,7 @@ def found_schema(connect: ConnectSchema, origin: str, **told: Any) -> FoundSchem
 
 
 def is_control(connect: ConnectSchema) -> bool:
-    """Tell whether a schema is of one of a connector's own records: a transaction, a heartbeat, a change of a schema, a part of these."""
+    """Return whether a schema is for a connector's own records (transaction, heartbeat, schema change) or a part of one."""
     return str(connect.get("name", "")).startswith("io.debezium.")
 
 

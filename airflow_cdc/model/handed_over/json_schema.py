@@ -1,7 +1,7 @@
 """JSON Schemas as Connect schemas, by the rules of Confluent's ``JsonSchemaData``.
 
 ``title`` is the Connect name, ``connect.type`` the type, ``connect.parameters`` the parameters, ``connect.index`` a property's place;
-``oneOf`` with ``null`` means optional. Without ``connect.type`` an integer is ``int64``, a number ``double``, as that converter reads them.
+``oneOf`` with ``null`` means optional. Without ``connect.type`` an integer is ``int64`` and a number ``double``, as in that converter.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MARKS = ("$schema", "properties", "oneOf", "anyOf", "allOf", "$ref")
 
 
 def is_json_schema(node: Any) -> bool:
-    """Tell whether a JSON value is a JSON Schema of an object."""
+    """Return whether a JSON value is a JSON Schema of an object."""
     return isinstance(node, Mapping) and (node.get("type") == "object" or any(mark in node for mark in _MARKS))
 
 
 def from_json_schema(node: Any, referenced: Mapping[str, Any] | None = None) -> ConnectSchema:
-    """Return a JSON Schema as a Connect schema, ``{}`` where it tells nothing: a choice of several types.
+    """Return a JSON Schema as a Connect schema; ``{}`` for a choice of several types.
 
-    :param referenced: schemas by the names under which ``$ref`` means them.
+    :param referenced: schemas by the names that ``$ref`` uses.
     :raises ConfigurationError: when a ``$ref`` leads nowhere.
     """
     return _Reader(node, referenced or {}, []).read(node)
@@ -35,7 +35,7 @@ class _Reader:
         self._root = root
         self._referenced = referenced
         self._open = following
-        """The references that are followed now; one that leads back to itself tells nothing."""
+        """References that are being followed; a circular one yields ``{}``."""
 
     def read(self, node: Any) -> ConnectSchema:
         if not isinstance(node, Mapping):
@@ -125,7 +125,7 @@ def _index(node: Any, place: int) -> int:
 
 
 def _with_id(node: Any, wanted: str) -> Any:
-    """Return the part of a schema whose ``$id`` is ``wanted``, None where there is none."""
+    """Return the part of a schema whose ``$id`` is ``wanted``; None where there is none."""
     if isinstance(node, Mapping):
         if wanted in (node.get("$id"), node.get("id")):
             return node

@@ -1,4 +1,4 @@
-"""Read files that people hand over: which parts they have, of whatever form."""
+"""Read imported schema files of any supported form into their parts."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _BINARY = {
 
 @dataclass
 class Parts:
-    """What files hold."""
+    """Parts of the files."""
 
     ready: list[SourceSchema] = field(default_factory=list)
-    """Of our own documents."""
+    """From our own documents."""
     found: list[FoundSchema] = field(default_factory=list)
     aside: list[LeftAside] = field(default_factory=list)
     registered: list[RegisteredSchema] = field(default_factory=list)
-    """Of registries; read last, for one may refer to another."""
+    """From registries; read last, because one may refer to another."""
 
 
 def read_files(files: Iterable[tuple[str, bytes]]) -> Parts:
     """Return the parts of some files.
 
     :param files: names, for people, and contents.
-    :raises ConfigurationError: when a file is of no known form.
+    :raises ConfigurationError: when a file's form is unknown.
     """
     parts = Parts()
     for name, data in files:
@@ -68,7 +68,7 @@ def read_files(files: Iterable[tuple[str, bytes]]) -> Parts:
 
 
 def _documents(name: str, data: bytes) -> Iterator[Any]:
-    """Yield the JSON values of a file, one behind the other, with whatever blanks between them: as a loop of curl prints them."""
+    """Yield a file's JSON values, concatenated with any blanks between them, as a loop of curl prints them."""
     for magic, (what, next_step) in _BINARY.items():
         if data.startswith(magic):
             raise ConfigurationError(f"{name} is {what}, expected JSON.", next_step=next_step)

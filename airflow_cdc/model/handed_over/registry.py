@@ -1,8 +1,8 @@
-"""What a schema registry answers: Confluent's REST API, which Apicurio Registry speaks too (``/apis/ccompat``).
+"""A schema registry's answers: Confluent's REST API, which Apicurio Registry offers too (``/apis/ccompat``).
 
 An answer of ``/subjects/<subject>/versions/<version>`` or ``/schemas/ids/<id>`` is ``{"subject", "version", "id", "schemaType", "schema",
-"references"}``; ``schema`` is a text, ``schemaType`` is left out for Avro, ``/schemas/ids`` leaves out subject and version. A list of them
-is the answer of ``/schemas``.
+"references"}``; ``schema`` is a text, ``schemaType`` is omitted for Avro, ``/schemas/ids`` omits subject and version. ``/schemas`` answers
+with a list of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROTOBUF_NEXT_STEP = (
 
 @dataclass(frozen=True)
 class Reference:
-    """A schema that another one refers to by a name."""
+    """A named reference to another schema."""
 
     name: str
     subject: str
@@ -51,14 +51,14 @@ class RegisteredSchema:
 
 
 def is_registered(document: Any) -> bool:
-    """Tell whether a JSON value is a registry's answer that holds a schema."""
+    """Return whether a JSON value is a registry's answer with a schema."""
     return isinstance(document, Mapping) and isinstance(document.get("schema"), str) and "payload" not in document
 
 
 def registered(document: Mapping[str, Any], origin: str) -> RegisteredSchema:
     """Return the schema of a registry's answer."""
     subject, version = str(document.get("subject") or ""), document.get("version")
-    # A subject of another context than the default one is written :.context:subject.
+    # A subject outside the default context is written :.context:subject.
     name = subject.split(":", 2)[2] if subject.startswith(":.") and subject.count(":") > 1 else subject
     told = [each for each in document.get("references") or () if isinstance(each, Mapping)]
     references = tuple(Reference(str(each.get("name")), str(each.get("subject")), str(each.get("version"))) for each in told)
@@ -115,7 +115,7 @@ class Registry:
         )
 
     def _referenced(self, schema: RegisteredSchema, above: tuple[RegisteredSchema, ...]) -> list[RegisteredSchema]:
-        """Return what a schema refers to, and what that does, those first that others refer to."""
+        """Return a schema's references, direct and indirect, in dependency order."""
         found: list[RegisteredSchema] = []
         for reference in schema.references:
             target = self._target(schema, reference)
@@ -145,7 +145,9 @@ def _parsed(schema: RegisteredSchema) -> Any:
 
 
 def _by_subject(subject: str, name: str) -> dict[str, Any]:
-    """Return what a subject tells of the topic: ``<topic>-value``, ``<topic>-key``, ``<topic>-<name of the schema>``, whole or its end."""
+    """Return the topic and role from a subject: ``<topic>-value``, ``<topic>-key``, ``<topic>-<name of the schema>``, with the whole
+    name or its end.
+    """
     of_key = name.endswith(".Key")
     endings = {"-value": False, "-key": True, **({f"-{name}": of_key, f"-{name.rpartition('.')[2]}": of_key} if name else {})}
     topics = {ending: subject.removesuffix(ending) for ending in endings if subject.endswith(ending)}

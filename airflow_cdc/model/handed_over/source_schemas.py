@@ -1,4 +1,4 @@
-"""Bring what files hold together, flow by flow: the columns of its rows, and its key."""
+"""Combine the imported files' schemas, flow by flow: the columns of its rows, and its key."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class HandedOver:
-    """The schemas that were handed over, ordered by flow, and what was left aside."""
+    """The imported schemas, ordered by flow, and what was left aside."""
 
     schemas: tuple[SourceSchema, ...]
     aside: tuple[LeftAside, ...]
 
 
 def bring_together(parts: Parts, flow: str | None = None) -> HandedOver:
-    """Return the schema of each flow: of several versions the newest, of several names for one topic the one that tells it best.
+    """Return the schema of each flow: the newest of several versions, and the best-ranked of several names for one topic.
 
-    :param flow: the flow that is meant: of several that are there this one; a single one is taken for it, whatever its topic is called.
-    :raises ConfigurationError: when there is none, when nothing tells of which topic it is, or two of one flow differ.
+    :param flow: the wanted flow. Of several schemas its own is taken; a single schema is taken for it, whatever its topic is called.
+    :raises ConfigurationError: when there is no schema, when a schema's topic is not known, or when two schemas of one flow differ.
     """
     aside = list(parts.aside)
     found = _with_topics(list(_usable(parts.found, aside)), parts, flow, aside)
@@ -43,11 +43,11 @@ def bring_together(parts: Parts, flow: str | None = None) -> HandedOver:
 
 
 def _with_topics(found: Sequence[FoundSchema], parts: Parts, flow: str | None, aside: list[LeftAside]) -> Sequence[FoundSchema]:
-    """Return the schemas of which the topic is known; ``flow`` is it of those that tell none, where no other is of it."""
+    """Return the schemas with known topics. Schemas without a topic get ``flow``, where no other schema is for it."""
     named, nameless = [each for each in found if each.topic], [each for each in found if not each.topic]
     topics = {each.topic for each in named} | {schema.flow for schema in parts.ready}
     if nameless and flow and flow not in topics:
-        # Some of Apicurio's strategies name an artifact after the topic alone.
+        # Some of Apicurio's strategies give an artifact the topic's plain name.
         meant = [each for each in nameless if each.subject.partition("/")[2] == flow] or nameless
         return [*named, *(replace(each, topic=flow) for each in meant)]
     if nameless and not topics:
@@ -89,7 +89,7 @@ def _assembled(found: Sequence[FoundSchema], aside: list[LeftAside]) -> Iterable
 
 
 def _best(topic: str, found: Sequence[FoundSchema]) -> FoundSchema | None:
-    """Return the schema that counts of those of one topic's values, or keys."""
+    """Return the decisive schema among those of one topic's values, or keys."""
     rank = min((each.rank for each in found), default=0)
     newest: dict[str, FoundSchema] = {}
     for place, each in enumerate(found):

@@ -1,4 +1,4 @@
-"""Groups: pending flows shared out over a few Spark applications, by bytes."""
+"""Groups: pending flows distributed over a few Spark applications, by bytes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DEFAULT_MAX_GROUPS = 4
 
 @dataclass(frozen=True)
 class FlowGroup:
-    """Flows that one run applies; no flow is in two groups of one plan."""
+    """Flows for one run; no flow is in two groups of one plan."""
 
     tables: tuple[str, ...]
-    """Globs that match these flows, as ``CdcMergeOperator`` takes them; most are names."""
+    """Globs that match these flows, for ``CdcMergeOperator``; most are names."""
     bytes: int
-    """What waits for them, as it lies in the archive."""
+    """Pending bytes of these flows, compressed or not as in the archive."""
 
 
 def plan_groups(
@@ -34,26 +34,26 @@ def plan_groups(
     group_bytes: int = DEFAULT_GROUP_BYTES,
     max_groups: int = DEFAULT_MAX_GROUPS,
 ) -> tuple[FlowGroup, ...]:
-    """Return the pending flows in as few groups of about ``group_bytes`` as there need be, all of about the same size.
+    """Return the pending flows in as few groups of about ``group_bytes`` as needed, all of similar size.
 
-    A flow for which nothing waits is in none. A file that no run has looked into, and that no sink has named, may hold any topic, known or
-    not: for these stands one group of all that is in no other, ``*`` but ``!`` the others' names.
+    A flow with nothing pending is in no group. An unsurveyed file that no sink has named may hold any topic, known or not. For such files
+    one group matches everything that is in no other group: ``*``, and ``!`` with the others' names.
 
-    :param tables: the globs that ``pending`` was asked with.
-    :param group_bytes: one flow of more makes a group of more.
-    :return: greatest first; none where nothing waits.
+    :param tables: the globs that ``pending`` was queried with.
+    :param group_bytes: target size; a larger flow makes a larger group.
+    :return: largest first; none where nothing is pending.
     :raises ConfigurationError: when a bound is below 1.
     """
     for name, bound in (("group_bytes", group_bytes), ("max_groups", max_groups)):
         if bound < 1:
             raise ConfigurationError(f"{name} is {bound}, expected 1 or more.", next_step="Correct the task that plans the groups.")
     sizes = Counter(pending.planned_bytes or {})
-    # Nothing of theirs is applied, but somebody must be told: their group fails and names the files.
+    # None of their files is applied, but the failure must show: their group fails and names the files.
     sizes.update(dict.fromkeys(pending.stopped, 0))
     rest = None
     for file in pending.unsurveyed:
         if file.start_offset is None or ends_transactions(file.topic):
-            # What an END lets go on is told by no name either.
+            # The files that an END releases are not known by name either.
             rest = (rest or 0) + file.size
         else:
             sizes[file.topic] += file.size
@@ -69,11 +69,11 @@ def plan_groups(
 
 
 def _shared_out(sizes: Counter[str], count: int) -> tuple[FlowGroup, ...]:
-    """Put each flow, the greatest first, into the group that holds least."""
+    """Put each flow, largest first, into the group with the fewest bytes."""
     groups: list[tuple[int, int, int, list[str]]] = [(0, 0, number, []) for number in range(min(count, len(sizes)))]
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)) if groups else ():
         size, length, number, names = heapq.heappop(groups)
-        # By length too: of flows of no bytes none may leave a group empty.
+        # Also by length, so that flows without bytes leave no group empty.
         heapq.heappush(groups, (size + sizes[name], length + 1, number, [*names, name]))
     shared = [FlowGroup(as_globs(names), size) for size, _, _, names in groups]
     return tuple(sorted(shared, key=lambda group: (-group.bytes, group.tables)))
@@ -82,7 +82,7 @@ def _shared_out(sizes: Counter[str], count: int) -> tuple[FlowGroup, ...]:
 def as_globs(names: Sequence[str]) -> tuple[str, ...]:
     """Return a glob for each of these flows' names.
 
-    Topics of Kafka stand for themselves. A file's name may have any character: those that globs or lists of them mean something by are
-    matched by another way of writing them, or by ``?``.
+    Kafka topics stand for themselves. A file's name may hold any character: those with a meaning in globs or lists of globs are escaped, or
+    matched by ``?``.
     """
     return tuple(re.sub(r"^!|[,\s]", "?", re.sub(r"[*?\[]", r"[\g<0>]", name)) for name in names)

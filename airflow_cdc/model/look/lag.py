@@ -1,4 +1,4 @@
-"""Lag: how far a lake's tables are behind what is archived."""
+"""Lag: how far a lake's tables are behind the archive."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.microbatch import pending_in
 
 MOST_FLOWS = 20
-"""Flows named in an answer; the sums count all."""
+"""Most flows named in an answer; the sums count all."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """What waits to be applied, and how old the table is."""
+    """What waits to be applied, and the table's age."""
 
     files: int = 0
     bytes: int = 0
-    """As they lie in the archive."""
+    """Bytes in the archive, compressed or not."""
     seconds: float | None = 0.0
-    """Since the source committed the last applied event, while anything waits; None where nothing tells: then it is beyond any bound."""
+    """Seconds since the source committed the last applied event, while anything waits. None where that time is not known: then it
+    exceeds any bound."""
 
     def is_within(self, *, max_files: int | None, max_bytes: int | None, max_seconds: float | None) -> bool:
-        """Tell whether no bound that is given is passed."""
+        """Return whether no given bound is exceeded."""
         return (
             (max_files is None or self.files <= max_files)
             and (max_bytes is None or self.bytes <= max_bytes)
@@ -40,11 +41,11 @@ class Lag:
 def find_lag(
     *, archive_fs: FileSystem, archive_root: str, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str], now: float
 ) -> tuple[Lag, dict[str, Lag]]:
-    """Return the lag of all flows whose names match ``tables`` (globs; none: every flow) together, and of each that is behind.
+    """Return the total lag of all flows whose names match ``tables`` (globs; none: every flow), and the lag of each flow that is behind.
 
-    Together: the sum of what waits, and the greatest age. A file that nobody has looked into counts for the flow that its name tells, or,
-    where it tells none, for all. What waits for a transaction or for missing offsets counts too, and so does a file
-    that cannot be read: the table lacks it.
+    The total is the sum of what waits, and the greatest age. An unsurveyed file counts for the flow that its name shows, or for all flows
+    where it shows none. Files that wait for a transaction or for missing offsets count too, and so do unreadable files: the table lacks
+    them.
 
     :param now: seconds since 1970.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
@@ -73,7 +74,7 @@ def find_lag(
             if count:
                 found[flow] = Lag(count, sum(file.size for file in files.values()) + sizes[flow] + size, _age(checkpoint, now))
     ages = [lag.seconds for lag in found.values()]
-    # Counted for each flow, a file of unknown topics would count more than once; where there is no flow yet, it would not count at all.
+    # A file of unknown topic would count once per flow, and not at all where there is no flow yet.
     extra = len(nameless) * (1 - len(found)), size * (1 - len(found))
     together = Lag(
         sum(lag.files for lag in found.values()) + extra[0],
@@ -84,7 +85,7 @@ def find_lag(
 
 
 def lag_summary(together: Lag, flows: dict[str, Lag]) -> dict[str, Any]:
-    """Return a lag as a small JSON object; of many flows those with the most files."""
+    """Return a lag as a small JSON object; of many flows, those with the most files."""
     most = sorted(flows, key=lambda flow: (-flows[flow].files, flow))[:MOST_FLOWS]
     return {**vars(together), "behind": len(flows), "flows": {flow: dict(vars(flows[flow])) for flow in most}}
 

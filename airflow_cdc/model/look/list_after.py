@@ -1,4 +1,4 @@
-"""List an object store behind what is known of it, where its file system can: S3, by ``StartAfter`` (ADR 0016)."""
+"""List an object store after known names, where its file system can: S3, by ``StartAfter`` (ADR 0016)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.state.ledger import Ledger
 
 _TIME = re.compile(r"(year|month|day|hour|minute|date|dt|ds|time)=[^/]*|[0-9][-0-9T:_.]*")
-"""A folder that a sink names for a time: the next one sorts behind it."""
+"""A folder that a sink names after a time: the next one sorts after it."""
 
 Sizes = dict[str, int]
 
 
 def list_after(fs: FileSystem, root: str, ledger: Ledger) -> tuple[tuple[ArchivedFile, ...], tuple[ArchivedFile, ...]] | None:
-    """Return the files that sort behind the surveyed ones, and those of folders that were listed whole.
+    """Return the files that sort after the surveyed ones, and those of folders that were listed as a whole.
 
-    What a sink writes for one table lies in one folder, or in folders by time, and goes on behind the greatest name there. Costs a request
-    for each table, and one for each folder above them.
+    A sink's files for one table are in one folder, or in folders by time, and continue after the greatest name there. The cost is one
+    request per table, and one per folder above them.
 
-    :return: None where the file system cannot list from a name on, or the folders lie in each other so that nothing is told by it.
+    :return: None where the file system cannot list from a name on, or where nested folders make the order inconclusive.
     """
     call: Callable[..., dict[str, Any]] | None = getattr(fs, "call_s3", None)
     newest = _newest(ledger)
@@ -47,7 +47,7 @@ def list_after(fs: FileSystem, root: str, ledger: Ledger) -> tuple[tuple[Archive
 
 
 def _newest(ledger: Ledger) -> dict[str, str]:
-    """Return by folder that holds folders by time, or none: the last surveyed one of them, or itself."""
+    """Return by folder the last surveyed subfolder by time, or the folder itself where it has none."""
     newest: dict[str, str] = {}
     for folder in ledger.folders:
         parts = folder.split("/")
@@ -71,12 +71,12 @@ class _Store:
         self._call, self._bucket, self._prefix = call, bucket, prefix
 
     def behind(self, prefix: str, name: str) -> Sizes:
-        """Return the files under a prefix that sort behind a name, folder by folder."""
+        """Return the files under a prefix that sort after a name, folder by folder."""
         start = {"StartAfter": self._prefix + name} if name else {}
         return dict(item for page in self._pages(prefix, **start) for item in self._sizes(page))
 
     def in_folder(self, prefix: str) -> tuple[Sizes, set[str]]:
-        """Return the files that lie in a folder itself, and the paths of the folders in it."""
+        """Return the files directly in a folder, and the paths of its subfolders."""
         pages = list(self._pages(prefix, Delimiter="/"))
         folders = {found["Prefix"].removeprefix(self._prefix).rstrip("/") for page in pages for found in page.get("CommonPrefixes", ())}
         return dict(item for page in pages for item in self._sizes(page)), folders
@@ -92,6 +92,6 @@ class _Store:
     def _sizes(self, page: dict[str, Any]) -> Iterator[tuple[str, int]]:
         for found in page.get("Contents", ()):
             path = found["Key"].removeprefix(self._prefix)
-            # A folder's own mark.
+            # A folder's marker.
             if path and not path.endswith("/"):
                 yield path, int(found["Size"])

@@ -1,7 +1,7 @@
-"""Which life of the topic a file is of whose offsets lie below what was applied, though none of them was archived before.
+"""The topic's life of a file with offsets below the applied ones that were never archived before.
 
-In one life of a partition offsets and positions rise together, and so do the times at which the connector processed the records. A file of
-lower offsets is late where its positions and times are lower too, and of a later life where they are not: the topic was created again.
+In one life of a partition, offsets, positions and the connector's processing times rise together. A file of lower offsets is late if its
+positions and times are lower too. If they are not, it belongs to a later life: the topic was recreated.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 
 @dataclass(frozen=True)
 class LogSpan:
-    """The stretch of the source's log in which a file's records lie."""
+    """The range of the source's log that a file's records cover."""
 
     lowest: int
-    """Commit position, as the file has it: without the epoch."""
+    """Lowest commit position, as in the file: without the epoch."""
     highest: int
     since_ms: int | None = None
-    """When the connector processed the first of them (``ts_ms`` of the envelope, milliseconds since 1970); None unless all records say."""
+    """When the connector processed the first of them (``ts_ms`` of the envelope, milliseconds since 1970); None unless all records carry
+    it."""
     through_ms: int | None = None
-    """The same of the last."""
+    """As above, for the last."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class KnownLog:
     reach: Mapping[int, int]
     """By lane: the highest commit position of its streamed events, epoch included."""
     highest: int
-    """The highest of all; of a flow that has seen a snapshot only, the snapshot's."""
+    """The highest of all; for a flow that has seen only a snapshot, the snapshot's."""
     epochs: Epochs
 
     @classmethod
     def of(cls, checkpoint: FlowCheckpoint) -> KnownLog | None:
-        """Return what a flow's checkpoint knows, None where it knows no position."""
+        """Return what a flow's checkpoint records; None where it has no position."""
         streamed = checkpoint.reach.streamed_through.items()
         reach = {int(lane): position.commit for lane, position in streamed if lane.lstrip("-").isdigit()}
         read = [checkpoint.snapshot.position.commit] if checkpoint.snapshot else []
@@ -48,7 +49,7 @@ class KnownLog:
         return cls(reach, max(known), checkpoint.epochs) if known else None
 
     def shift(self, file: LogSpan, lane: int, offset: int) -> int | None:
-        """Return how many lives later (1) or earlier (-1) than the newest of its partition a file is; None where nothing proves it.
+        """Return by how many lives a file is later (1) or earlier (-1) than its partition's newest; None where nothing proves it.
 
         :param lane: the partition's newest.
         :param offset: the file's first.
@@ -62,13 +63,13 @@ class KnownLog:
         return -1 if before is not None and file.highest <= before else 0
 
     def _shift_between_epochs(self, file: LogSpan, lane: int, offset: int) -> int | None:
-        """Positions alone prove nothing here: those of an epoch that is over may lie above those of the newest."""
+        """Positions alone prove nothing here: those of a finished epoch may be above those of the newest."""
         newest, since = self.epochs.newest, self.epochs.since_ms.get(self.epochs.newest)
         if since is None or file.since_ms is None or file.through_ms is None:
             return None
         begins = self.epochs.begins.get(str(lane), ())
         if file.since_ms > since:
-            # All of it was processed in the newest epoch. In one life that is at offsets from the epoch's first on.
+            # The whole file was processed in the newest epoch. Within one life, its offsets then start at or behind the epoch's first.
             of_offset = max((epoch for first, epoch in begins if first <= offset), default=0)
             if file.lowest + newest * EPOCH > self.highest:
                 return 1

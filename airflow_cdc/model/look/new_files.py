@@ -1,7 +1,8 @@
-"""Find the new files of an archive without listing what is known: a look costs what changed, not what lies there (ADR 0016).
+"""Find the new files of an archive without listing known ones: the cost of a look depends on what changed, not on the archive's size
+(ADR 0016).
 
-Where folders tell when they changed (local disks, HDFS), unchanged ones are not listed. Every hour a look lists everything
-all the same: a clock or a mount that tells wrong times makes a file late, never lost.
+Where folders have modification times (local disks, HDFS), unchanged ones are not listed. Every hour a look lists everything anyway: a clock
+or a mount with wrong times makes a file late, never lost.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.ledger import Ledger
 
 WHOLE_LOOK_SECONDS = 3600
-"""The longest time for which looks may pass over what they know."""
+"""Most seconds between two full listings."""
 SETTLED_SECONDS = 60
-"""A folder that changed less than this before it was listed is listed again: times are coarse, and clocks differ."""
+"""A folder that changed less than this many seconds before it was listed is listed again: times are coarse, and clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,18 @@ class NewFiles:
     ignored: tuple[str, ...] = ()
     """Paths that are neither data nor a companion."""
     looked: Looked = field(default_factory=Looked)
-    """To be written down once ``files`` are surveyed."""
+    """To be recorded once ``files`` are surveyed."""
     set_aside: tuple[SetAsideFile, ...] = ()
-    """Files that could not be read, and lie there as they did then."""
+    """Files that could not be read and have not changed since."""
 
 
 def find_new_files(
     fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool = False, now: float | None = None
 ) -> NewFiles:
-    """Return the files of an archive that no survey holds, set-aside ones only where they were replaced.
+    """Return the unsurveyed files of an archive; files that are set aside only if they were replaced.
 
     :param root: the archive's root as the file system names it.
-    :param is_poke: whether a file may be told an hour late where the store tells no times, but can list behind a name (S3).
+    :param is_poke: whether a file may be found up to an hour late, where the store has no folder times but can list after a name (S3).
     :param now: seconds since 1970.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
@@ -58,7 +59,7 @@ def find_new_files(
 
 
 def with_replaced(fs: FileSystem, root: str, state: ArchiveState, found: NewFiles) -> NewFiles:
-    """Return what a look found without the files that are set aside as they are, and with those that were replaced since."""
+    """Return a look's result without unchanged set-aside files, and with those that were replaced since."""
     aside = state.set_aside()
     if not aside:
         return found
@@ -68,7 +69,7 @@ def with_replaced(fs: FileSystem, root: str, state: ArchiveState, found: NewFile
 
 
 def _find(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool, now: float) -> NewFiles:
-    # Several file systems answer from listings of long ago in a process that lives as long as the triggerer.
+    # Several file systems answer from old cached listings in a long-lived process such as the triggerer.
     fs.invalidate_cache()
     known = state.looked()
     is_whole = not 0 <= now - known.whole_at < WHOLE_LOOK_SECONDS
@@ -87,12 +88,12 @@ def _find(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_
 
 
 def poke(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, now: float | None = None) -> tuple[ArchivedFile, ...]:
-    """Return the files that no survey holds, as sensors ask for them; a whole look is remembered for the next."""
+    """Return the unsurveyed files for a sensor, and record a full listing for the next look."""
     known = state.looked()
     found = find_new_files(fs, root, state, ledger, is_poke=True, now=now)
     if found.looked.whole_at != known.whole_at and ledger.surveyed_through:
-        # Only what is surveyed may be passed over. Where the lake cannot be written, the next look lists everything again.
-        # Of the folder of a file that changed nothing may be, for its own time is as it was.
+        # Only surveyed files may be skipped. Where the lake is not writable, the next look lists everything again. The folder of a changed
+        # file is never skipped, because the folder's own time is unchanged.
         changed = {_folder(file.path) for file in found.files if ledger.may_know(file.path)}
         past = Looked(known.whole_at, {folder: look for folder, look in known.folders.items() if folder not in changed})
         with contextlib.suppress(OSError):
@@ -102,7 +103,7 @@ def poke(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, now:
 
 @dataclass
 class _Walk:
-    """One way through the folders of a file system that tells when they changed."""
+    """One walk through the folders of a file system that has folder times."""
 
     fs: FileSystem
     root: str
@@ -111,9 +112,9 @@ class _Walk:
     now: float
     folders: dict[str, FolderLook] = field(default_factory=dict)
     behind: list[ArchivedFile] = field(default_factory=list)
-    """New by their names: they sort behind all that is known of their folder."""
+    """New by name: they sort after all that is known of their folder."""
     whole: list[ArchivedFile] = field(default_factory=list)
-    """All files of folders in which something else happened."""
+    """All files of folders with any other change."""
 
     def visit(self, folder: str, changed: float | None) -> None:
         seen = self.known.folders.get(folder)
@@ -123,7 +124,7 @@ class _Walk:
             self._list(folder, changed, seen)
         for name in self.folders[folder].folders:
             child = f"{folder}/{name}" if folder else name
-            # Removed since its parent was listed.
+            # The folder may be removed since its parent was listed.
             with contextlib.suppress(FileNotFoundError):
                 self.visit(child, _changed(self.fs.info(self._path(child))))
 
@@ -142,7 +143,7 @@ class _Walk:
         if seen and (len(names) - len(behind), digest - _digest(behind)) == (seen.names, seen.digest):
             listing = self._classified(folder, {*behind, *_companions(behind, names)})
             listing = _only(listing, folder, behind)
-            # Surveyed by a run that did not come to write down its look.
+            # Surveyed by a run that ended before it recorded its look.
             past = self.ledger.folders.get(folder)
             if past and any(file.path.rpartition("/")[2] <= past.through for file in listing.files):
                 listing = None
@@ -156,10 +157,10 @@ class _Walk:
         self.folders[folder] = FolderLook(settled, max(names, default=""), len(names), digest, tuple(sorted(folders)), ignored)
 
     def _entries(self, folder: str) -> tuple[set[str], set[str]]:
-        """Return the names of a folder's folders, and of all else in it."""
+        """Return the names of a folder's subfolders, and of everything else in it."""
         path = self._path(folder)
         if is_local(self.fs):
-            # fsspec asks for every file's status; a hundred thousand take seconds.
+            # fsspec reads every file's status; a hundred thousand take seconds.
             with os.scandir(path) as entries:
                 kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         else:
@@ -186,7 +187,7 @@ def _digest(names: Iterable[str]) -> int:
 
 
 def _companions(new: Iterable[str], names: set[str]) -> set[str]:
-    """Return the files that were there before and belong to a new one: a value's keys, a key's values."""
+    """Return the known files that belong to a new one: a value's keys, a key's values."""
     return {other for name in new for other in companions(name) if other in names}
 
 
@@ -213,6 +214,6 @@ def _info(fs: FileSystem, root: str) -> Mapping[str, Any]:
 
 
 def _changed(info: Mapping[str, Any]) -> float | None:
-    """Return when a folder changed, in seconds since 1970; None where it is none, or its file system does not tell."""
+    """Return when a folder changed, in seconds since 1970; None for a file, or where the file system has no folder times."""
     value = info.get("mtime") if info["type"] == "directory" else None
     return value.timestamp() if isinstance(value, datetime) else float(value) if value else None

@@ -1,4 +1,4 @@
-"""Which archived files a flow has not applied yet: asked by sensor, trigger, CLI and page alike."""
+"""Which archived files a flow has not applied yet: for sensor, trigger, CLI and page alike."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ class PendingFiles:
     """Archived files that wait to be applied."""
 
     unsurveyed: tuple[ArchivedFile, ...] = ()
-    """Files that no run has looked into yet; their topics go by name or folder."""
+    """Files that no run has surveyed yet; their topics are those of name or folder."""
     planned: dict[str, int] | None = None
-    """By flow: surveyed files that a run would apply: those that no committed microbatch owns, but for what waits for a transaction."""
+    """By flow: surveyed files that a run would apply: those that no committed microbatch owns, without those that wait for a
+    transaction."""
 
     waiting: int = 0
     """Files that wait for a transaction, counted once per flow: no run takes them before more is archived."""
     planned_bytes: dict[str, int] | None = None
-    """By flow: bytes of its ``planned`` files, as they lie in the archive; a file of several topics counts whole for each."""
+    """By flow: bytes of its ``planned`` files, compressed or not as in the archive; a file of several topics counts whole for each."""
     stopped: tuple[str, ...] = ()
-    """Topics of set-aside files: no work, but a run that applies others must not pass over them."""
+    """Topics of set-aside files: not work, but a run that applies others must not ignore them."""
     outside: int = 0
-    """Files that were archived outside of the interval that is asked for, counted as the others are."""
+    """Files that were archived outside of the requested interval, counted like the others."""
 
     @property
     def count(self) -> int:
-        """Files that a run would look into or apply, counted once per flow that waits for them."""
+        """Files that a run would survey or apply, counted once per flow that waits for them."""
         return len(self.unsurveyed) + sum((self.planned or {}).values())
 
     def __bool__(self) -> bool:
@@ -56,10 +57,10 @@ def pending_files(
     tables: Iterable[str] = (),
     interval: Interval = ALWAYS,
 ) -> PendingFiles:
-    """Return the files that wait for the flows whose names match ``tables`` (globs; none: every flow).
+    """Return the pending files of the flows whose names match ``tables`` (globs; none: every flow).
 
     :param archive_root: the archive's root as its file system names it.
-    :param archive: the archive's URI as the runs are given it; it names the archive's state in the lake.
+    :param archive: the archive's URI as the runs get it; it identifies the archive's state in the lake.
     :param interval: when they were archived.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
@@ -89,7 +90,7 @@ def pending_files(
 def unsurveyed_files(
     *, archive_fs: FileSystem, archive_root: str, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str] = ()
 ) -> tuple[ArchivedFile, ...]:
-    """Return the files that no run has looked into, of those that :func:`pending_files` returns; flows are not asked.
+    """Return the unsurveyed files among those of :func:`pending_files`, without reading the flows' state.
 
     :raises ArchiveNotFoundError: when the archive's root does not exist.
     """
@@ -100,19 +101,19 @@ def unsurveyed_files(
 def _unsurveyed(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, globs: Sequence[str]) -> tuple[ArchivedFile, ...]:
     control = set(ledger.control_topics())
     waiting = [flow for flow in state.waiting(ledger).flows if matches_any(flow, globs)]
-    # A waiting file is work again when the archive brings more; the END that it waits for may be the only thing that comes.
+    # A waiting file is work again when more is archived; the END that it waits for may be the only new record.
     awaited = {topic for topic in control for flow in waiting if flow.startswith(f"{prefix_of(topic)}.") and ends_transactions(topic)}
     new = poke(fs, root, state, ledger)
     return tuple(file for file in new if file.topic in awaited or _may_be_wanted(file, control, globs))
 
 
 def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[str]) -> bool:
-    # Only a sink's file name tells the topic for sure; what else is new may hold any.
+    # Only a sink's file name proves the topic; other new files may hold any topic.
     return file.topic not in control and (file.start_offset is None or matches_any(file.topic, globs))
 
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
-    """Return how many surveyed files of a flow no committed microbatch owns wholly, whatever they wait for."""
+    """Return the number of surveyed files of a flow that no committed microbatch owns wholly, whatever they wait for."""
     return len(_pending(state, ledger, flow))
 
 

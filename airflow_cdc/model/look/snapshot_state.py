@@ -1,4 +1,4 @@
-"""Whether the initial snapshots of a lake's flows are applied: asked of their checkpoints alone."""
+"""Whether the initial snapshots of a lake's flows are applied, from their checkpoints alone."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState, flows_in
 
 @dataclass(frozen=True)
 class SnapshotState(JsonObject):
-    """Which flows have a whole snapshot in their table."""
+    """The flows with and without a complete snapshot in their table."""
 
     complete: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """No read yet, or not the last; a name that was asked for and that nothing is known of stands here too."""
+    """Flows without any read or without the last one, and unknown names that were asked for."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is a flow at all and none lacks its snapshot."""
+        """Whether there is at least one flow and none lacks its snapshot."""
         return bool(self.complete) and not self.missing
 
 
 def snapshot_state(*, archive: str, lake_fs: FileSystem, lake_root: str, tables: Iterable[str]) -> SnapshotState:
     """Return whether the flows whose names match ``tables`` (globs; none: every flow) have applied a snapshot to its end.
 
-    A microbatch that holds the read which its connector marks as the last makes the snapshot complete. Of a topic of several partitions the
-    reads of another partition may still come.
+    A microbatch with the read that its connector marks as the last makes the snapshot complete. For a topic of several partitions, reads of
+    another partition may still come.
     """
     globs = tuple(tables)
     state = ArchiveState(lake_fs, lake_root, archive)

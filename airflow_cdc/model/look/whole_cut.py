@@ -1,4 +1,4 @@
-"""Whether an archive shows that a connector's transactions are whole past some moment: asked without Spark."""
+"""Whether an archive proves that a connector's transactions are complete past some moment; determined without Spark."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from airflow_cdc.model.state.ledger import Ledger
 
 @dataclass(frozen=True)
 class WholeCut:
-    """How far the transactions of one connector are archived whole."""
+    """How far the transactions of one connector are completely archived."""
 
     is_past: bool
-    """Whether that is as far as was asked for."""
+    """Whether the requested moment is reached."""
     transaction: str | None = None
-    """The last of them of which that is so; None where there is none yet."""
+    """The last transaction up to which all are complete; None where there is none yet."""
     committed_at: str | None = None
-    """When its END was written, ISO-8601 in UTC, where a file that was read tells."""
+    """When its END was written, ISO-8601 in UTC; None where no file that was read holds it."""
     waits_for: tuple[AwaitedTransaction, ...] = ()
     """Transactions whose END announces events that are not archived; the first ones."""
     unread_bytes: int = 0
-    """More waits than a look reads; a run of the merge must look into it first."""
+    """Bytes of the unread files where they are more than a look reads, and a merge run must survey them first; 0 otherwise."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as plain JSON values."""
@@ -46,7 +46,7 @@ class WholeCut:
 
 @dataclass(frozen=True)
 class _Known:
-    """An archive and a lake, as far as both are looked into."""
+    """An archive and a lake, as far as both are known."""
 
     fs: FileSystem
     root: str
@@ -56,7 +56,7 @@ class _Known:
     lake_fs: FileSystem
     lake_root: str
     aside: tuple[SetAsideFile, ...] = ()
-    """Files that no run could read, and that lie there as they did."""
+    """Unreadable files that have not been removed."""
 
 
 def find_whole_cuts(
@@ -69,14 +69,14 @@ def find_whole_cuts(
     connectors: Sequence[str] = (),
     past: AsOf | None = None,
 ) -> dict[str, WholeCut]:
-    """Return by ``topic.prefix`` how far the transactions of each connector are archived whole.
+    """Return how far the transactions of each connector are completely archived, by ``topic.prefix``.
 
-    Reads what no run has looked into: the new files of transaction topics and tables, up to :data:`MOST_BYTES`.
+    Reads what no run has processed: the new files of transaction topics and tables, up to :data:`MOST_BYTES`.
 
-    :param connectors: the prefixes asked for; none: every connector whose transaction topic is archived.
-    :param past: the moment that must be reached; None: more than the lake's tables show.
+    :param connectors: the requested prefixes; none: every connector whose transaction topic is archived.
+    :param past: the moment that must be reached; None: more than the lake's tables hold.
     :raises ConfigurationError: when a file cannot be read without Spark, or a position does not compare with the connector's ENDs.
-    :raises UnreadableFileError: when a file that no run could read may hold what is waited for.
+    :raises UnreadableFileError: when an unreadable file may hold what is awaited.
     """
     state = ArchiveState(lake_fs, lake_root, archive)
     ledger = state.ledger()
@@ -90,12 +90,12 @@ def find_whole_cuts(
 
 
 def highest_position(flows: Iterable[tuple[FlowCheckpoint, int]], start: LogStart) -> int | None:
-    """Return the highest commit position, as the source has it, that tables show of the newest epoch of their connector's log.
+    """Return the highest commit position, as the source has it, that tables hold in the newest epoch of their connector's log.
 
-    :param flows: where each flow stands, and the number of the newest epoch in its files.
+    :param flows: each flow's checkpoint, and the number of the newest epoch in its files.
     :param start: where that epoch begins.
     """
-    # A table that was quiet since the log went back shows positions of the epoch before.
+    # A table without events since the log went back holds positions of the epoch before.
     reached = (
         place.commit % EPOCH
         for checkpoint, newest in flows
@@ -121,7 +121,7 @@ def _whole_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
     cut = _seen_cut(known, prefix, past)
     others = {prefix_of(topic) for topic in known.ledger.topics} - {prefix}
     aside = [file for file in known.aside if prefix_of(file.topic) not in others]
-    # What is lacking, or the END that nobody has seen, may be in them; no look reads them, however long it waits.
+    # The missing events or the missing END may be in these files; no look ever reads them.
     if not cut.is_past and aside and (cut.waits_for or any(ends_transactions(file.topic) for file in aside)):
         raise UnreadableFileError(
             f"Connector {prefix}: {len(aside)} archived files cannot be read and are set aside, such as {aside[0]}; what they hold of its"
@@ -140,7 +140,7 @@ def _seen_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
     size = sum(file.text_size for file in files)
     if size > MOST_BYTES:
         return WholeCut(is_past=False, unread_bytes=size)
-    # The last of those that a run has looked into: the lake does not remember when its transactions ended.
+    # The last surveyed one is read too: the lake does not record when its transactions ended.
     files += _last_surveyed(known, f"{prefix}.transaction") if past and past.time else ()
     told = read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1)
     records = [record for record in told if before.start.holds(record.time_ms)]
@@ -162,7 +162,7 @@ def _seen_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
 
 
 def _is_new(key: str, after: OpenTransactions, before: OpenTransactions, applied: int | None, with_rows: set[str]) -> bool:
-    """Tell whether a whole transaction brings rows that the tables do not show."""
+    """Return whether a complete transaction brings rows that the tables lack."""
     commit = after.whole[key].commit
     if commit is not None:
         return applied is None or commit > applied
@@ -183,14 +183,14 @@ def _end_of(past: AsOf, end: tuple[int, ...], prefix: str) -> int:
 
 
 def _surveyed_since(known: _Known, prefix: str, number: int) -> Iterable[ArchivedFile]:
-    """Yield the files that a run has looked into, but not for transactions."""
+    """Yield the files that a run has surveyed, but not yet for transactions."""
     for survey in known.state.surveys(number + 1, known.ledger.surveyed_through):
         holding = {shape.file for shape in survey.shapes if shape.topic.startswith(f"{prefix}.")}
         yield from (file for file in survey.files if file.path in holding)
 
 
 def _new_of(known: _Known, prefix: str) -> Iterable[ArchivedFile]:
-    """Return the new files that may hold records of a connector: all but those of which a sink's name says otherwise."""
+    """Return the new files that may hold a connector's records: all except those whose sink's name shows another topic."""
     return (file for file in known.new if file.start_offset is None or file.topic.startswith(f"{prefix}."))
 
 
@@ -201,7 +201,7 @@ def _last_surveyed(known: _Known, topic: str) -> tuple[ArchivedFile, ...]:
 
 def _tables(known: _Known, records: Iterable[TransactionRecord], prefix: str) -> list[str]:
     found = {record.topic for record in records if record.transaction.seen}
-    # A table of which no file could be read is archived all the same.
+    # A table without any readable file counts as archived too.
     unread = {file.topic for file in known.aside if not ends_transactions(file.topic)}
     return sorted(topic for topic in {*known.ledger.tables(), *found, *unread} if topic.startswith(f"{prefix}."))
 

@@ -1,4 +1,4 @@
-"""AsOf: the moment in the source's life that a person asks for, as a position of its log or as a time."""
+"""AsOf: a moment that a person asks for, as a position of the source's log or as a time."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from airflow_cdc.model.position.position import EPOCH, commit_position, is_posit
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 _EPOCH_PATTERN = r"(@[1-9]\d*| \(epoch [1-9]\d* of the log\))?"
 AS_OF_PATTERN = f"^(|({'|'.join(position_patterns())}){_EPOCH_PATTERN}|{_TIME.pattern})$"
-"""What a form takes for a position or a time, or for nothing told; as JSON schema and browsers read it."""
+"""JSON schema pattern of a position, a time, or an empty field, as browsers read it."""
 _IN_EPOCH = re.compile(r"(?P<position>.+?)(@(?P<short>[1-9]\d*)| \(epoch (?P<long>[1-9]\d*) of the log\))")
 _FRACTION = re.compile(r"\.(\d+)")
 
 
 @dataclass(frozen=True)
 class EpochSpan:
-    """What an archive holds of one epoch of the source's log."""
+    """The range of one epoch of the source's log in an archive."""
 
     epoch: int
-    """Its number; 0 is the first."""
+    """Number of the epoch; 0 is the first."""
     first: int
     """Lowest commit position, as the source has it."""
     last: int
     """Highest one."""
     since_ms: int | None = None
-    """When the source committed the earliest event, in milliseconds since 1970; None where no event tells."""
+    """When the source committed the earliest event, in milliseconds since 1970; None where no event carries a time."""
     through_ms: int | None = None
-    """The same of the latest."""
+    """As above, for the latest."""
 
     def __str__(self) -> str:
-        """Return the epoch as people number it: from 1."""
+        """Return the epoch for people, numbered from 1."""
         times = "" if self.since_ms is None or self.through_ms is None else f" ({_iso(self.since_ms)} to {_iso(self.through_ms)})"
         return f"epoch {self.epoch + 1}: commits {self.first} to {self.last}{times}"
 
@@ -48,24 +48,24 @@ class AsOf:
     """A position of the source's log, that transaction included, or a time."""
 
     text: str
-    """As it was written."""
+    """The text as given."""
     time: datetime | None = None
     """In UTC; None for a position."""
     epoch: int | None = None
-    """Of a position: number of the epoch of the log that it names, 0 is the first; None where it names none."""
+    """For a position: number of the epoch of the log that it names, 0 is the first; None where it names none."""
 
     @property
     def milliseconds(self) -> int | None:
-        """The time as Debezium writes it: since 1970 in UTC; None for a position."""
-        # In whole numbers: a float of this size does not hold every millisecond.
+        """The time as Debezium writes it: milliseconds since 1970 in UTC; None for a position."""
+        # In integers: a float of this size cannot represent every millisecond.
         return None if self.time is None else (self.time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
     def commit(self, connector: str, flow: str, spans: Sequence[EpochSpan] = ()) -> int:
-        """Return the commit position that a connector means by the text, in its epoch of the log.
+        """Return the commit position that the text means for a connector, in its epoch of the log.
 
-        :param spans: the epochs of the flow's log, where there are several; a position must name one of these then.
-        :raises ConfigurationError: when the connector spells no position so, the position names no epoch and there are several, or it
-            names one that there is not.
+        :param spans: the epochs of the flow's log, where there are several; a position must then name one of them.
+        :raises ConfigurationError: when the text is not a position of the connector, when it names no epoch and there are several, or when
+            it names an unknown epoch.
         """
         named = _IN_EPOCH.fullmatch(self.text)
         found = commit_position(named["position"] if named else self.text, connector)
@@ -74,7 +74,7 @@ class AsOf:
                 f"Flow {flow}: {self.text!r} is no position of its connector {connector}.",
                 next_step="Give the commit number as `airflow-cdc tables` shows it, or the source's own spelling (docs/reference/cli.md).",
             )
-        # As `__cdc_position.commit` has it: the number of a later epoch tells which.
+        # As in `__cdc_position.commit`, where a later epoch's number is part of the value.
         written, commit = divmod(found, EPOCH)
         epoch = self.epoch if self.epoch is not None else written or None
         if epoch is None and len(spans) > 1:
@@ -96,7 +96,7 @@ def _told(spans: Sequence[EpochSpan]) -> str:
 
 
 def check_range(first: AsOf | None, last: AsOf | None) -> None:
-    """Refuse a range of two times that ends before it begins; of positions only their connector tells.
+    """Refuse a range of two times that ends before it begins; positions compare only within their connector.
 
     :raises ConfigurationError: for such a range.
     """
@@ -105,7 +105,7 @@ def check_range(first: AsOf | None, last: AsOf | None) -> None:
 
 
 def parse_as_of(text: str) -> AsOf:
-    """Read a position, or a time in ISO-8601: with its zone, or in UTC.
+    """Parse a position, or a time in ISO-8601, in UTC where it has no zone.
 
     :raises ConfigurationError: for any other text.
     """
@@ -116,7 +116,7 @@ def parse_as_of(text: str) -> AsOf:
     try:
         if not _TIME.fullmatch(written):
             raise ValueError("neither")
-        # Python 3.10 reads neither Z nor fractions of another length than 3 and 6.
+        # Python 3.10 parses neither Z nor fractions of other lengths than 3 and 6.
         spelled = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", re.sub(r"[Zz]$", "+00:00", written))
         moment = datetime.fromisoformat(spelled)
     except ValueError as error:

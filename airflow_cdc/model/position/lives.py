@@ -1,8 +1,8 @@
-"""Lives of a topic: offsets begin at 0 again when a topic is deleted and made anew, or when Kafka moves to a new cluster.
+"""Lives of a topic: offsets start again at 0 when a topic is deleted and recreated, or when Kafka moves to a new cluster.
 
-An offset compares only with offsets of the same life of the same partition: of the same *lane*. As a number a lane is the partition, and
-:data:`LANES` more for each life before it; whatever is kept by partition is kept by lane, so that lives never meet. A life begins where the
-archive proves it: an offset comes again with another record. Equal records are a redelivery.
+An offset compares only with offsets of the same life of the same partition: the same *lane*. As a number, a lane is the partition plus
+:data:`LANES` for each earlier life. State that is kept by partition is kept by lane, so that lives never mix. A life begins where the
+archive proves it: an offset repeats with another record. Equal records are a redelivery.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from dataclasses import dataclass, field
 from airflow_cdc.model.plain_json import JsonArray
 
 LANES = 65_536
-"""More partitions than a topic has."""
+"""Factor between lives, above any topic's number of partitions."""
 
 
 def lane_of(partition: int, life: int) -> int:
-    """Return the lane of a partition's life; life 0 is the first that the archive held."""
+    """Return the lane of a partition's life; life 0 is the first one found in the archive."""
     return partition + life * LANES
 
 
 def partition_of_lane(lane: int) -> int:
-    """Return the Kafka partition."""
+    """Return a lane's Kafka partition."""
     return lane % LANES
 
 
 def life_of_lane(lane: int) -> int:
-    """Return which life of the partition it is; negative for one that was found later and is older than the first found."""
+    """Return a lane's life; negative for a life that was found later and is older than the first found."""
     return lane // LANES
 
 
 def is_of_life(lane: str, life: int) -> bool:
-    """Tell whether a lane, by its name in reports, is of a life of its partition."""
+    """Return whether a lane, by its name in reports, belongs to a given life."""
     return lane.lstrip("-").isdigit() and life_of_lane(int(lane)) == life
 
 
 def is_earlier(lane: str, other: str) -> bool:
-    """Tell whether a lane, by its name in reports, is an earlier life of another one's partition."""
+    """Return whether a lane is an earlier life of another lane's partition, both by their names in reports."""
     names = (lane, other)
     if not all(name.lstrip("-").isdigit() for name in names):
         return False
@@ -45,14 +45,14 @@ def is_earlier(lane: str, other: str) -> bool:
 
 
 def lane_text(lane: int) -> str:
-    """Return the lane as messages name it."""
+    """Return the lane's name for messages."""
     life = life_of_lane(lane)
     return f"partition {partition_of_lane(lane)}" + (f" (life {life + 1} of the topic)" if life else "")
 
 
 @dataclass(frozen=True, order=True)
 class LifeSpan(JsonArray):
-    """Lines of one file and partition that are of another life than the first: from a line on, up to the next span of the partition."""
+    """Lines of one file and partition that belong to another life than the first: from a line up to the next span of the partition."""
 
     partition: int
     first_line: int
@@ -65,17 +65,17 @@ class LifeSpan(JsonArray):
 
 
 Lives = Mapping[str, tuple[LifeSpan, ...]]
-"""By path of a file: its spans. Files that are wholly of the first life are left out."""
+"""Spans by file path. Files that lie wholly in the first life are left out."""
 
 
 def needs_lines(lives: Lives) -> bool:
-    """Tell whether only the number of a line says which life it is of: some file holds two lives of a partition."""
+    """Return whether lines must be numbered to know their lives: some file holds two lives of a partition."""
     return any(len({span.partition for span in spans}) < len(spans) for spans in lives.values())
 
 
 @dataclass(frozen=True, order=True)
 class Stretch:
-    """Lines of one file and partition that may be of one life: in file order their offsets rise, or no offset has two records."""
+    """Lines of one file and partition that may belong to one life: their offsets rise in file order, or no offset has two records."""
 
     file: str
     partition: int
@@ -85,19 +85,20 @@ class Stretch:
     last: int
     """Highest offset."""
     since_ms: int | None = None
-    """When the connector processed the first of them (``ts_ms`` of the envelope, milliseconds since 1970); None where no record says."""
+    """When the connector processed the first of them (``ts_ms`` of the envelope, milliseconds since 1970); None where no record carries
+    it."""
     through_ms: int | None = None
-    """The same of the last."""
+    """As above, for the last."""
 
     @property
     def name(self) -> tuple[str, int, int]:
-        """What identifies the stretch."""
+        """Identity of the stretch: file, partition, first line."""
         return self.file, self.partition, self.first_line
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Two stretches that hold the same offsets."""
+    """Two stretches with common offsets."""
 
     left: tuple[str, int, int]
     right: tuple[str, int, int]
@@ -109,11 +110,11 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Assigned:
-    """Which life each stretch is of."""
+    """The life of each stretch."""
 
     lives: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     unproven: tuple[tuple[Stretch, Stretch], ...] = ()
-    """Stretches that hold other records than an earlier one of the newest life, and of which nothing says which came first."""
+    """Pairs of an earlier stretch of the newest life and one that holds other records, where nothing shows which came first."""
 
 
 def assign_lives(
@@ -126,15 +127,15 @@ def assign_lives(
 ) -> Assigned:
     """Return the life of each stretch.
 
-    A stretch that only repeats records is of the life that it repeats. One that holds another record at an offset is of another life:
-    of the newest one if that does not disprove it, else of a new one. Which of two lives came first the order of lines in one file
-    says, or the connector's own times where those of the lives do not overlap.
+    A stretch that only repeats records belongs to the life that it repeats. A stretch with another record at an offset belongs to another
+    life: to the newest one if nothing there contradicts it, else to a new one. The order of lines in one file shows which of two lives came
+    first; between files, the connector's own times show it where those of the lives do not overlap.
 
     :param stretches: in the archive's order; those in ``known`` are not assigned again.
     :param known: lives of stretches of earlier microbatches.
     :param ends: by partition and life: its last offset so far.
-    :param unproven_life: from the newest life to that of a stretch of which nothing says which came first, as the flow decides; None: such
-        stretches are told of. What follows is compared with it, so that several new lives are told apart.
+    :param unproven_life: the flow's decision for a stretch of unproven order: from the newest life to the stretch's life; None: such
+        stretches are reported in :attr:`Assigned.unproven`. Later stretches are compared with it, so that several new lives stay distinct.
     """
     by_name = {stretch.name: stretch for stretch in stretches}
     beside: dict[tuple[str, int, int], list[tuple[tuple[str, int, int], Meeting]]] = {}
@@ -176,7 +177,7 @@ def assign_lives(
 
 
 def following_life(ends: Mapping[int, int], first: int) -> int | None:
-    """Return the newest life that an offset follows without a gap, None where it follows none.
+    """Return the newest life that an offset continues without a gap; None where there is none.
 
     :param ends: last offset by life.
     """

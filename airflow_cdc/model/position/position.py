@@ -1,6 +1,6 @@
 """Position: where an event stands in its source's log, as one total order per source.
 
-Each part is a number and is compared as a number: ``"9" > "10"`` only as text.
+Each part is a number and is compared as a number: ``"9" > "10"`` holds only for text.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from airflow_cdc.model.connectors.registry import CONNECTORS, entries
 from airflow_cdc.model.plain_json import BigInt, JsonArray
 
 EPOCH = 10**36
-"""Added to the commit for each epoch of the source's log before the event's own (:mod:`airflow_cdc.model.position.epochs`).
+"""Added to the commit for each earlier epoch of the source's log (:mod:`airflow_cdc.model.position.epochs`).
 
-More than any commit that a source writes, and a hundred epochs fit into 38 digits."""
+It exceeds any commit that a source writes, and a hundred epochs fit into 38 digits.
+"""
 NOT_STREAMED = -1
-"""Change and serial of a snapshot read: it stands before every streamed event of the same commit."""
+"""Change and serial of a snapshot read, which precedes every streamed event of the same commit."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +46,7 @@ _AS_NUMBERS = re.compile(r"(\d+)(/-?\d+/-?\d+)?")
 
 
 def position_patterns() -> tuple[str, ...]:
-    """Return regular expressions of all spellings, each to be matched as a whole."""
+    """Return regular expressions of all spellings, each for a full match."""
     return tuple(dict.fromkeys((_AS_NUMBERS.pattern, *(spelling.pattern.pattern for spelling in _spellings()))))
 
 
@@ -54,10 +55,10 @@ def _spellings() -> list[Spelling]:
 
 
 def commit_position(text: str, connector: str) -> int | None:
-    """Return the commit part of a position that a person wrote; None where it is none of that connector.
+    """Return the commit part of a position that a person wrote; None where it is not a position of that connector.
 
-    It may be spelled as the source spells it (an LSN, ``file:pos``), as ``commit`` alone, or as ``commit/change/serial``, both of which
-    are the numbers of our tables.
+    It may have the source's spelling (an LSN, ``file:pos``), or be ``commit`` alone, or ``commit/change/serial``, both with the numbers of
+    our tables.
     """
     if numbers := _AS_NUMBERS.fullmatch(text):
         return int(numbers[1])
@@ -67,5 +68,5 @@ def commit_position(text: str, connector: str) -> int | None:
 
 
 def is_position(text: str) -> bool:
-    """Tell whether any connector spells a position so."""
+    """Return whether the text is a position of any connector."""
     return bool(_AS_NUMBERS.fullmatch(text)) or any(spelling.pattern.fullmatch(text) for spelling in _spellings())

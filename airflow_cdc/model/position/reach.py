@@ -1,4 +1,4 @@
-"""Reach: which stretch of the source's log and of the archive a flow's microbatches have been through."""
+"""Reach: the range of the source's log and of the archive that a flow's microbatches have covered."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from airflow_cdc.model.position.lives import is_earlier
 from airflow_cdc.model.position.position import Position
 
 UNKNOWN_PARTITION = "-"
-"""Name of the lane of events whose partition the archive does not say."""
+"""Lane name of events whose partition is not recorded in the archive."""
 
 
 _ALL = ("streamed_from", "streamed_through", "offset_from", "offset_through", "partitions", "is_spread", "outer_transactions")
-"""Without one of them late events would pass for new ones."""
+"""Without one of these fields late events would pass for new ones."""
 
 
 @dataclass(frozen=True)
 class Reach(JsonObject, required=_ALL):
-    """By Kafka partition (``-`` where the archive does not tell it), from the first to the last of a microbatch's, or of all."""
+    """First and last positions and offsets by Kafka partition (``-`` where the archive does not record it), of one microbatch or of all."""
 
     streamed_from: Mapping[str, Position] = field(default_factory=dict)
     streamed_through: Mapping[str, Position] = field(default_factory=dict)
-    """Positions of streamed events; a snapshot read's says nothing against theirs, unless the archive tells no offsets."""
+    """Positions of streamed events. A snapshot read's position does not compare with theirs, and counts only where the archive has no
+    offsets."""
     offset_from: Mapping[str, int] = field(default_factory=dict)
     offset_through: Mapping[str, int] = field(default_factory=dict)
     """Kafka offsets of all events."""
     partitions: frozenset[str] = frozenset()
     is_spread: bool = False
-    """Whether events of one key lie in several partitions: then no partition alone says what is late."""
+    """Whether events of one key lie in several partitions. Then no single partition shows which events are late."""
     outer_transactions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Texts of the first and the last transaction of a microbatch, of all: of the one that reaches furthest. Only where no position tells
-    which events belong together."""
+    """Identifiers of the first and the last transaction of a microbatch; over all microbatches, of the one that reaches furthest. Only
+    where no position shows which events belong together."""
 
     def __or__(self, other: Reach) -> Reach:
-        """Return what both have been through."""
+        """Return the union of both ranges."""
         return Reach(
             _each(min, self.streamed_from, other.streamed_from),
             _each(max, self.streamed_through, other.streamed_through),
@@ -49,16 +50,16 @@ class Reach(JsonObject, required=_ALL):
         )
 
     def _further_transactions(self, other: Reach) -> dict[str, Sequence[str]]:
-        """Return those of the partitions where this one reaches further."""
+        """Return the transactions of the partitions where this range extends further."""
         theirs = other.streamed_through
         ahead = {name for name, last in self.streamed_through.items() if name not in theirs or last > theirs[name]}
         return {name: texts for name, texts in self.outer_transactions.items() if name in ahead}
 
     def may_meet(self, applied: Reach) -> bool:
-        """Tell whether events here may stand before something applied, or in one transaction with it.
+        """Return whether events here may precede something applied, or share a transaction with it.
 
-        A key's events stay in one Kafka partition, so each partition is compared with itself; one that was never seen may hold keys
-        that were in another before.
+        A key's events stay in one Kafka partition, so each partition is compared with itself. A partition that was never seen may hold keys
+        that were in another one before.
         """
         if not applied.partitions:
             return False
@@ -79,14 +80,14 @@ class Reach(JsonObject, required=_ALL):
         )
 
     def highest_of_earlier_lives(self, lane: str) -> Position | None:
-        """Return the highest streamed position of a lane's partition in earlier lives of the topic; None where it has none."""
+        """Return the highest streamed position of a lane's partition in earlier lives of the topic; None where there is none."""
         return max((place for name, place in self.streamed_through.items() if is_earlier(name, lane)), default=None)
 
     def _may_have_moved(self, applied: Reach) -> bool:
-        """Tell whether keys here may have been moved to another partition: partitions were raised, or a router spreads a key over them.
+        """Return whether keys here may have moved to another partition: partitions were added, or a router spreads a key over several.
 
-        Before the first event of a partition its keys were in others. So an event that does not stand behind the first of every other
-        partition may be overtaken there, once that other one was applied.
+        Before the first event of a partition its keys were in others. So an event that does not follow the first event of every other
+        partition may already be overtaken by what was applied from there.
         """
         for partition, first in self.streamed_from.items():
             others = [place for name, place in applied.streamed_from.items() if name != partition]
@@ -99,15 +100,15 @@ class Reach(JsonObject, required=_ALL):
         return False
 
     def shares_transaction(self, other: Reach) -> bool:
-        """Tell whether a transaction, of those that only their text tells, may have events in both."""
+        """Return whether both may hold events of one transaction, among transactions that only their identifiers distinguish."""
         return any(
             not set(texts).isdisjoint(other.outer_transactions.get(partition, ())) for partition, texts in self.outer_transactions.items()
         )
 
     def may_hold(self, commits: Sequence[int]) -> bool:
-        """Tell whether events of one of some transactions may be here.
+        """Return whether events of any of the given transactions may be here.
 
-        :param commits: in rising order.
+        :param commits: commit positions of the transactions, ascending.
         """
         for partition, first in self.streamed_from.items():
             place = bisect_left(commits, first.commit)

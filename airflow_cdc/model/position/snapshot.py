@@ -1,6 +1,6 @@
-"""Snapshot: a connector's read of a whole table, which says of every row that was there before whether it still is.
+"""Snapshot: a connector's read of a whole table, which shows for every row whether it still exists.
 
-It says so only where it is *proven*: its last read came, and in every lane of the topic the archive goes on behind it without a gap.
+It is evidence only when *proven*: its last read came, and in every lane of the topic the archive continues behind it without a gap.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 
 
 class SnapshotChoice(str, Enum):
-    """What a person decided about the rows that a snapshot did not find."""
+    """A person's decision about the rows that a snapshot did not find."""
 
     REPLACE = "replace"
-    """Remove them, once it is proven to be whole."""
+    """Remove them, once the snapshot is proven."""
     KEEP = "keep"
     """Keep them, whatever the flow's policy is."""
 
@@ -39,33 +39,34 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
     position: Position
     """All its reads share it."""
     is_first: bool
-    """Whether nothing of the flow stands before it; then nothing can have vanished in it."""
+    """Whether it is the flow's beginning; then no row can be missing from it."""
     is_complete: bool = False
-    """Whether its last read was seen."""
+    """Whether its last read has been seen."""
     is_initial: bool = False
-    """Whether a connector took it because it knew nothing of the table: never one that a signal asked for, which may read a part only."""
+    """Whether it is an initial snapshot, taken because the connector knew nothing of the table; never one that a signal requested, which
+    may be filtered."""
     cut: Position | None = None
-    """Rows and events before it are void where no offset places them; None while no row was removed by it."""
+    """Rows and events before this position are void where no offset places them; None while the snapshot has removed no row."""
     last_offsets: Mapping[str, int] = field(default_factory=dict)
     """By lane: offset of its last read."""
     begins: Mapping[str, int] = field(default_factory=dict)
-    """By lane: the first offset that does not stand before it: its first read, or, of a lane without reads, the first event behind it."""
+    """By lane: the first offset that is not before the snapshot: its first read, or, in a lane without reads, the first event behind it."""
     passed: frozenset[str] = frozenset()
-    """Lanes in which the archive goes on behind it without a gap."""
+    """Lanes in which the archive continues behind it without a gap."""
     doubt: str | None = None
-    """Why it proves nothing, whatever comes: a read of it was rejected, or lost against a row of another lane."""
+    """Why it can never be proven: one of its reads was rejected, or lost against a row of another lane."""
     unconfirmed: int | None = None
-    """Rows that it did not find and that were kept, when its last read was merged; None before."""
+    """Rows that it did not find and that were kept, when its last read was merged; None before that."""
     tables: tuple[str, ...] = ()
-    """Names of the source's tables that it read, where several share the topic; empty: the only one."""
+    """Names of the source's tables that it read, where several share the topic; empty: the only table."""
     reads: int = 0
-    """Reads of it that were applied; of a key with several in one microbatch one counts."""
+    """Applied reads; several of one key in one microbatch count once."""
     decision: SnapshotChoice | None = None
-    """What a person decided about it; it goes over the flow's policy."""
+    """A person's decision about it, which overrides the flow's policy."""
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it may have missed rows, has removed none, and nobody has decided about it."""
+        """Whether rows may be missing from it, it has removed none, and nobody has decided about it."""
         return not self.is_first and self.cut is None and self.decision is None
 
     @property
@@ -74,31 +75,31 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
         return max((life_of_lane(int(lane)) for lane in self.last_offsets if lane != UNKNOWN_PARTITION), default=0)
 
     def is_proven(self, lanes: frozenset[str]) -> bool:
-        """Tell whether it is whole in every lane of the topic that has been seen in its life.
+        """Return whether it is proven in every lane of the topic seen in its life.
 
-        :param lanes: all lanes that the flow has seen; of a partition that only an earlier life had, one of this life is waited for.
+        :param lanes: all lanes that the flow has seen. For a partition that only an earlier life had, a lane of this life is awaited.
         """
         return self.is_complete and self.doubt is None and not self.lacks(lanes)
 
     def lacks(self, lanes: frozenset[str]) -> frozenset[str]:
-        """Return the lanes of its life in which the archive is not known to go on behind it without a gap.
+        """Return the lanes of its life in which the archive is not known to continue behind it without a gap.
 
-        :param lanes: as of :meth:`is_proven`.
+        :param lanes: as for :meth:`is_proven`.
         """
         asked = (lane for lane in lanes if not self.is_raised(lane))
         partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in asked}
         return frozenset(partitions - self.passed)
 
     def is_raised(self, lane: str) -> bool:
-        """Tell whether a lane's very first offset stands behind the snapshot: its partition was added later, and has no read of it.
+        """Return whether a lane's very first offset is behind the snapshot: its partition was added later, and has no read of it.
 
-        A partition that is new in a later life of the topic has its first lane then, for no offset of it came before.
+        A partition that is new in a later life of the topic counts the same, because no offset of it came before.
         """
         return lane in self.passed and lane not in self.last_offsets and self.begins.get(lane) == 0
 
     def decided(self, choice: SnapshotChoice, passed: frozenset[str]) -> Snapshot:
-        """Return the snapshot with what a person decided about it.
+        """Return the snapshot with a person's decision.
 
-        :param passed: lanes that are known to go on behind it by now.
+        :param passed: lanes that are known by now to continue behind it.
         """
         return replace(self, decision=choice, passed=self.passed | passed)

@@ -1,4 +1,4 @@
-"""The settings of a connector by which the values of a column are spelled: its defaults, and what it was given."""
+"""The connector's settings that determine how column values are encoded: given ones, and its defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings_of(connector: str, properties: Mapping[str, str] | None = None) -> 
     """Return the settings of a connector.
 
     :param connector: one of :func:`catalogues`.
-    :param properties: those that were given, by their names in the connector's configuration; the others have their defaults.
+    :param properties: the given settings, by their names in the connector's configuration; the others have their defaults.
     :raises ConfigurationError: when a property or its value is not known, or the connector does not have it.
     """
     given = checked_properties(properties or {})
@@ -41,12 +41,12 @@ def values_of(name: str) -> tuple[str, ...]:
 
 
 def default_of(connector: str, name: str) -> str:
-    """Return the value that a property has where the connector is not told it."""
+    """Return a property's default in a connector."""
     return catalogues()[connector].settings.get(name, PROPERTIES[name])[0]
 
 
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with their values as the connectors spell them.
+    """Return properties with their values in the connectors' spelling.
 
     :raises ConfigurationError: when no connector knows a property, or a value of it.
     """

@@ -11,7 +11,7 @@ from airflow_cdc.model.pull.settings import catalogues
 
 
 def source_column(connector: str, row: Sequence[Any], settings: ConnectorSettings) -> SourceColumn:
-    """Return a table's column as its connector spells it; without a field where that is not known.
+    """Return a table's column in its connector's encoding; without a field where that is not known.
 
     :param row: of the statement ``columns`` of the connector's :class:`~airflow_cdc.model.catalogue.queries.Queries`.
     """

@@ -1,4 +1,4 @@
-"""Which table of a database a flow's topic is of."""
+"""The database table of a flow's topic."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Table:
         return f"{self.schema}.{self.name}"
 
     def topic_ends(self, connector: str) -> tuple[str, ...]:
-        """Return what may follow the prefix in the names of the table's topics, the longest first."""
+        """Return the possible endings of the table's topic names after the prefix, the longest first."""
         parts = (self.schema, self.name)
-        # Connectors that name the database too did not before 2.0.
+        # Connectors that include the database today did not before 2.0.
         forms = ((self.database, *parts), parts) if {"db", "schema"} <= {*CONNECTORS[connector].topic} else (parts,)
         return tuple(re.sub(r"[^A-Za-z0-9._-]", "_", ".".join(form)) for form in forms)
 
@@ -34,10 +34,10 @@ class Table:
 def tables_of(connector: str, flows: Collection[str], there: Collection[Table], given: Mapping[str, str]) -> dict[str, Table]:
     """Return the table of each flow.
 
-    :param flows: names of flows, which are names of topics: ``prefix.schema.table``; of SQL Server ``prefix.database.schema.table``.
+    :param flows: names of flows, which are names of topics: ``prefix.schema.table``; for SQL Server ``prefix.database.schema.table``.
     :param there: the database's tables.
     :param given: by flow, the table ``schema.table`` where its topic has another name.
-    :raises ConfigurationError: names every flow of which there is no table, or are several.
+    :raises ConfigurationError: names every flow with no table or several.
     """
     found = {flow: _named(given[flow], there) if flow in given else _of_topic(connector, flow, there) for flow in flows}
     wrong = [_wrong(flow, tables, given.get(flow)) for flow, tables in found.items() if len(tables) != 1]
@@ -56,9 +56,9 @@ def _named(name: str, there: Collection[Table]) -> list[Table]:
 
 
 def _of_topic(connector: str, flow: str, there: Collection[Table]) -> list[Table]:
-    """Return the tables by the longest name with which the topic ends."""
+    """Return the tables with the longest name that ends the topic's."""
     ends = [(end, table) for table in there for end in table.topic_ends(connector) if flow.endswith(f".{end}")]
-    # A short form behind a prefix with a point in it may be a table of another database.
+    # A short form after a prefix with a dot may be a table of another database.
     fit = [(end, table) for end, table in ends if end == table.topic_ends(connector)[0] or "." not in flow[: -len(end) - 1]]
     longest = max((len(end) for end, _ in fit), default=0)
     return [table for end, table in fit if len(end) == longest]

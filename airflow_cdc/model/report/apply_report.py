@@ -1,4 +1,4 @@
-"""ApplyReport: what one run did for every flow of an archive; what the job hands to the operator and the CLI prints."""
+"""ApplyReport: what one run did for every flow of an archive. The job hands it to the operator, and the CLI prints it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FlowStatus(str, Enum):
     UP_TO_DATE = "up_to_date"
     """Nothing was pending."""
     WAITING = "waiting"
-    """Nothing was committed: what is pending waits for offsets that are missing, or behind the cut."""
+    """Nothing was committed: pending files wait for missing offsets, or behind the cut."""
     FAILED = "failed"
     """The flow stopped; the others went on."""
 
@@ -47,23 +47,23 @@ class FlowOutcome(JsonObject):
     error: dict[str, Any] | None = None
     """``type``, ``message``, ``next_step``, ``transient`` (:meth:`airflow_cdc.model.errors.CdcError.to_json`)."""
     waiting_for: tuple[OffsetGap, ...] = ()
-    """Missing offsets that the flow waits for; empty unless it says ``on_gap: wait``."""
+    """Missing offsets that the flow waits for; empty unless ``on_gap: wait`` is set."""
     waiting_files: int = 0
     """Files behind them, not applied."""
     cut_files: int = 0
-    """Files of which records wait behind the run's cut."""
+    """Files with records behind the run's cut."""
     cut_records: int = 0
-    """Those records."""
+    """Number of those records."""
     outside_files: int = 0
     """Pending files that were archived outside of the run's interval."""
     table_version: int | None = None
-    """Delta version of the flow's last merge, of this run or an earlier one; None where there was none, or where it failed."""
+    """Delta version of the flow's last merge, in this run or an earlier one; None where there was none, or where the flow failed."""
     columns: dict[str, str] = field(default_factory=dict)
     """Spark SQL types of the source's columns in the table, where this run changed it."""
     document_columns: tuple[str, ...] = ()
-    """Those of them that are taken out of the document."""
+    """Those of them that come from the document."""
     foreign_changes: tuple[ForeignChange, ...] = ()
-    """Commits by which somebody else changed rows of the table, where the flow went on with them or repaired the table."""
+    """Commits by which somebody else changed the table, where the flow accepted them or repaired the table."""
     is_new_table: bool = False
     """Whether this run made the table."""
 
@@ -74,12 +74,12 @@ class FlowOutcome(JsonObject):
 
     @property
     def had_work(self) -> bool:
-        """Whether the run found anything of the flow that it could have applied, or that waits for what is missing or behind the cut."""
+        """Whether the run found anything to apply for the flow, or anything that waits for missing offsets or behind the cut."""
         return self.status in (FlowStatus.APPLIED, FlowStatus.FAILED) or bool(self.waiting_files or self.cut_files or self.foreign_changes)
 
     @property
     def applied_position(self) -> dict[str, Position]:
-        """Highest position that this run merged, by Kafka partition ("-" where the archive does not tell it)."""
+        """Highest position that this run merged, by Kafka partition ("-" where the archive does not record it)."""
         highest: dict[str, Position] = {}
         for batch in self.batches:
             for partition, position in batch.applied_through.items():
@@ -97,7 +97,7 @@ class FlowOutcome(JsonObject):
         return total_rows(self.batches)
 
     def reject_lines(self) -> Iterator[str]:
-        """Yield what people are told of rejected records, by reason, and of columns whose types are in doubt."""
+        """Yield lines on rejected records, by reason, and on columns whose types are in doubt."""
         rejects: Counter[str] = Counter()
         for batch in self.batches:
             rejects.update(batch.rejects)
@@ -107,7 +107,7 @@ class FlowOutcome(JsonObject):
         yield from (f"{self.flow}: column {name} is {told.sql_type}, but {told.doubt}" for name, told in doubts.items())
 
     def gap_lines(self) -> Iterator[str]:
-        """Yield what people are told of a new table, of missing offsets at the flow's end, and of what waits for them or behind the cut."""
+        """Yield lines on a new table, on missing offsets at the flow's end, and on what waits for them or behind the cut."""
         known = self.batches[-1].offsets if self.batches else OffsetReport()
         gaps = self.waiting_for or known.gaps
         if self.is_new_table:
@@ -138,23 +138,23 @@ class ApplyReport(JsonObject):
     lake: str
     flows: tuple[FlowOutcome, ...] = ()
     control_topics: tuple[str, ...] = ()
-    """Topics that were recognised and are not tables."""
+    """Recognised topics that are not tables."""
     ignored_files: tuple[str, ...] = ()
     """Files under the archive's root that are not archived records."""
     error: dict[str, Any] | None = field(default=None)
-    """Set when the run stopped before any flow could be told, or when the check of transactions failed."""
+    """Set when the run stopped before it reached any flow, or when the check of transactions failed."""
     transactions: tuple[TransactionReport, ...] = ()
-    """By connector: transactions that are not archived whole; only where the run was asked to check them."""
+    """By connector: incomplete transactions; only where the run was asked to check them."""
     cuts: tuple[Cut, ...] = ()
-    """By connector: where its tables end together; only where the run was asked to be consistent."""
+    """By connector: the cut at which its tables end; only where the run was asked to be consistent."""
     set_aside_files: tuple[SetAsideFile, ...] = ()
     """Archived files that cannot be read; the flows of their topics failed."""
     held_topics: tuple[HeldTopic, ...] = ()
-    """Topics that are no flows: their records stand in the archive's quarantine."""
+    """Topics that are no flows: their records are in the archive's quarantine."""
 
     @property
     def nothing_pending(self) -> bool:
-        """True when the run had nothing to apply: it went well, and of no flow anything waited that was archived in its interval."""
+        """True when the run succeeded and had nothing to apply: no flow had pending files that were archived in the run's interval."""
         has_work = any(flow.had_work for flow in self.flows) or any(topic.added for topic in self.held_topics)
         return self.ok and not self.set_aside_files and not has_work
 
@@ -164,7 +164,7 @@ class ApplyReport(JsonObject):
         return self.error is None and all(flow.status is not FlowStatus.FAILED for flow in self.flows)
 
     def set_aside_lines(self) -> Iterator[str]:
-        """Yield what people are told of files that cannot be read, and of records that belong to no flow."""
+        """Yield lines on unreadable files, and on records that belong to no flow."""
         yield from map(str, self.held_topics[:_NAMED_TOPICS])
         if len(self.held_topics) > _NAMED_TOPICS:
             yield f"and {len(self.held_topics) - _NAMED_TOPICS} more topics; the report names them all"
@@ -172,7 +172,7 @@ class ApplyReport(JsonObject):
             yield f"files set aside, for they cannot be read: {len(self.set_aside_files)}, for example {self.set_aside_files[0]}"
 
     def transaction_lines(self) -> Iterator[str]:
-        """Yield what people are told of transactions that are not whole, and of where the tables end because of them."""
+        """Yield lines on incomplete transactions, and on the cuts that they cause."""
         for item in self.transactions:
             yield from item.lines()
         for cut in self.cuts:

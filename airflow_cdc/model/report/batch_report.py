@@ -16,27 +16,27 @@ from airflow_cdc.model.position.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class EventCounts(JsonObject):
-    """Where every record that was read went; the parts sum to ``read`` (docs/explanation/exactness.md#the-sum-of-counts)."""
+    """Outcome of every record read; the parts sum to ``read`` (docs/explanation/exactness.md#the-sum-of-counts)."""
 
     read: int = 0
     """Records in the microbatch's files for this flow."""
     merged: int = 0
-    """Events whose outcome is the row change of their key, or a truncate that was applied."""
+    """Events that determined their key's row, or applied truncates."""
     superseded: int = 0
-    """Events followed by a later one of the same key, or cancelled by a later truncate, in the same microbatch."""
+    """Events followed by a later event of the same key, or by a later truncate, in the same microbatch."""
     redelivered: int = 0
     """Copies of an event of this microbatch: same key, same position."""
     stale: int = 0
-    """Events at or below what the target already holds for their key."""
+    """Events at or below the position that the target already holds for their key."""
     tombstones: int = 0
-    """Null values that follow a delete."""
+    """Records with a null value, which follow a delete."""
     control: int = 0
     """Events that are not about rows: transaction, heartbeat, schema change, logical message."""
     rejected: int = 0
     """Records set aside in the quarantine."""
 
     def accounted(self) -> int:
-        """Return the sum of the parts."""
+        """Return the sum of all counts except ``read``."""
         return sum(int(getattr(self, item.name)) for item in fields(self)) - self.read
 
     def __add__(self, other: EventCounts) -> EventCounts:
@@ -59,7 +59,7 @@ _REQUIRED = (
     *("events", "rows", "applied_through", "truncated_through", "reach", "snapshot", "pending_snapshots", "replaced_by", "epochs"),
     *("columns_added", "columns_widened"),
 )
-"""Without one of them a checkpoint would forget what was applied."""
+"""Without one of these fields a checkpoint would lose what was applied."""
 
 
 @dataclass(frozen=True)
@@ -75,55 +75,56 @@ class BatchReport(JsonObject, required=_REQUIRED):
     rejects: dict[str, int] = field(default_factory=dict)
     """Rejected records by :class:`~airflow_cdc.model.errors.RejectReason`."""
     applied_through: dict[str, Position] = field(default_factory=dict)
-    """Highest merged position by Kafka partition ("-" where the archive does not tell it)."""
+    """Highest merged position by Kafka partition ("-" where the archive does not record it)."""
     committed_through: int | None = None
-    """When the source committed the last merged event, in milliseconds since 1970; None where no event tells."""
+    """When the source committed the last merged event, in milliseconds since 1970; None where no event carries it."""
     truncated_through: dict[str, Position] = field(default_factory=dict)
     """By the source's table: position of the last truncate in the microbatch."""
     reach: Reach = field(default_factory=Reach)
-    """Where the merged events stand in the log and in the archive."""
+    """Range of the log and of the archive that the merged events cover."""
     snapshot: Snapshot | None = None
-    """The newest full snapshot that the flow has seen reads of; its ``cut`` is what vanished before it."""
+    """The newest full snapshot that the flow has seen reads of. Its ``cut`` is the position before which missing rows are void."""
     pending_snapshots: tuple[Snapshot, ...] = ()
-    """Older full snapshots that are not proven to be whole yet."""
+    """Older full snapshots that are not proven yet."""
     replaced_by: Snapshot | None = None
-    """The last full snapshot that removed the rows which it did not find; what stands before it stays void."""
+    """The last full snapshot that removed missing rows; events before it stay void."""
     rows_unconfirmed: int | None = None
-    """Rows that the newest full snapshot did not find and that were kept; None where no later snapshot came to its end."""
+    """Rows that the newest full snapshot did not find and that were kept. Set by the microbatch with its last read; None otherwise, and
+    where nothing stood before it."""
     epochs: Epochs = field(default_factory=Epochs)
-    """Where epochs of the source's log begin, as far as the flow knows them."""
+    """Where epochs of the source's log begin, as known to the flow."""
     unpaired_moves: int = 0
-    """Rows with untold values that came from a key whose delete is not in the microbatch, less those for which it came now."""
+    """Rows with unavailable values from a key whose delete is not in the microbatch, less those whose delete came now."""
     transactions_unjoined: int = 0
-    """Keys whose transaction an earlier microbatch applied in part, and could not be put together: its file is gone from the archive."""
+    """Keys of transactions that an earlier microbatch applied in part and that could not be joined: the file is gone from the archive."""
     asks_target: bool = False
-    """Whether some events did not tell a value, so that it was the target's to tell."""
+    """Whether some events had unavailable values that only the target can supply."""
     unavailable_unresolved: int = 0
-    """Rows merged with a NULL in place of a value that no event and no row tells."""
+    """Rows merged with NULL for a value that neither an event nor a row carries."""
     rows_missing: int = 0
-    """Of a table without a key: rows like those of the microbatch that events took, and that are not known to have been there."""
+    """For a table without a key: rows equal to the microbatch's that events removed and that are not known to have existed."""
     order_conflicts: int = 0
-    """Keys whose archive order contradicts their position order without being a redelivery."""
+    """Keys whose archive order contradicts their position order, redeliveries excluded."""
     columns_added: tuple[str, ...] = ()
     columns_renamed: dict[str, str] = field(default_factory=dict)
-    """Columns of the table that took the source's newer name, by the older one."""
+    """Columns that took the source's newer name, by the older one."""
     columns_widened: tuple[str, ...] = ()
-    """Columns that took a wider type."""
+    """Columns whose type was widened."""
     columns_as_text: tuple[str, ...] = ()
-    """Columns of the table that are STRING and got the text of values of another type."""
+    """STRING columns that received the text of values of another type."""
     columns_filled: tuple[str, ...] = ()
-    """Columns that were taken out of the documents of all rows, because the flow defines them anew or otherwise."""
+    """Document columns that were filled for all rows, because the flow defines them newly or differently."""
     misfits: dict[str, int] = field(default_factory=dict)
-    """By column: rows of which the document tells a value that does not fit it, so that it is NULL there."""
+    """By column: rows whose document holds a value that does not fit; it is NULL there."""
     types: dict[str, TypeReport] = field(default_factory=dict)
-    """By column whose type the events do not carry themselves: what it is, and who says so."""
+    """By column whose type the events do not carry: its type and where that comes from."""
     table_version: int | None = None
     """Delta version that the merge committed; None where nothing was to be merged."""
     merge_plan: str = ""
-    """The way that was chosen to write, and why."""
+    """How the microbatch was written, and why."""
     seconds: float = 0.0
     offsets: OffsetReport = field(default_factory=OffsetReport)
-    """Kafka offsets that are missing, that came again, or that the files do not tell."""
+    """Kafka offsets that are missing, repeated, or not recorded in the files."""
 
 
 def total_events(reports: Iterable[BatchReport]) -> EventCounts:

@@ -1,4 +1,4 @@
-"""FlowsReport: what the reports of jobs over many flows share."""
+"""FlowsReport: base of the reports of jobs over many flows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_cdc.model.plain_json import JsonObject
 
 
 class FlowsReport(JsonObject):
-    """A report with an outcome a flow; each has ``flow``, ``error``, ``lines`` and ``to_json``. For frozen dataclasses."""
+    """A report with one outcome per flow; each has ``flow``, ``error``, ``lines`` and ``to_json``. For frozen dataclasses."""
 
     flows: tuple[Any, ...]
     error: dict[str, Any] | None
@@ -20,7 +20,7 @@ class FlowsReport(JsonObject):
         return self.error is None and all(flow.error is None for flow in self.flows)
 
     def causes(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return what failed, by the flow's name."""
+        """Return the failures, each with its flow's name."""
         run = [("The run", self.error)] if self.error else []
         return run + [(flow.flow, flow.error) for flow in self.flows if flow.error]
 

@@ -1,4 +1,4 @@
-"""ForeignChange: a commit by which somebody else changed a flow's table. The rules say which commits are one; pure."""
+"""ForeignChange: a commit by which somebody else changed a flow's table, and the pure rules that recognise one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from airflow_cdc.model.plain_json import JsonObject
 
 INTENDED = "airflow_cdc: intended"
-"""In a commit's user metadata: whoever made it vouches for it, and no flow stops at it."""
+"""Marker in a commit's user metadata: its author vouches for it, and no flow stops at it."""
 APPLICATION, UPKEEP, INTENT, SEEN_THROUGH, REPAIRED = "application", "upkeep", "intent", "seen_through", "repaired"
-"""What the metadata of our own commits carries: who merges, who only keeps the table, which files, through which version of the table
-it was looked for foreign changes before; and of a repair the version of the flow's last commit that the table holds again."""
+"""Fields in the metadata of our own commits: the merging application, the application that only maintains the table, the intent's
+digest, the table version through which foreign changes were looked for; and for a repair, the version of the flow's last commit that the
+table holds again."""
 
 _HARMLESS = frozenset(
     {
@@ -35,25 +36,25 @@ _HARMLESS = frozenset(
         "VACUUM START",
     }
 )
-"""Operations that leave every row as it is."""
+"""Operations that change no row."""
 _LOSES_VALUES = frozenset({"DROP COLUMNS", "REPLACE COLUMNS"})
-"""Operations that change no file, and take values away all the same."""
+"""Operations that change no file, yet remove values."""
 _RESTORE = "RESTORE"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class ForeignChange(JsonObject):
-    """A commit that changed rows and is none of the flow's."""
+    """A commit that changed rows and is not the flow's."""
 
     version: int
     operation: str
     at: str | None = None
-    """When, in UTC; None where the commit does not say."""
+    """Commit time in UTC; None where the commit does not record it."""
     by: str | None = None
-    """The user, or else the engine, as the commit names it."""
+    """The commit's user, or else its engine."""
     undone: str | None = None
-    """What repaired the table behind it; None where the flow went on with the change."""
+    """The repair that undid it; None where the flow accepted the change."""
 
     def __str__(self) -> str:
         told = f"version {self.version}: {self.operation}"
@@ -64,7 +65,7 @@ class ForeignChange(JsonObject):
 
 @dataclass(frozen=True)
 class TableCommit:
-    """What a commit in a table's log says of itself."""
+    """Metadata of one commit in a table's log."""
 
     version: int
     operation: str = "unknown operation"
@@ -72,50 +73,50 @@ class TableCommit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """The user metadata where it is a JSON object."""
     is_intended: bool = False
-    """Whether its user metadata says :data:`INTENDED`."""
+    """Whether its user metadata contains :data:`INTENDED`."""
     at_millis: int | None = None
     by: str | None = None
     has_new_data: bool = True
-    """Whether any of its files is marked as a change of data; True where only the operation is known."""
+    """Whether any of its files is marked as a data change; True where only the operation is known."""
 
     @property
     def microbatch(self) -> int | None:
-        """Number of the microbatch that it merged; None where it merged none."""
+        """Number of the merged microbatch; None where it merged none."""
         number = self.metadata.get("microbatch")
         return int(number) if number is not None else None
 
     @property
     def application(self) -> str:
-        """The flow and its incarnation that made it; empty where it is none of ours."""
+        """The flow and incarnation that made it; empty where it is not ours."""
         return str(self.metadata.get(APPLICATION) or self.metadata.get(UPKEEP) or "")
 
     def is_of(self, flow: str) -> bool:
-        """Tell whether a flow made it, in this life of its state or another."""
+        """Return whether a flow made it, in any life of its state."""
         return self.application.rpartition(":")[0] == flow
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows of the table may differ behind it."""
+        """Whether it may have changed rows."""
         return self.operation in _LOSES_VALUES or (self.has_new_data and self.operation not in _HARMLESS)
 
     @property
     def replaces_all(self) -> bool:
-        """Whether nothing of what was there before is left behind it."""
+        """Whether it replaced the table's whole content."""
         return self.operation == "WRITE" and self.parameters.get("mode") == "Overwrite" and not self.parameters.get("predicate")
 
     @property
     def restored(self) -> int | None:
-        """The version that it restored; None where it restored none, or by a time."""
+        """The restored version; None where it restored none, or restored by time."""
         version = self.parameters.get("version") if self.operation == _RESTORE else None
         return int(version) if version not in (None, "", "null") else None
 
     def repaired(self, flow: str) -> int | None:
-        """Return, of a flow's repair of its table, the version of its last commit that the table holds again; None of other commits."""
+        """Return the version of the flow's last commit that this repair brought back; None for other commits."""
         version = self.metadata.get(REPAIRED) if self.is_of(flow) else None
         return int(version) if version is not None else None
 
     def as_change(self, undone: str | None = None) -> ForeignChange:
-        """Return it as reports name it."""
+        """Return the change for a report."""
         at = (_EPOCH + timedelta(milliseconds=self.at_millis)).isoformat(timespec="seconds") if self.at_millis is not None else None
         operation = f"RESTORE to version {self.restored}" if self.restored is not None else self.operation
         return ForeignChange(self.version, operation, at, self.by, undone)
@@ -123,29 +124,29 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class ForeignChanges:
-    """What others did to a flow's table since its last merge."""
+    """Changes by others to a flow's table since its last merge."""
 
     standing: tuple[TableCommit, ...] = ()
-    """Commits that are still in effect, ascending."""
+    """Commits still in effect, ascending."""
     undone: tuple[ForeignChange, ...] = ()
-    """Changes that a repair of the flow has undone since."""
+    """Changes that a repair of the flow undid."""
     merged: int = 0
     """Version of the flow's last commit."""
     through: int = 0
     """Highest number of a microbatch among the commits."""
     vouched: tuple[int, ...] = ()
-    """Versions of the changes that somebody vouched for; the archive knows nothing of them."""
+    """Versions of the changes that somebody vouched for; the archive does not contain them."""
 
 
 def foreign_changes(commits: Iterable[TableCommit], flow: str, *, known: int) -> ForeignChanges:
-    """Return the commits that changed a flow's table and are none of the flow's.
+    """Return the foreign commits that changed a flow's table.
 
-    A RESTORE takes back what came behind the version that it restores. It is itself no change where that version holds all that the flow
-    has merged; so it is with the flow's own repairs, for another run may have merged beside one. Who vouches for an overwrite of all rows
-    has seen to what was there before.
+    A RESTORE undoes the commits after the version that it restores. It is itself no change where that version holds all that the flow has
+    merged. The same rule applies to the flow's own repairs, because another run may have merged beside one. Whoever vouches for an
+    overwrite of all rows vouches for everything before it.
 
     :param commits: ascending by version.
-    :param known: version of the last merge that the flow's state knows.
+    :param known: version of the last merge that the flow's state records.
     """
     found: list[TableCommit] = []
     undone: list[ForeignChange] = []

@@ -1,4 +1,4 @@
-"""Maintenance: what a lake's tables are kept tidy by, and the report of what was done to each."""
+"""Maintenance: settings for the upkeep of a lake's tables, and the report of each table's upkeep."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_cdc.model.report.flows_report import FlowsReport
 from airflow_cdc.model.truth import truth
 
 SAFE_RETENTION = timedelta(days=7)
-"""Below it a reader or writer that began before the clean-up may miss its files; Delta's own bound."""
+"""Delta's own lower bound. With less, a reader or writer that began before the clean-up may miss its files."""
 
 
 class TableKind(str, Enum):
-    """Which of a flow's Delta tables one is."""
+    """The role of one of a flow's Delta tables."""
 
     TARGET = "target"
     DELETE_MARKERS = "delete_markers"
@@ -28,38 +28,38 @@ class TableKind(str, Enum):
 
 
 class Action(str, Enum):
-    """What is done to a table."""
+    """One step of a table's upkeep."""
 
     CLUSTER = "cluster"
-    """The table gets the columns by which the flow wants its rows to lie together."""
+    """Set the table's clustering columns as the flow asks."""
     PURGE = "purge"
-    """Files are rewritten without the rows that deletion vectors hide."""
+    """Rewrite files without the rows that deletion vectors hide."""
     COMPACT = "compact"
-    """Small files become few larger ones, clustered where the table is."""
+    """Combine small files into larger ones, clustered where the table is."""
     EXPIRE = "expire"
-    """Delete markers that are older than any late event may be are removed."""
+    """Remove delete markers that are older than any late event may be."""
     VACUUM = "vacuum"
-    """Files that no version within the retention needs are removed."""
+    """Remove files that no version within the retention needs."""
 
 
 @dataclass(frozen=True)
 class MaintenanceSettings:
-    """What one run of maintenance does, and to what extent. Checked once, here."""
+    """Settings of one run of maintenance. Validated here once."""
 
     vacuum_after: timedelta = SAFE_RETENTION
-    """How long files stay that the table does not need any more."""
+    """How long files stay that the table no longer needs."""
     expire_after: timedelta = timedelta(days=30)
-    """How long delete markers stay, counted from the flow's newest microbatch: how late an event may come."""
+    """How long delete markers stay behind the flow's newest microbatch: the longest lateness of an event."""
     purge_from: float = 0.1
-    """Share of a table's rows, hidden ones included, that may be hidden by deletion vectors."""
+    """Share of a table's rows, hidden ones included, that deletion vectors may hide before a purge."""
     compact_from: int = 8
-    """How many files more than it needs a table may have."""
+    """Files beyond the number needed at which a table is compacted."""
     allow_short_retention: bool = False
-    """Whether ``vacuum_after`` may be less than :data:`SAFE_RETENTION`: Delta's own check is then off for that one statement."""
+    """Whether ``vacuum_after`` may be less than :data:`SAFE_RETENTION`; Delta's own check is then off for that one statement."""
     keep_microbatches: int = 64
-    """Of so many last microbatches the delete markers stay, however old they are: a cut transaction is put together from them."""
+    """Number of last microbatches whose delete markers stay, whatever their age: they are needed to complete a cut transaction."""
     dry_run: bool = False
-    """Whether to tell what would be done, and change nothing."""
+    """Whether only to report what would be done."""
 
     def __post_init__(self) -> None:
         if self.vacuum_after < timedelta(0) or self.expire_after < timedelta(0):
@@ -90,9 +90,9 @@ class MaintenanceSettings:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MaintenanceSettings:
-        """Read settings, retentions in days; numbers and truth values may be texts, as templates render them.
+        """Read settings, with retentions in days. Numbers and booleans may be texts, as templates render them.
 
-        :raises ConfigurationError: for a setting that does not exist, or anything else.
+        :raises ConfigurationError: for an unknown setting or a wrong value.
         """
         values: dict[str, Any] = {}
         try:
@@ -123,32 +123,32 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True)
 class TableMaintenance(JsonObject):
-    """What was done to one Delta table; of a dry run, what would be."""
+    """Upkeep of one Delta table; in a dry run, what would be done."""
 
     kind: TableKind
     table: str
     """URI of the table."""
     actions: tuple[Action, ...] = ()
-    """In the order in which they were done; none where there was nothing to do."""
+    """In the order of execution; empty where there was nothing to do."""
     files_before: int = 0
     files_after: int = 0
-    """Data files of the newest version; of a dry run as before."""
+    """Data files of the newest version; unchanged in a dry run."""
     bytes_before: int = 0
     bytes_after: int = 0
     version_before: int | None = None
     version_after: int | None = None
     rows_purged: int = 0
-    """Rows that deletion vectors hid and that are in no file of the newest version any more."""
+    """Hidden rows that are no longer in any file of the newest version."""
     deletion_vectors_purged: int = 0
     markers_removed: int = 0
-    """Delete markers that are expired, also of a dry run."""
+    """Expired delete markers, counted in a dry run too."""
     files_vacuumed: int = 0
-    """Files that were removed for good."""
+    """Files that were permanently removed."""
     retention_hours: float | None = None
-    """What the clean-up of files left alone; None where there was none."""
+    """Retention of the clean-up of files, in hours; None where there was none."""
 
     def line(self) -> str | None:
-        """Return what people are told, None where there was nothing to do."""
+        """Return a line for people; None where there was nothing to do."""
         if not self.actions:
             return None
         told = [f"{self.files_before} → {self.files_after} files"] if self.files_before != self.files_after else []
@@ -163,17 +163,17 @@ class TableMaintenance(JsonObject):
 
 @dataclass(frozen=True)
 class FlowMaintenance(JsonObject):
-    """What was done to one flow's tables and folders."""
+    """Upkeep of one flow's tables and folders."""
 
     flow: str
     tables: tuple[TableMaintenance, ...] = ()
     staging_removed: int = 0
-    """Folders that crashed microbatches left behind."""
+    """Staging folders that crashed microbatches left behind."""
     error: dict[str, Any] | None = None
-    """Why the flow was not done with (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the others were all the same."""
+    """Why the flow's upkeep failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the other flows are not affected."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told of the flow."""
+        """Yield lines for people on the flow."""
         told = [line for table in self.tables if (line := table.line())]
         told += [f"{self.staging_removed} left-over staging folders removed"] if self.staging_removed else []
         if self.error:
@@ -183,15 +183,15 @@ class FlowMaintenance(JsonObject):
 
 @dataclass(frozen=True)
 class MaintenanceReport(FlowsReport):
-    """What one run of maintenance did to a lake."""
+    """Report of one run of maintenance on a lake."""
 
     lake: str
     dry_run: bool = False
     flows: tuple[FlowMaintenance, ...] = field(default=())
     error: dict[str, Any] | None = None
-    """Set when the run stopped before it could look at any flow."""
+    """Set when the run stopped before it reached any flow."""
     reports_removed: int = 0
-    """Job reports that no task has taken and that were old, also of a dry run."""
+    """Old job reports that no task has taken, counted in a dry run too."""
 
     def lines(self) -> Iterator[str]:
         """Yield the report as lines for people."""

@@ -1,4 +1,4 @@
-"""RejectLimit: how many records of a flow a run may set aside and still count as well."""
+"""RejectLimit: how many records of a flow a run may reject and still succeed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NEVER, _ANY = "never", "any"
 
 @dataclass(frozen=True)
 class RejectLimit:
-    """The share of the records that a run read of one flow above which its rejects are too many; None: never."""
+    """The share of a flow's read records above which its rejects are too many; None: never."""
 
     share: float | None = None
 
     @classmethod
     def parse(cls, given: str | float) -> RejectLimit:
-        """Read what a person writes: ``never``, ``any``, or a share from 0 to 1, as a number or a text.
+        """Parse a setting: ``never``, ``any``, or a share from 0 to 1, as a number or a text.
 
         :raises ConfigurationError: for anything else.
         """
@@ -38,15 +38,15 @@ class RejectLimit:
         return cls(share)
 
     def broken(self, report: ApplyReport) -> Iterator[str]:
-        """Yield a line for each flow of which more was set aside, and for each topic that is none and of which this run set anything aside.
+        """Yield a line for each flow above the limit, and for each held topic with records that this run rejected.
 
-        By flow: in the sum of all, a small table that is wholly rejected would not show.
+        Per flow, because a small table that is wholly rejected would not show in the total.
         """
         for flow in report.flows:
             events = flow.events
             if self.share is not None and events.rejected > self.share * events.read:
                 yield f"{flow.flow}: {events.rejected} of {events.read} records are in the quarantine"
         for topic in report.held_topics:
-            # Topics that the settings hold back are no mistake of the data.
+            # Topics held back by the settings are not data errors.
             if self.share is not None and topic.added and topic.reason is not RejectReason.UNDECLARED_TOPIC:
                 yield str(topic)

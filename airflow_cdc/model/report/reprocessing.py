@@ -1,4 +1,4 @@
-"""ReprocessReport: what was read again of a lake's flows, and what came of it, as two jobs tell their operators."""
+"""ReprocessReport: what was read again of a lake's flows and its outcome, for two jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_cdc.model.report.flows_report import FlowsReport
 
 
 def check_reasons(reasons: Collection[str]) -> None:
-    """Refuse names of reasons that no record is set aside for.
+    """Refuse unknown reject reasons.
 
     :raises ConfigurationError: for such a name.
     """
@@ -23,7 +23,7 @@ def check_reasons(reasons: Collection[str]) -> None:
 
 
 def found_line(found: BatchReport) -> str:
-    """Return what is found to do, as people read it."""
+    """Return the changes that were found, as a line for people."""
     rows, events = found.rows, found.events
     changes = f"{rows.inserted:,} inserts, {rows.updated:,} updates, {rows.deleted:,} deletes, {events.stale:,} older than the row"
     return f"{changes} ({events.read:,} records in {found.files:,} files)"
@@ -31,30 +31,30 @@ def found_line(found: BatchReport) -> str:
 
 @dataclass(frozen=True)
 class FlowReprocess(JsonObject):
-    """What was read again of one flow, and what came of it."""
+    """What was read again of one flow, and its outcome."""
 
     flow: str
     found: BatchReport | None = None
-    """What a microbatch of what was read does; None where the quarantine held nothing of what was asked for, and where the flow failed
-    before."""
+    """Result of a microbatch of the files read again; None where the quarantine held nothing of what was asked for, and where the flow
+    failed before."""
     done: tuple[BatchReport, ...] = ()
-    """The microbatches that were committed; none where everything was right already, and of a dry run. Two where an earlier try had been
-    cut off in the middle of one."""
+    """Committed microbatches; none in a dry run and where everything was right already. Two where an earlier try was interrupted in the
+    middle of one."""
     error: dict[str, Any] | None = None
-    """Why the flow was not done with (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the others were all the same."""
+    """Why the flow failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the other flows are not affected."""
 
     @property
     def result(self) -> BatchReport | None:
-        """What was done last; where nothing was: what was found."""
+        """The last committed microbatch; where there is none, what was found."""
         return self.done[-1] if self.done else self.found
 
     @property
     def rows(self) -> RowCounts:
-        """The rows that were changed; of a plan those that would be."""
+        """The changed rows; for a plan, those that would change."""
         return total_rows(self.done) if self.done else self.found.rows if self.found else RowCounts()
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told of the flow."""
+        """Yield lines for people on the flow."""
         if self.found:
             yield f"{self.flow}: {found_line(self.found)}"
             for batch in self.done:
@@ -69,7 +69,7 @@ class FlowReprocess(JsonObject):
             yield f"{self.flow}: failed: {self.error['type']}: {self.error['message']}"
 
     def summary(self) -> dict[str, Any]:
-        """Return it as a small JSON object."""
+        """Return the outcome as a small JSON object."""
         result = self.result
         versions = [batch.table_version for batch in self.done if batch.table_version is not None]
         return {
@@ -91,4 +91,4 @@ class ReprocessReport(FlowsReport):
     dry_run: bool = False
     flows: tuple[FlowReprocess, ...] = field(default=())
     error: dict[str, Any] | None = None
-    """Set when the run stopped before it could look at any flow."""
+    """Set when the run stopped before it reached any flow."""

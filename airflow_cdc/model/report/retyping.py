@@ -1,7 +1,7 @@
-"""Retyping: what a table's columns, rows and rejects become when it is made anew from the archive with the types that are known now.
+"""Retyping: changes of a table's columns, rows and rejects when it is rebuilt from the archive with the types that are known now.
 
 <lake>/_cdc/retypes/<flow>/           a lake in which the microbatches are applied again; removed when the table is replaced
-<lake>/_cdc/retypes/<flow>.json       the settings by which they are, and whether the table's replacement has begun
+<lake>/_cdc/retypes/<flow>.json       the settings in use, and whether the table's replacement has begun
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from airflow_cdc.model.state_kind import RETYPE_NOTE
 
 @dataclass(frozen=True)
 class Retyped(JsonObject):
-    """What was found, and whether it was done."""
+    """The differences, and whether they were applied."""
 
     flow: str
     columns: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    """By column whose type is another: the type before and now; None where the table has no such column."""
+    """By column with a changed type: the type before and now; None where the table has no such column."""
     rows: tuple[int, int] = (0, 0)
-    """Rows that the source has, before and now."""
+    """Rows of the table, before and now."""
     rejects: tuple[int, int] = (0, 0)
     """Records in the quarantine, before and now."""
     is_done: bool = False
     """Whether the table was replaced."""
 
     def lines(self) -> list[str]:
-        """Return what it amounts to, for people."""
+        """Return the differences as lines for people."""
         columns = [f"column {name}: {before or 'none'} -> {now or 'none'}" for name, (before, now) in self.columns.items()]
         counts = [f"{name}: {before:,} -> {now:,}" for name, (before, now) in (("rows", self.rows), ("rejected records", self.rejects))]
         return [*(columns or ["no column has another type"]), *counts]
@@ -55,16 +55,16 @@ class Retyped(JsonObject):
 
 @dataclass(frozen=True)
 class FlowRetype(JsonObject):
-    """What came of the retyping of one flow."""
+    """Outcome of one flow's retyping."""
 
     flow: str
     retyped: Retyped | None = None
     """None where it failed."""
     error: dict[str, Any] | None = None
-    """Why it failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the others were done all the same."""
+    """Why it failed (:meth:`airflow_cdc.model.errors.CdcError.to_json`); the other flows are not affected."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told of the flow."""
+        """Yield lines for people on the flow."""
         if self.retyped:
             ending = "the table was replaced" if self.retyped.is_done else "nothing was changed"
             yield from (f"{self.flow}: {line}" for line in (*self.retyped.lines(), ending))
@@ -78,14 +78,14 @@ class FlowRetype(JsonObject):
 
 @dataclass(frozen=True)
 class RetypeReport(FlowsReport):
-    """What came of the retyping of a lake's flows."""
+    """Outcome of the retyping of a lake's flows."""
 
     archive: str
     lake: str
     dry_run: bool = False
     flows: tuple[FlowRetype, ...] = field(default=())
     error: dict[str, Any] | None = None
-    """Set when the run stopped before it could look at any flow."""
+    """Set when the run stopped before it reached any flow."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Note(JsonObject):
 
 
 class RetypeNote:
-    """The note of a flow's retyping, by which one that was cut off goes on."""
+    """The note of a flow's retyping, from which an interrupted retyping resumes."""
 
     def __init__(self, fs: FileSystem, lake_root: str, folder: str) -> None:
         self._fs, self._flow = fs, unquote(folder)
@@ -103,32 +103,32 @@ class RetypeNote:
 
     @property
     def settings(self) -> str | None:
-        """Digest of the settings by which microbatches were applied again; None where none was."""
+        """Digest of the settings with which microbatches were applied again; None where none was."""
         note = self._read()
         return note.settings if note else None
 
     @property
     def replaces(self) -> bool:
-        """Whether the replacement of the table has begun: it and the flow's own tables may be of two states."""
+        """Whether the replacement of the table has begun: then it and the flow's own tables may be of two states."""
         note = self._read()
         return note is not None and note.replaces
 
     def write(self, settings: str, *, replaces: bool = False) -> None:
-        """Write the note down."""
+        """Write the note."""
         RETYPE_NOTE.replace(self._fs, self._path, _Note(settings, replaces).to_json())
 
     def _read(self) -> _Note | None:
         return RETYPE_NOTE.read(self._fs, self._path, _Note.from_json, owner=f"flow {self._flow}")
 
     def remove(self) -> None:
-        """Remove it: nothing is left to do."""
+        """Remove the note: nothing is left to do."""
         if self._fs.exists(self._path):
             self._fs.rm(self._path)
 
     def refuse_unfinished(self, flow: str) -> None:
-        """Stop where the table's replacement was cut off.
+        """Refuse a flow whose table's replacement was interrupted.
 
-        :raises RetypeUnfinishedError: naming what finishes it.
+        :raises RetypeUnfinishedError: naming the command that finishes it.
         """
         if self.replaces:
             raise RetypeUnfinishedError(

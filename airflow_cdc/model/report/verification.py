@@ -1,4 +1,4 @@
-"""Verification: whether a flow's table holds what another lake's table, or the source itself, holds."""
+"""Verification: whether a flow's table equals another lake's table, or the source."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from airflow_cdc.model.plain_json import JsonObject
 
 @dataclass(frozen=True)
 class Standing(JsonObject):
-    """Up to where the compared table was."""
+    """State of the compared table."""
 
     table: str
     """URI of the table."""
     version: int
-    """Delta version that was compared, whatever was committed meanwhile."""
+    """Delta version that was compared, regardless of commits meanwhile."""
     microbatch: int
     """Number of the last microbatch in it."""
     applied_through: Mapping[str, str] = field(default_factory=dict)
-    """Highest applied position by Kafka partition, ``-`` where the archive does not tell it."""
+    """Highest applied position by Kafka partition, ``-`` where the archive does not record it."""
 
     def __str__(self) -> str:
         positions = ", ".join(f"partition {name} through {position}" for name, position in self.applied_through.items())
@@ -29,19 +29,19 @@ class Standing(JsonObject):
 
 @dataclass(frozen=True)
 class TableVerification(JsonObject):
-    """How a flow's table compares."""
+    """Comparison of a flow's table."""
 
     flow: str
     stands: Standing
     other_stands: Standing | None = None
-    """The same of the other lake's table; None of a source, which tells no position."""
+    """As above, for the other lake's table; None for a source, which has no position."""
     rows: int = 0
     other_rows: int = 0
     checksum: str | None = None
     other_checksum: str | None = None
-    """Sums over the rows, whatever their order; only between lakes."""
+    """Sums over the rows in any order; only between lakes."""
     schema: tuple[str, ...] = ()
-    """Columns that one side lacks, or that have another type in the other lake, in words; the rows are compared without them."""
+    """Text on columns that one side lacks, or that differ in type between lakes; the rows are compared without them."""
     columns: tuple[str, ...] = ()
     """Columns in which rows of one key differ."""
     missing: int = 0
@@ -51,11 +51,11 @@ class TableVerification(JsonObject):
     different: int = 0
     """Rows of one key that differ."""
     duplicates: int = 0
-    """Rows that the source's query gives more than once under a key of the table: the query is another one than the table's."""
+    """Rows that the source's query returns more than once under a key of the table: the query does not match the table."""
     sample: tuple[dict[str, Any], ...] = ()
-    """Some keys, as text, each with ``side``: ``missing``, ``extra``, ``different`` or ``overlapping``."""
+    """Sample of keys as text, each with ``side``: ``missing``, ``extra``, ``different`` or ``overlapping``."""
     overlapping: int | None = None
-    """Versions that overlap with another of their key, by position or by time; None where the history was not looked at."""
+    """Versions that overlap with another of their key, by position or by time; None where the history was not checked."""
 
     @property
     def equal(self) -> bool:
@@ -64,7 +64,7 @@ class TableVerification(JsonObject):
         return not (self.schema or self.columns or counted or self.rows != self.other_rows or self.checksum != self.other_checksum)
 
     def lines(self) -> Iterator[str]:
-        """Yield what people are told."""
+        """Yield the result as lines for people."""
         if self.overlapping is not None:
             result = f"{self.overlapping} OVERLAP" if self.overlapping else "none overlaps"
             yield f"{self.flow}: of {self.rows} versions {result}; the table stands at {self.stands}"
@@ -87,37 +87,37 @@ class TableVerification(JsonObject):
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the comparison as plain JSON values."""
         return {"equal": self.equal, **super().to_json()}
 
 
 @dataclass(frozen=True)
 class VerifyReport(JsonObject):
-    """What one comparison found."""
+    """Result of one comparison run."""
 
     lake: str
     other: str | None = None
-    """URI of the other lake; None where a source was asked, or the tables' own history."""
+    """URI of the other lake; None for a comparison with a source or of the tables' own history."""
     tables: tuple[TableVerification, ...] = ()
     only_left: tuple[str, ...] = ()
     """Tables that only the lake has; not compared."""
     only_right: tuple[str, ...] = ()
     """Tables that only the other lake has; not compared."""
     error: dict[str, Any] | None = None
-    """Set when the comparison did not come to its end."""
+    """Set when the comparison did not finish."""
 
     @property
     def ok(self) -> bool:
-        """True when the comparison came to its end, whatever it found."""
+        """True when the comparison finished, whatever its result."""
         return self.error is None
 
     @property
     def equal(self) -> bool:
-        """True when there is something to compare and all of it is the same."""
+        """True when at least one table was compared and all are equal."""
         return self.ok and bool(self.tables) and all(table.equal for table in self.tables)
 
     def lines(self) -> Iterator[str]:
-        """Yield the report as lines for people, with where to look further."""
+        """Yield the report as lines for people, with commands for details."""
         for table in self.tables:
             yield from table.lines()
             if self.other and not table.equal:

@@ -1,4 +1,4 @@
-"""Announced versions: which version of each table a task has announced to its assets, as it is written down in the lake.
+"""Announced versions: the version of each table that a task has announced to its assets, as a document in the lake.
 
 <lake>/_cdc/told/<task>.json
 """

@@ -1,4 +1,4 @@
-"""Archived schema: the definitions that a topic's columns had in schemas inside its events, as a document derived from the surveys."""
+"""Archived schema: the definitions of a topic's columns in schemas inside its events, as a document derived from the surveys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from airflow_cdc.model.state_kind import ARCHIVED_SCHEMA, FORMAT
 
 @dataclass(frozen=True)
 class ArchivedSchema(JsonObject, required=("through", "connector", "columns")):
-    """What the schemas of one topic tell, through one survey."""
+    """The schemas of one topic, through one survey."""
 
     topic: str
     through: int = 0
-    """Number of the last survey that was looked at."""
+    """Number of the last survey that was read."""
     connector: str = ""
     """``source.connector`` of the last events that had a schema; empty where none had one."""
     columns: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
@@ -24,5 +24,5 @@ class ArchivedSchema(JsonObject, required=("through", "connector", "columns")):
 
 
 def archived_schema_from_json(document: Mapping[str, Any]) -> ArchivedSchema | None:
-    """Return the schema of a document; None of one that has no format of this kind, which is derived anew."""
+    """Return the schema of a document; None for another format of this kind, which is derived again."""
     return ArchivedSchema.from_json(document) if document.get(FORMAT) == ARCHIVED_SCHEMA.format else None

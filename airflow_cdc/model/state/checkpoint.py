@@ -1,4 +1,4 @@
-"""FlowCheckpoint: where a flow stands, derived from its commit markers one after the other."""
+"""FlowCheckpoint: how far a flow has applied its archives, derived from its commit markers in order."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _REQUIRED = (
     *("number", "planned", "applied_through", "truncated_through", "events", "table", "table_version", "reach"),
     *("snapshot", "pending_snapshots", "replaced_by", "epochs", "unpaired_moves", "tables"),
 )
-"""Without one of them files would be applied anew, or late events pass for new ones."""
+"""Without one of these fields files would be applied again, or late events pass for new ones."""
 
 
 @dataclass(frozen=True)
 class FlowCheckpoint(JsonObject, required=_REQUIRED):
-    """Where a flow stands after its last committed microbatch."""
+    """State of a flow after its last committed microbatch."""
 
     flow: str
     number: int = 0
@@ -47,41 +47,41 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     offsets: dict[str, ArchivedOffsets] = field(default_factory=dict)
     """By archive root: Kafka offsets of the applied files."""
     reach: Reach = field(default_factory=Reach)
-    """Where the applied events stand."""
+    """Range of the log and of the archive that the applied events cover."""
     snapshot: Snapshot | None = None
-    """The newest full snapshot of which reads were applied."""
+    """The newest full snapshot with applied reads."""
     pending_snapshots: tuple[Snapshot, ...] = ()
-    """Older full snapshots that are not proven to be whole yet."""
+    """Older full snapshots that are not proven yet."""
     replaced_by: Snapshot | None = None
-    """The last full snapshot that removed the rows which it did not find."""
+    """The last full snapshot that removed missing rows."""
     epochs: Epochs = field(default_factory=Epochs)
     """Where epochs of the source's log begin."""
     unpaired_moves: int = 0
-    """Rows that came from a key whose delete has not come yet."""
+    """Rows from a key whose delete has not come yet."""
     tables: frozenset[str] = frozenset()
     """The source's tables that the applied events name."""
     committed_through: int | None = None
-    """When the source committed the last of the applied events, in milliseconds since 1970; None where no event tells."""
+    """When the source committed the last applied event, in milliseconds since 1970; None where no event carries it."""
     surveyed: dict[str, str] = field(default_factory=dict)
     """By archive root: digest of the last survey that ``planned`` reaches into."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
-        """Return how far an archive's surveys are applied, and the files before that which wait."""
+        """Return how far an archive's surveys are applied, and the earlier files that wait."""
         return self.planned.get(archive, PlanPosition()), self.held.get(archive, ())
 
     @property
     def undecided_snapshots(self) -> tuple[Snapshot, ...]:
-        """Full snapshots about whose missing rows somebody may decide, the oldest first."""
+        """Full snapshots whose missing rows await a decision, the oldest first."""
         shield, known = self.replaced_by, sorted(self.known_snapshots.items())
         return tuple(each for position, each in known if each.is_undecided and not (shield and shield.position >= position))
 
     @property
     def known_snapshots(self) -> dict[Position, Snapshot]:
-        """By position: the newest full snapshot, and the older ones that are not proven to be whole yet."""
+        """By position: the newest full snapshot, and the older ones that are not proven yet."""
         return {each.position: each for each in (*self.pending_snapshots, *([self.snapshot] if self.snapshot else []))}
 
     def withdrawn(self) -> BatchReport:
-        """Return the report of the next microbatch where its intent was taken back: it owns nothing."""
+        """Return the report of the next microbatch where its intent was withdrawn: it owns nothing."""
         return BatchReport(self.flow, self.number + 1, 0, 0, pending_snapshots=self.pending_snapshots, merge_plan="withdrawn")
 
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:

@@ -1,6 +1,6 @@
-"""Commit metadata: what a flow's own Delta commits carry beside Delta's record, as long as the table's log keeps them.
+"""Commit metadata: what a flow's own Delta commits carry besides Delta's record, as long as the table's log keeps them.
 
-A merge carries who merged which microbatch, and its report; a commit that only keeps the table carries who made it
+A merge carries the merging flow, the microbatch and its report; an upkeep commit carries its author
 (:mod:`airflow_cdc.model.report.foreign_change` names the members). Commits of others may carry anything.
 """
 
@@ -16,12 +16,12 @@ from airflow_cdc.model.state_kind import COMMIT_METADATA
 
 
 def metadata_text(members: Mapping[str, Any]) -> str:
-    """Return the metadata of one of our commits as the commit carries it."""
+    """Return the metadata text of one of our commits."""
     return json.dumps(COMMIT_METADATA.framed(members))
 
 
 def metadata_of(text: str | None, *, table: str, version: int) -> dict[str, Any]:
-    """Return a commit's user metadata; nothing where it is no JSON object.
+    """Return a commit's user metadata; empty where it is not a JSON object.
 
     :param table: URI of the table.
     :param version: the commit's.
@@ -40,7 +40,7 @@ def metadata_of(text: str | None, *, table: str, version: int) -> dict[str, Any]
 
 
 def report_in(metadata: dict[str, Any], *, table: str, version: int) -> BatchReport:
-    """Return the report that a merge's metadata carries.
+    """Return the report in a merge's metadata.
 
     :param table: URI of the table.
     :param version: the commit's.

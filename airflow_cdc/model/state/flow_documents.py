@@ -1,4 +1,4 @@
-"""The small documents of a flow's state folder: which life of the state it is, and what a committed microbatch leaves."""
+"""The small documents of a flow's state folder: the life of the state, and the record of a committed microbatch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class FlowIdentity(JsonObject):
 
     flow: str
     incarnation: str
-    """Made when the state begins: microbatch 1 of a flow whose state was lost is not microbatch 1 of the one before."""
+    """Created when the state begins: microbatch 1 of a flow whose state was lost is not microbatch 1 of the earlier flow."""
 
 
 @dataclass(frozen=True)
 class CommitMarker(JsonObject, omits_defaults=True):
-    """That a microbatch is done, and what it did."""
+    """Marks a microbatch as done, with its report."""
 
     table: str
     """URI of the target table."""
     report: BatchReport
     committed_at: str | None = None
-    """When the marker was written, in ISO 8601; of a marker that was rebuilt a later time than the commit's."""
+    """When the marker was written, in ISO 8601; for a rebuilt marker later than the commit."""
     intent: str | None = None
     """Digest of the microbatch's intent (:attr:`airflow_cdc.model.state.microbatch.Microbatch.digest`)."""

@@ -2,7 +2,7 @@
 
     <lake>/_cdc/archives/<id>/surveys/<n>.json   what the files hold          created once, never changed
     <lake>/_cdc/archives/<id>/ledger.json        which files are surveyed     derived from the surveys
-    <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, of use only to be fast
+    <lake>/_cdc/archives/<id>/looked.json        what looks need not list     written by runs and sensors, a cache
     <lake>/_cdc/archives/<id>/transactions.json  which are not whole          derived from the surveys' files
     <lake>/_cdc/archives/<id>/waiting.json       files that wait for them     written by each run, of use until the next survey
     <lake>/_cdc/archives/<id>/schemas/<flow>.json  schemas in its events  derived from the surveys
@@ -72,19 +72,19 @@ _Kept = TypeVar("_Kept")
 
 
 class ArchiveState:
-    """The surveys of one archive in one lake."""
+    """The surveys of one archive, as one lake records them."""
 
     def __init__(self, fs: FileSystem, lake_root: str, archive: str) -> None:
-        # A local folder has one state, whether it is given as a path or as a file URL.
+        # A local folder has one state, whether given as a path or as a file URL.
         self.archive = re.sub(r"^file:/+", "/", archive).rstrip("/")
         self._fs = fs
         self._folder = f"{lake_root.rstrip('/')}/{archive_folder(self.archive)}"
-        # A survey never changes, and every flow asks for the same ones.
+        # Surveys never change, and every flow reads the same ones.
         self._surveys: dict[int, Survey] = {}
         self._marking = Lock()
 
     def ledger(self) -> Ledger:
-        """Return the ledger, caught up with surveys that a crash kept out of it."""
+        """Return the ledger, caught up with surveys that a crash kept from being entered."""
         ledger = self._read_state(LEDGER, "ledger.json", ledger_from_json) or Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
@@ -94,7 +94,7 @@ class ArchiveState:
         return ledger
 
     def unsurveyed(self, files: Iterable[ArchivedFile], ledger: Ledger) -> list[ArchivedFile]:
-        """Return the files that no survey holds as they are, in their order; not those that are set aside."""
+        """Return the files that no survey holds in their present form, in their order, without those that are set aside."""
         aside = {file.path for file in self.set_aside()}
         by_folder: dict[str, list[ArchivedFile]] = {}
         for file in files:
@@ -110,23 +110,26 @@ class ArchiveState:
             if seen is None or (len(below), digest, size) == (seen.count, seen.digest, seen.size):
                 new += members[len(below) :] if seen else members
             else:
-                # A file came late into the middle of the folder, or changed, or one was removed: only the full list can tell.
+                # A file was added in the middle of the folder, changed or removed: only the full list shows which.
                 surveyed = self._surveyed(ledger) if surveyed is None else surveyed
                 new += [file for file in members if file.path not in surveyed or surveyed[file.path].size != file.size]
         return sorted(new)
 
     def replaced(self, files: Iterable[ArchivedFile], ledger: Ledger) -> tuple[Replaced, ...]:
-        """Return what the surveys say of those of some unsurveyed files that changed since they were surveyed."""
+        """Return the survey entries of those given files that changed since they were surveyed."""
         old = {file.path for file in files if ledger.may_know(file.path)}
         known = self._surveyed(ledger) if old else {}
         return tuple(known[path] for path in sorted(old & known.keys()))
 
     def add(self, survey: Survey) -> bool:
-        """Write a survey down; False when another run wrote that number first."""
+        """Record a survey; False when another run recorded that number first."""
         return SURVEY.create(self._fs, self._path(survey.number), survey.to_json())
 
     def surveys(self, first: int, last: int) -> Iterator[Survey]:
-        """Yield the surveys from number ``first`` through ``last``."""
+        """Yield the surveys ``first`` through ``last``.
+
+        :raises StateUnreadableError: when one of them is gone.
+        """
         for number in range(max(first, 1), last + 1):
             survey = self._read(number)
             if survey is None:
@@ -141,7 +144,7 @@ class ArchiveState:
         return self._fs.modified(self._path(number))
 
     def pending_surveys(self, checkpoint: FlowCheckpoint, ledger: Ledger) -> Iterator[Survey]:
-        """Yield the surveys that may have files which no committed microbatch of a flow owns."""
+        """Yield the surveys that may hold pending files of a flow."""
         planned, held = checkpoint.plan(self.archive)
         first = max(planned.survey, ledger.topics.get(checkpoint.flow, 1))
         earlier = sorted({item.survey for item in held if item.survey < first})
@@ -150,72 +153,72 @@ class ArchiveState:
             yield replace(survey, void=ledger.void[survey.number]) if survey.number in ledger.void else survey
 
     def looked(self) -> Looked:
-        """Return what earlier looks saw; nothing where that is lost."""
+        """Return what earlier looks recorded; empty where that is lost."""
         return self._read_state(LOOKED, "looked.json", Looked.from_json) or Looked()
 
     def write_looked(self, looked: Looked) -> None:
-        """Write down what a look saw, once all data files in it are surveyed."""
+        """Record a look, once all its data files are surveyed."""
         self._write_state(LOOKED, "looked.json", looked.to_json())
 
     def archived_schema(self, topic: str) -> ArchivedSchema | None:
-        """Return what the surveys' schemas tell of a topic's columns, None where nobody wrote it yet."""
+        """Return the schema of a topic's columns from the surveys; None where none is recorded yet."""
         found = self._read_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(topic)}.json", archived_schema_from_json)
-        # Stores that do not tell upper from lower case have one file for two topics.
+        # Case-insensitive stores have one file for two topics.
         return found if found and found.topic == topic else None
 
     def write_archived_schema(self, schema: ArchivedSchema) -> None:
-        """Write down what the surveys' schemas tell of a topic's columns."""
+        """Record the schema of a topic's columns from the surveys."""
         self._write_state(ARCHIVED_SCHEMA, f"schemas/{flow_folder(schema.topic)}.json", schema.to_json())
 
     def transactions(self) -> TransactionLedger:
-        """Return which transactions are not archived whole, as far as a run has looked."""
+        """Return the incomplete transactions, as far as runs have looked."""
         return self._read_state(TRANSACTIONS, "transactions.json", TransactionLedger.from_json) or TransactionLedger()
 
     def write_transactions(self, ledger: TransactionLedger) -> None:
-        """Write down how far transactions were looked into."""
+        """Record the transactions, and through which survey they were read."""
         self._write_state(TRANSACTIONS, "transactions.json", ledger.to_json())
 
     def waiting(self, ledger: Ledger) -> WaitingFiles:
-        """Return which files wait for transactions; none once there is a survey that may have brought them."""
+        """Return the files that wait for transactions; none after a newer survey, which may have completed them."""
         found = self._read_state(WAITING, "waiting.json", WaitingFiles.from_json) or WaitingFiles()
         return found if found.surveyed_through == ledger.surveyed_through else WaitingFiles(ledger.surveyed_through)
 
     def write_waiting(self, files: WaitingFiles) -> None:
-        """Write down which files wait for transactions."""
+        """Record the files that wait for transactions."""
         self._write_state(WAITING, "waiting.json", files.to_json())
 
     def set_aside(self) -> tuple[SetAsideFile, ...]:
-        """Return the files that no survey holds because they cannot be read."""
+        """Return the unreadable files, which no survey holds."""
         found = self._read_state(SET_ASIDE, "set_aside.json", SetAsideFiles.from_json)
         return found.files if found else ()
 
     def write_set_aside(self, files: Iterable[SetAsideFile]) -> None:
-        """Write down which files are set aside, where that changed."""
+        """Record the files that are set aside, if they changed."""
         now = tuple(sorted(files, key=lambda file: file.path))
         if now != self.set_aside():
             self._write_state(SET_ASIDE, "set_aside.json", SetAsideFiles(self.archive, now).to_json())
 
     def held_topics(self) -> dict[str, HeldTopic]:
-        """Return by name the topics that are no flows, as the last run left them."""
+        """Return the topics that are no flows, by name, as the last run recorded them."""
         found = self._read_state(HELD_TOPICS, "held_topics.json", HeldTopics.from_json)
         return {item.topic: item for item in found.topics} if found else {}
 
     def write_held_topics(self, topics: Mapping[str, HeldTopic]) -> None:
-        """Write down which topics are no flows, where that changed."""
+        """Record the topics that are no flows, if they changed."""
         if topics != self.held_topics():
             listed = tuple(topics[name] for name in sorted(topics))
             self._write_state(HELD_TOPICS, "held_topics.json", HeldTopics(self.archive, listed).to_json())
 
     def flows(self, ledger: Ledger) -> list[str]:
-        """Return the topics that are flows: those that carry rows of a table, but for those that are held."""
+        """Return the topics that are flows: those with rows of a table, except held ones."""
         held = self.held_topics()
         return [topic for topic in ledger.tables() if topic not in held]
 
     def mark_changed(self, files: Iterable[ArchivedFile]) -> None:
-        """Have the next look survey files anew that changed since they were surveyed."""
+        """Mark files that changed since their survey, so that the next look surveys them again."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         marks = {file.path: SetAsideFile(file.path, file.topic, CHANGED, "changed since it was surveyed", now) for file in files}
-        # Flows run side by side.
+        # Flows run concurrently.
         with self._marking:
             self.write_set_aside([*(file for file in self.set_aside() if file.path not in marks), *marks.values()])
 
@@ -252,7 +255,7 @@ class FlowState:
 
     @cached_property
     def folder(self) -> str:
-        """Name of the flow's folder: its own, also where the store takes names for one that differ by case."""
+        """Name of the flow's folder, unique also where the store's names are case-insensitive."""
         plain = flow_folder(self.flow)
         if not folds_case(self._fs, self._state):
             return plain
@@ -265,9 +268,9 @@ class FlowState:
         return f"{self._state}/flows/{self.folder}"
 
     def incarnation(self) -> str:
-        """Return the name of this life of the flow's state, made when it begins.
+        """Return the identifier of this life of the flow's state, created on first use.
 
-        Part of the transaction identifier: microbatch 1 of a flow whose state was lost is not microbatch 1 of the one before.
+        It is part of Delta's transaction identifier: microbatch 1 of a flow whose state was lost is not microbatch 1 of the flow before.
         """
         path = f"{self._folder}/flow.json"
         while not (found := self._read_state(FLOW, path, FlowIdentity.from_json)):
@@ -275,13 +278,16 @@ class FlowState:
         return found.incarnation
 
     def checkpoint(self) -> FlowCheckpoint:
-        """Return the checkpoint, caught up with commit markers that a crash kept out of it."""
+        """Return the checkpoint, caught up with commit markers that a crash kept from being entered.
+
+        :raises StateLostError: when the intent of a committed microbatch is missing, or another one than its marker records.
+        """
         path = f"{self._folder}/checkpoint.json"
         checkpoint, behind = self._read_state(CHECKPOINT, path, FlowCheckpoint.from_json) or FlowCheckpoint(self.flow), False
         while commit := self._marker(checkpoint.number + 1):
             intent = self.intent(checkpoint.number + 1)
             if intent is None or (commit.intent or intent.digest) != intent.digest:
-                # Its number would be planned anew, and its marker then count other files as done.
+                # The number would be planned again, and the marker then count other files as done.
                 raise StateLostError(
                     f"Flow {self.flow}: microbatch {checkpoint.number + 1} has a commit marker ({self._commit_path(checkpoint.number + 1)})"
                     f" and {'no intent' if intent is None else 'another intent'}: which files it applied is not known.",
@@ -293,15 +299,15 @@ class FlowState:
         return checkpoint
 
     def intent(self, number: int) -> Microbatch | None:
-        """Return what a microbatch owns, None where it was not planned."""
+        """Return a microbatch's intent; None where it was not planned."""
         return self._read_state(INTENT, self._intent_path(number), Microbatch.from_json)
 
     def write_intent(self, microbatch: Microbatch) -> bool:
-        """Write a microbatch down before anything is done for it; False when another run planned that number first."""
+        """Record a microbatch's intent before any effect; False when another run planned that number first."""
         return INTENT.create(self._fs, self._intent_path(microbatch.number), microbatch.to_json())
 
     def withdraw(self, microbatch: Microbatch) -> None:
-        """Take back what a microbatch owns, of which nothing was merged: the next ones own it. Its number is used up."""
+        """Withdraw the intent of a microbatch that merged nothing: later microbatches own its files. Its number stays used."""
         planned, held = self.checkpoint().plan(microbatch.archive)
         if self.report(microbatch.number) is None:
             surveyed = self.checkpoint().surveyed.get(microbatch.archive)
@@ -311,7 +317,7 @@ class FlowState:
             INTENT.replace(self._fs, self._intent_path(microbatch.number), nothing.to_json())
 
     def write_commit(self, report: BatchReport, table: str, intent: str | None = None) -> None:
-        """Write down that a microbatch is done, and what it did.
+        """Record a microbatch as done, with its report.
 
         :param intent: digest of its intent.
         """
@@ -319,17 +325,17 @@ class FlowState:
         COMMIT_MARKER.replace(self._fs, self._commit_path(report.microbatch), CommitMarker(table, report, now, intent).to_json())
 
     def committed_at(self, number: int) -> datetime | None:
-        """Return when a microbatch was done, None where nothing tells it; a marker that was rebuilt tells a later time."""
+        """Return when a microbatch was done; None where that is not recorded. A rebuilt marker carries a later time."""
         found = self._marker(number)
         return datetime.fromisoformat(found.committed_at) if found and found.committed_at else None
 
     def report(self, number: int) -> BatchReport | None:
-        """Return what a committed microbatch did."""
+        """Return the report of a committed microbatch; None where it has no marker."""
         found = self._marker(number)
         return found.report if found else None
 
     def had_table_before(self, number: int) -> bool:
-        """Tell whether a microbatch below a number made the table, or merged into it."""
+        """Return whether a microbatch before ``number`` made the table or merged into it."""
         reports = (self.report(earlier) for earlier in range(1, number))
         return any(report is not None and report.table_version is not None for report in reports)
 
@@ -347,7 +353,7 @@ class FlowState:
 
 
 def flows_in(fs: FileSystem, lake_root: str) -> list[str]:
-    """Return the names of the flows that a lake has state of."""
+    """Return the flows that have state in a lake, by the names of their folders."""
     folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/flows"
     if not fs.exists(folder):
         return []
@@ -355,13 +361,13 @@ def flows_in(fs: FileSystem, lake_root: str) -> list[str]:
 
 
 def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
-    """Return the archives that a lake was filled from."""
+    """Return the archives that have state in a lake."""
     folder = f"{lake_root.rstrip('/')}/{STATE_FOLDER}/archives"
     if not fs.exists(folder):
         return []
     found = []
     for path in fs.ls(folder, detail=False):
-        # An archive of which no file could be read has no survey.
+        # An archive without any readable file has no survey.
         names = (f"surveys/{1:08d}.json", "set_aside.json")
         document = next((told for name in names if (told := read_json(fs, f"{str(path).rstrip('/')}/{name}"))), None)
         found += [ArchiveState(fs, lake_root, document["archive"])] if document else []

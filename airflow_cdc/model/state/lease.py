@@ -1,14 +1,14 @@
-"""Lease: at most one run writes a flow at a time, whatever Airflow's settings are; the job takes it, not the task.
+"""Lease: at most one run at a time writes a flow, whatever Airflow's settings are. The job takes it, not the task.
 
     <lake>/_cdc/leases/<flow>/<n>.json    who may write; of several numbers the highest counts
 
-A lease is taken by creating the file of the next number, which of several runs exactly one can do. Its holder rewrites its own file every
-few seconds and marks it as released in the end. A holder that was killed does neither: its lease is over once nobody has rewritten it for
-:attr:`Lease.seconds`, by the clock of the run that waits, so that clocks of machines need not agree; on one machine, as soon as its process
-is gone. A holder that could not rewrite its file for that long writes nothing more. The number is the fencing token: it only rises.
+A lease is taken by creating the file of the next number, in which exactly one of several runs succeeds. Its holder rewrites its own file
+every few seconds and marks it as released at the end. A killed holder does neither. Its lease expires when its file has not changed for
+:attr:`Lease.seconds`, by the clock of the waiting run, so machines' clocks need not agree; on the same machine, as soon as its process is
+gone. A holder that could not rewrite its file for that long writes nothing more. The number is the fencing token: it only rises.
 
-What a lease cannot prevent is a commit that was sent before it was lost. Delta's commits refuse a version that is there: on S3 too where
-the store heeds ``If-None-Match`` and Hadoop is 3.4.2 or newer (docs/adr/0023-a-lease-on-each-flow.md).
+A lease cannot stop a commit that was sent before the lease was lost. Delta's commits refuse an existing version: on S3 too, where the store
+honours ``If-None-Match`` and Hadoop is 3.4.2 or newer (docs/adr/0023-a-lease-on-each-flow.md).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state_kind import LEASE
 
 SECONDS = 60.0
-"""How long a lease lasts that its holder does not renew."""
+"""Seconds that a lease lasts without renewal."""
 WAIT_SECONDS = 600.0
-"""How long a run waits for another one to be done with a flow."""
+"""Seconds that a run waits for another one to finish with a flow."""
 _RENEWALS = 6
 """Renewals within :data:`SECONDS`."""
 _SURE = 0.75
-"""Part of a lease's time behind which its holder, not having renewed it, takes it for lost: the last quarter is for clocks that drift."""
+"""Fraction of a lease's time after which a holder that has not renewed it treats it as lost: the last quarter allows for clock drift."""
 _KEPT = 5
-"""Files that stay, for people who look."""
+"""Newest files that are kept, for inspection."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Holder(JsonObject):
     host: str = ""
     process: int = 0
     started: str = ""
-    """What tells the process from another of the same number; empty where the system does not say."""
+    """Start time, which distinguishes the process from another with its number; empty where the system does not report it."""
     space: str = ""
-    """Within which process numbers mean the same; empty where nothing says."""
+    """Scope in which process numbers are unique; empty where it is not known."""
     run: str = ""
-    """What the run calls itself."""
+    """The run's name for itself."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has surely ended: it was one of this machine's, and is none now."""
+        """Whether the process has surely ended: it ran on this machine, and no longer does."""
         here = this_process()
         if not self.space or not self.started or (self.host, self.space) != (here.host, here.space):
             return False
@@ -70,14 +70,14 @@ class Holder(JsonObject):
 
 @dataclass(frozen=True)
 class LeaseFile(JsonObject):
-    """What stands in a lease's file; of one that is just being written nothing is known."""
+    """Content of a lease's file; all defaults for a file that is still being written."""
 
     flow: str = ""
     holder: Holder = Holder()
     taken_at: str | None = None
     """In ISO 8601, by the holder's clock."""
     seconds: float | None = None
-    """How long it lasts when nobody renews it."""
+    """Seconds that it lasts without renewal."""
     renewals: int | None = None
     released: bool = False
     """Whether its holder has given it back."""
@@ -88,7 +88,7 @@ _NAMES: list[str] = []
 
 
 def name_this_run(name: str) -> None:
-    """Have the leases that this process takes carry a name, such as the Dag run's, for those who wait for it."""
+    """Name the leases that this process takes, such as after the Dag run, for those who wait for it."""
     _NAMES[:] = [name]
 
 
@@ -97,18 +97,18 @@ def this_process() -> Holder:
     space = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        # Containers of one machine may share its name, and number their processes each for itself.
+        # Containers may share their machine's name, and each numbers its own processes.
         space = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     return Holder(socket.gethostname(), os.getpid(), _start_of(os.getpid()), space, *_NAMES)
 
 
 def _start_of(process: int) -> str:
-    """Return when a process began, in the system's own ticks; empty where there is none."""
+    """Return when a process started, in the system's ticks; empty where there is no such process."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The name, in brackets, may hold anything.
+    # The name, in parentheses, may hold anything.
     state, *rest = text.rpartition(")")[2].split()
     return "" if state in "ZX" else rest[18]
 
@@ -126,7 +126,7 @@ class Lease:
     seconds: float = SECONDS
     renewed: float = field(default_factory=time.monotonic)
     lost: str = ""
-    """Why it is lost; empty while it is held."""
+    """Why the lease is lost; empty while it is held."""
 
     def check(self) -> None:
         """Do nothing while the lease is held.
@@ -143,7 +143,7 @@ class Lease:
             )
 
     def guarding(self, after_effect: Callable[[str], None]) -> Callable[[str], None]:
-        """Return what is to be called after each effect, so that none follows once the lease is lost."""
+        """Return a callback for after each effect that also checks the lease, so that no effect follows a lost one."""
 
         def done(effect: str) -> None:
             after_effect(effect)
@@ -152,7 +152,7 @@ class Lease:
         return done
 
     def renew(self) -> None:
-        """Tell the others that the holder lives; notice where one of them has taken over."""
+        """Renew the lease, and detect whether another run has taken over."""
         begun = time.monotonic()
         newest = newest_token(self.fs, self.path.rsplit("/", 1)[0])
         if newest > self.token:
@@ -163,14 +163,14 @@ class Lease:
         self.renewed = begun
 
     def release(self) -> None:
-        """Let others take it at once. A failure costs them the rest of the lease's time, and nothing else."""
+        """Let others take the lease at once. A failure costs them only the rest of the lease's time."""
         with suppress(Exception):
             LEASE.replace(self.fs, self.path, replace(self.held, released=True).to_json())
 
 
 def leases_folder(lake_root: str, folder: str) -> str:
-    """Return the folder of a flow's leases, by the name of the flow's own (:attr:`airflow_cdc.model.state.lake.FlowState.folder`)."""
-    # Not in the flow's own folder: a flow that was refused before it had any state is none that the lake knows.
+    """Return the folder of a flow's leases, given the name of the flow's folder (:attr:`airflow_cdc.model.state.lake.FlowState.folder`)."""
+    # Not in the flow's own folder: a flow that was refused before it had any state must stay unknown to the lake.
     return f"{lake_root.rstrip('/')}/{STATE_FOLDER}/leases/{folder}"
 
 
@@ -196,7 +196,7 @@ class Leases:
     wait_seconds: float = WAIT_SECONDS
     seconds: float = SECONDS
     progress: Callable[[str], None] = lambda line: None
-    """Told once for whom the run waits."""
+    """Called once, with a line that names the holder that the run waits for."""
 
     @contextmanager
     def hold(self, flow: str) -> Iterator[Lease]:
@@ -217,7 +217,7 @@ class Leases:
                 lease.release()
 
     def take(self, flow: str) -> Lease:
-        """Take a flow's lease; it is not renewed.
+        """Take a flow's lease, without renewing it.
 
         :raises ConcurrentRunError: as :meth:`hold`.
         :raises StateTooNewError: when a newer version of airflow-cdc holds it.
@@ -252,7 +252,7 @@ class Leases:
         try:
             return LEASE.read(self.fs, path, LeaseFile.from_json, owner=f"flow {flow}") or _RELEASED
         except StateUnreadableError:
-            # HDFS shows a file that is being written: somebody renews it, or will not for long.
+            # HDFS shows a file that is still being written: either its holder goes on to renew it, or it soon expires.
             return LeaseFile()
 
     def _create(self, folder: str, flow: str, token: int) -> Lease | None:
@@ -264,7 +264,7 @@ class Leases:
             return None
         tokens = _tokens(self.fs, folder)
         if max(tokens) > token:
-            # Others took this number and gave it back, and it was removed since this run looked: it stands behind theirs.
+            # Others took this number and released it, and the file was removed since this run looked: this lease would rank behind theirs.
             self.fs.rm(path)
             return None
         for old in sorted(tokens)[:-_KEPT]:
@@ -275,7 +275,7 @@ class Leases:
 
 def _keep_renewed(lease: Lease, stop: threading.Event) -> None:
     while not stop.wait(lease.seconds / _RENEWALS):
-        # A store that does not answer for a while is asked again; the lease's own clock says when that is too late.
+        # A store that does not answer for a while is asked again; the lease's own clock limits how long.
         with suppress(Exception):
             lease.renew()
         if lease.lost:

@@ -1,4 +1,4 @@
-"""Ledger: which files of an archive are surveyed, small enough to be read at every look."""
+"""Ledger: the surveyed files of an archive, small enough to be read at every look."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_cdc.model.state.microbatch import PlanPosition
 
 @dataclass(frozen=True)
 class FolderSeen(JsonArray):
-    """The surveyed names of one folder, as three numbers instead of a list."""
+    """The surveyed names of one folder, as numbers instead of a list."""
 
     through: str
     """The greatest surveyed name."""
@@ -24,23 +24,23 @@ class FolderSeen(JsonArray):
     digest: int
     """Sum of the names' digests modulo 2^64: with ``count`` it shows whether a late name sorts below ``through``."""
     size: int
-    """Bytes of the files: it shows whether one of them changed."""
+    """Bytes of the files, which show whether one of them changed."""
 
 
 @dataclass(frozen=True)
 class Ledger(JsonObject, required=("surveyed_through", "folders", "topics", "kinds", "latest", "void", "digests")):
-    """Which files of an archive are surveyed, and in which survey each topic was first seen."""
+    """The surveyed files of an archive, and the survey in which each topic was first seen."""
 
     surveyed_through: int = 0
     folders: dict[str, FolderSeen] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
-    """By topic: number of the survey that saw it first."""
+    """By topic: number of the first survey that saw it."""
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By topic: operation codes and record kinds seen so far."""
     latest: dict[str, int] = field(default_factory=dict)
-    """By topic: number of the survey that saw it last: a quiet flow reads no later one."""
+    """By topic: number of the last survey that saw it; a quiet flow reads no later one."""
     void: dict[int, frozenset[str]] = field(default_factory=dict)
-    """By number of a survey: paths of its files that changed since and that a later survey holds."""
+    """By survey number: paths of its files that have changed since and that a later survey holds."""
     digests: tuple[str, ...] = ()
     """A hash of each survey's files, in the surveys' order."""
 
@@ -49,7 +49,7 @@ class Ledger(JsonObject, required=("surveyed_through", "folders", "topics", "kin
         return sorted(topic for topic in self.topics if topic != NO_TOPIC and not is_control_topic(topic, set(self.kinds[topic])))
 
     def control_topics(self) -> list[str]:
-        """Return the topics that carry none: transactions, heartbeats, schema changes, signals."""
+        """Return the topics that carry no rows: transactions, heartbeats, schema changes, signals."""
         return sorted(set(self.topics) - set(self.tables()) - {NO_TOPIC})
 
     def with_survey(self, survey: Survey) -> Ledger:
@@ -76,22 +76,22 @@ class Ledger(JsonObject, required=("surveyed_through", "folders", "topics", "kin
         return Ledger(survey.number, folders, topics, kinds, latest, void, (*self.digests, hashed))
 
     def may_know(self, path: str) -> bool:
-        """Tell whether a file may be surveyed, by its name alone."""
+        """Return whether a file may be surveyed, judged by its name alone."""
         folder, name = folder_and_name(path)
         return folder in self.folders and name <= self.folders[folder].through
 
     def digest_of(self, planned: PlanPosition) -> str | None:
-        """Return the hash of the last survey that a plan reaches into; None where it reaches into none, or there is no such survey."""
+        """Return the hash of the last survey that a plan reaches into; None where there is no such survey."""
         number = planned.survey if planned.files else planned.survey - 1
         return self.digests[number - 1] if 0 < number <= len(self.digests) else None
 
 
 def ledger_from_json(document: Mapping[str, Any]) -> Ledger:
-    """Return the ledger of a document; an empty one of versions that knew no digests, which is caught up as a lost one is."""
+    """Return the ledger of a document; an empty one for a document of a version without digests, which is then rebuilt like a lost one."""
     return Ledger.from_json(document) if "digests" in document else Ledger()
 
 
 def folder_and_name(path: str) -> tuple[str, str]:
-    """Return a path's folder and what it is called there."""
+    """Return a path's folder and file name."""
     folder, _, name = path.rpartition("/")
     return folder, name

@@ -19,12 +19,12 @@ from airflow_cdc.model.position.snapshot import SnapshotDecision
 
 @dataclass(frozen=True, order=True)
 class PlanPosition(JsonArray):
-    """How far into an archive's surveys a flow's microbatches reach."""
+    """Position in an archive's surveys that a flow's microbatches have reached."""
 
     survey: int = 0
-    """Number of the first survey that is not planned wholly: what stands before it is not read again, however many files it has."""
+    """Number of the first survey that is not wholly planned; earlier surveys are not read again, however many files they have."""
     files: int = 0
-    """How many of that survey's files for this flow are planned."""
+    """Number of that survey's files that are planned for this flow."""
 
 
 @dataclass(frozen=True, order=True)
@@ -34,16 +34,16 @@ class HeldFile(JsonArray):
     survey: int
     path: str
     since: BigInt | None = None
-    """What stands below this commit position, in its epoch of the log, was applied; None where nothing of the file was."""
+    """Records below this commit position, in its epoch of the log, were applied; None where no record of the file was."""
     left: int = 0
-    """How many of the flow's records were not, where some were."""
+    """Number of the flow's records that were not applied, where some were."""
     reads_since: BigInt | None = None
     """Reads of full snapshots from this position on were not applied either; None where all were."""
     epochs: FileEpochs = field(default_factory=FileEpochs)
-    """Of which epoch of the source's log the file's records are, as the microbatch that divided it knew."""
+    """Epochs of the file's records, as known to the microbatch that divided it."""
 
     def to_json(self) -> list[Any]:
-        """Return the file as plain JSON values: most are whole, and of the first epoch."""
+        """Return the file as plain JSON values, short for the usual case: whole, and of the first epoch."""
         if self.since is None:
             return [self.survey, self.path]
         return super().to_json() if self.epochs.begins else super().to_json()[:-1]
@@ -51,24 +51,24 @@ class HeldFile(JsonArray):
 
 @dataclass(frozen=True)
 class FilePart(JsonArray):
-    """The records of a file that one microbatch owns: those that stand at or after ``since`` and below ``before``.
+    """The records of a file that one microbatch owns: those at or after ``since`` and below ``before``.
 
-    Records that have no position belong to the part that has no ``since``; so do the reads of a full snapshot, but where the part says
-    from or up to which position.
+    Records without a position belong to the part without ``since``. So do the reads of a full snapshot, unless the part names positions for
+    them.
     """
 
     connector: str
-    """``source.connector``: how the position is told."""
+    """``source.connector``, which determines how positions are read."""
     since: BigInt | None = None
     """Commit position, in its epoch of the log; None: from the beginning."""
     before: BigInt | None = None
     """Commit position; None: to the end."""
     reads_since: BigInt | None = None
-    """The same of the reads of full snapshots; None: all of them where there is no ``since``, and none where there is."""
+    """As above, for the reads of full snapshots; None: all of them where there is no ``since``, and none where there is."""
     reads_before: BigInt | None = None
-    """None: whatever position they have."""
+    """As above; None: at any position."""
     epochs: FileEpochs = field(default_factory=FileEpochs)
-    """Of which epoch of the source's log the file's records are."""
+    """Epochs of the file's records."""
 
     def to_json(self) -> list[Any]:
         """Return the part as plain JSON values."""
@@ -77,18 +77,18 @@ class FilePart(JsonArray):
 
 @dataclass(frozen=True)
 class SurveyedPart:
-    """A part of a file, and what lies in it and behind it of one flow."""
+    """A part of a file, with what it and the rest of the file hold for one flow."""
 
     part: FilePart
     shapes: tuple[TopicShape, ...]
-    """What the part holds; none where all that is left of the file waits."""
+    """Shapes of the part; none where everything left of the file waits."""
     left: int
-    """How many records lie behind it."""
+    """Number of records behind the part."""
 
 
 @dataclass(frozen=True)
 class Microbatch(JsonObject, own=("shapes",)):
-    """An intent: written down before anything else is, so that a crash anywhere can be taken up again."""
+    """An intent: recorded before anything else is done, so that a crash anywhere can be recovered."""
 
     flow: str
     number: int
@@ -98,47 +98,47 @@ class Microbatch(JsonObject, own=("shapes",)):
     planned_through: PlanPosition
     """Where the next microbatch starts."""
     shapes: tuple[TopicShape, ...]
-    """What the survey found in these files for this flow's topic."""
+    """The survey's shapes of these files for this flow's topic."""
     offsets: tuple[FileOffsets, ...] = ()
-    """Which Kafka offsets the files account for."""
+    """Kafka offsets that the files account for."""
     held: tuple[HeldFile, ...] = ()
-    """Files before ``planned_through`` that no microbatch owns yet, or of which one owns only a part."""
+    """Files before ``planned_through`` that no microbatch owns yet, or only in part."""
     parts: Mapping[str, FilePart] = field(default_factory=dict)
-    """By path: what the microbatch owns of a file that it does not own as a whole."""
+    """By path: the owned part of a file that is not owned as a whole."""
     is_again: bool = False
-    """Whether it owns nothing new: earlier microbatches owned its files, and it reads them once more."""
+    """Whether it owns nothing new, and only reads files of earlier microbatches again."""
     surveyed: str | None = None
     """Digest of the last survey that ``planned_through`` reaches into; None where it reaches into none."""
     lives: Mapping[str, tuple[LifeSpan, ...]] = field(default_factory=dict)
-    """By path: which lives of the topic a file holds (:mod:`airflow_cdc.model.position.lives`), where it holds another than the first."""
+    """By path: lives of the topic in a file (:mod:`airflow_cdc.model.position.lives`), where it holds another than the first."""
     decides: SnapshotDecision | None = None
-    """What a person decided about a snapshot; such a microbatch owns no file."""
+    """A person's decision about a snapshot; such a microbatch owns no file."""
 
     @property
     def does_nothing(self) -> bool:
-        """Whether it was taken back."""
+        """Whether it was withdrawn."""
         return not self.files and self.decides is None
 
     @property
     def size(self) -> int:
-        """Bytes as they lie in the archive."""
+        """Bytes in the archive, compressed or not."""
         return sum(file.size for file in self.files)
 
     @property
     def text_size(self) -> int:
-        """Bytes of the lines, estimated."""
+        """Estimated bytes of the uncompressed lines."""
         return sum(file.text_size for file in self.files)
 
     @property
     def rests(self) -> frozenset[str]:
-        """Paths of the files whose offsets another microbatch accounted for: that which owned their first part."""
+        """Paths of the files whose offsets another microbatch accounted for: the one that owned their first part."""
         if self.is_again:
             return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
 
     @property
     def digest(self) -> str:
-        """A hash of what it owns: a number may be planned twice where state is lost."""
+        """Hash of what it owns: a number may be planned twice where state is lost."""
         owned = [
             self.archive,
             self.is_again,
@@ -159,7 +159,7 @@ class Microbatch(JsonObject, own=("shapes",)):
 
 
 def pending_in(survey: Survey, flow: str, planned: PlanPosition, held: Iterable[HeldFile] = ()) -> tuple[ArchivedFile, ...]:
-    """Return the files of a survey that no microbatch of a flow owns wholly: those after ``planned``, and those that were held."""
+    """Return the files of a survey that no microbatch of a flow owns wholly: those after ``planned``, and held ones."""
     return tuple(file for _, file in _pending(survey, flow, planned, {_name(item) for item in held}))
 
 
@@ -168,7 +168,7 @@ def _name(held: HeldFile) -> tuple[int, str]:
 
 
 def _pending(survey: Survey, flow: str, planned: PlanPosition, held: Collection[tuple[int, str]]) -> list[tuple[int, ArchivedFile]]:
-    """Return the pending files of a survey, each with its place among all of the flow's."""
+    """Return the pending files of a survey, each with its index among the flow's files."""
     files = survey.files_of(flow)
     start = _start(survey, planned) if survey.number >= planned.survey else len(files)
     mine = ((place, file) for place, file in enumerate(files) if file.path not in survey.void)
@@ -192,16 +192,16 @@ def next_microbatch(
     parts: Mapping[str, SurveyedPart] | None = None,
     lives: Mapping[str, tuple[LifeSpan, ...]] | None = None,
 ) -> Microbatch | None:
-    """Pick the next files of a flow: those held and those after ``planned``, in the surveys' order.
+    """Pick the next files of a flow: held ones and those after ``planned``, in the surveys' order.
 
-    They make up to ``max_bytes`` but are at least one.
+    They have up to ``max_bytes`` together, but at least one file is picked.
 
     :param surveys: the archive's surveys that have held files, and all from ``planned.survey`` on, ascending.
-    :param held: what earlier microbatches passed over.
+    :param held: files that earlier microbatches passed over.
     :param waiting: paths of files to pass over now.
-    :param parts: by path: the part to own of a file, where it is not the whole file; what is behind it is held.
-    :param lives: by path: which lives of the topic a pending file holds.
-    :return: None when nothing is pending but what waits.
+    :param parts: by path: the part to own of a file, where it is not the whole file; the rest is held.
+    :param lives: by path: lives of the topic in a pending file.
+    :return: None when nothing is pending except what waits.
     """
     still_held, taken = {_name(item): item for item in held}, list[tuple[Survey, ArchivedFile]]()
     before, size, full = frozenset(still_held), 0, False
@@ -244,7 +244,7 @@ def next_microbatch(
 def _surveyed(
     flow: str, taken: Iterable[tuple[Survey, ArchivedFile]], owned: Mapping[str, SurveyedPart]
 ) -> tuple[tuple[TopicShape, ...], tuple[FileOffsets, ...]]:
-    """Return what the surveys found in the files that were taken of them; a file's offsets go to its first part."""
+    """Return the surveys' shapes and offsets of the picked files; a file's offsets go to its first part."""
     paths_of: dict[int, set[str]] = {}
     surveys: dict[int, Survey] = {}
     for survey, file in taken:
@@ -264,12 +264,12 @@ def _surveyed(
 
 
 def read_together(microbatches: Iterable[Microbatch]) -> list[Microbatch]:
-    """Return the microbatches as few that read the same lines: one an archive, and each that only reads something again.
+    """Return fewer microbatches that read the same lines: one per archive, and each one that only reads again.
 
     :param microbatches: of one flow, in the order of their numbers, without a gap.
     """
     groups: dict[tuple[str, int], list[Microbatch]] = {}
-    # One that was withdrawn owns nothing.
+    # A withdrawn one owns nothing.
     for microbatch in (each for each in microbatches if each.files):
         groups.setdefault((microbatch.archive, microbatch.number if microbatch.is_again else 0), []).append(microbatch)
     return [_joined(members) for members in groups.values()]
@@ -277,7 +277,7 @@ def read_together(microbatches: Iterable[Microbatch]) -> list[Microbatch]:
 
 def _joined(members: Sequence[Microbatch]) -> Microbatch:
     files = {file.path: file for member in members for file in member.files}
-    # Parts of a file follow each other.
+    # Parts of a file are consecutive.
     first: dict[str, FilePart | None] = {}
     last: dict[str, FilePart | None] = {}
     for member in members:
@@ -291,7 +291,7 @@ def _joined(members: Sequence[Microbatch]) -> Microbatch:
 
 
 def _span(first: FilePart | None, last: FilePart | None) -> FilePart | None:
-    """Return the part from the beginning of one to the end of another; None where that is the whole file."""
+    """Return the part from the start of one to the end of another; None where that is the whole file."""
     since = first if first and first.since is not None else None
     before = last if last and last.before is not None else None
     if since and before:

@@ -1,4 +1,4 @@
-"""Rebuild note: of what a flow was rebuilt into this lake and how far, so that a rebuild that was cut off goes on.
+"""Rebuild note: the source of a rebuilt flow and its progress, so that an interrupted rebuild can resume.
 
 <lake>/_cdc/rebuilt/<flow>.json
 """
@@ -18,12 +18,12 @@ from airflow_cdc.model.state_kind import REBUILD_NOTE
 
 @dataclass(frozen=True)
 class RebuildNote(JsonObject, required=("through",)):
-    """What was ordered, and where it stands."""
+    """The rebuild's order and its progress."""
 
     of: Mapping[str, Any]
     """``archive``, ``lake`` and ``as_of`` of the order."""
     through: int | None = None
-    """Number of the flow's last microbatch when the rebuild ended; None while it is under way."""
+    """Number of the flow's last microbatch when the rebuild ended; None while it is in progress."""
 
     @classmethod
     def read(cls, fs: FileSystem, lake_root: str, flow: str) -> RebuildNote | None:
@@ -31,7 +31,7 @@ class RebuildNote(JsonObject, required=("through",)):
         return REBUILD_NOTE.read(fs, _path(fs, lake_root, flow), cls.from_json, owner=f"flow {flow}")
 
     def write(self, fs: FileSystem, lake_root: str, flow: str) -> None:
-        """Write the note of a flow in place of the one before."""
+        """Write the note of a flow, replacing the earlier one."""
         REBUILD_NOTE.replace(fs, _path(fs, lake_root, flow), self.to_json())
 
 
