@@ -1,6 +1,6 @@
 """Announced versions: the version of each table that a task has announced to its assets, as a document in the lake.
 
-<lake>/_cdc/told/<task>.json
+<lake>/_cdc/told/<installation>/<task>.json
 """
 
 from __future__ import annotations
