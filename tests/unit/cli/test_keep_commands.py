@@ -95,7 +95,7 @@ def test_a_history_without_overlaps_ends_with_0_and_one_with_an_overlap_with_1(
     assert (table["flow"], table["rows"], table["overlapping"]) == (TOPIC, 2, 0)
     report = tmp_path / "report.json"
     assert verify_job.main(["--lake", str(versions), "--history", "--report", str(report)]) == 0
-    assert json.loads(report.read_text()) == ended.document
+    assert json.loads(report.read_text()) == {"format": 1, **ended.document}
 
     spark.sql(f"UPDATE delta.`{versions / TOPIC}` SET __cdc_valid_to = TIMESTAMP '2100-01-01' WHERE name = 'ann'")
     ended = run("verify", versions, "--history")

@@ -178,7 +178,8 @@ def test_yaml_that_was_broken_by_a_review_is_named(tmp_path: Path) -> None:
     (tmp_path / "schemas.yaml").write_text("schemas: [")
     ended = run("schema", "import", tmp_path / "schemas.yaml", "--lake", tmp_path / "lake")
     assert ended.exit_code == 2
-    assert "schemas.yaml cannot be read as YAML" in told(ended)
+    # The terminal's width may break the path anywhere.
+    assert "schemas.yamlcannotbereadasYAML" in "".join(told(ended).split())
 
 
 def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_goes_over_them(tmp_path: Path) -> None:
