@@ -155,10 +155,11 @@ def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes
     story.apply(*snapshot(SECOND, at=100, first=0, sent=900), change("u", 1, "x", at=110, offset=4, sent=910))
     assert story.rows == {**SECOND, 1: "x"}
 
-    older = [*snapshot({1: "a", 2: "b"}, at=10, first=0, sent=10), change("u", 2, "late", at=20, offset=2, sent=20)]
-    batch = story.apply(*older, change("u", 1, "b", at=21, offset=3, sent=21))
+    # Row 4 was gone when the later life's snapshot was taken.
+    older = [*snapshot({1: "a", 2: "b", 4: "d"}, at=10, first=0, sent=10), change("u", 2, "late", at=20, offset=3, sent=20)]
+    batch = story.apply(*older, change("u", 4, "late", at=21, offset=4, sent=21))
 
-    assert batch.rows == RowCounts()
+    assert (batch.rows.inserted, batch.rows.updated) == (0, 0)
     assert story.rows == {**SECOND, 1: "x"}
 
 

@@ -113,7 +113,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
     checkpoint = asked.run.checkpoint
-    newest, known = checkpoint.snapshot, checkpoint.known_snapshots
+    newest, known = checkpoint.snapshot, _with_past(asked, checkpoint.known_snapshots)
     waiting = [each for each in known.values() if may_replace(each, asked.run.flow.on_snapshot)]
     found = _find_reads(asked) if asked.surveyed.reads else {}
     if not found and not waiting:
@@ -132,6 +132,12 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
             snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
         snapshots.append(snapshot)
     return _settled(asked.run, snapshots, found, known)
+
+
+def _with_past(asked: SnapshotsAsked, known: Mapping[Position, Snapshot]) -> dict[Position, Snapshot]:
+    """Return the known snapshots; one that was the flow's first is not once files of an earlier life of the topic arrive behind it."""
+    oldest = min((life_of_lane(item.partition) for item in asked.run.microbatch.offsets), default=0)
+    return {position: replace(each, is_first=False) if each.is_first and oldest < each.life else each for position, each in known.items()}
 
 
 def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots:
