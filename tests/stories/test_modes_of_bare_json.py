@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
-from airflow_cdc.model.pull.settings import ConnectorSettings
+from airflow_cdc.model.pull.settings import settings_of
 from airflow_cdc.model.pull.source_column import source_column
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.upkeep.inspect_lake import FlowRows, read_rows
@@ -201,8 +201,7 @@ def event(connector: str, columns: Mapping[str, Spelled], number: int) -> Record
 def pulled(connector: str, spelled: Mapping[str, Spelled]) -> SourceSchema:
     """Return what ``schema pull`` makes of the catalogue's rows, each column by the mode in which its values are."""
     columns = [
-        SourceColumn(name, source_column(connector, each.row, ConnectorSettings.of(connector, each.setting)).field)
-        for name, each in spelled.items()
+        SourceColumn(name, source_column(connector, each.row, settings_of(connector, each.setting)).field) for name, each in spelled.items()
     ]
     return SourceSchema(topic_of(connector), connector, (SourceColumn("id", {"type": "int32"}), *columns), ("id",))
 
