@@ -9,7 +9,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
+from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.operation import Operation
@@ -184,7 +184,7 @@ def settle_snapshots(
 
 
 def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, next_step: str) -> DataFrame | None:
-    """Return the log of all events of the flow, None where it has none yet.
+    """Return the log of the flow's events from other microbatches, None where it has none yet.
 
     :param lost: the consequence of a table with rows that has no log, as a phrase of the error.
     :raises StateUnreadableError: when a table with rows has no log.
@@ -192,7 +192,7 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     log = read_appended(run.spark, run.state(events_uri))
     if log is None and target and target.size:
         raise StateUnreadableError(f"Flow {run.flow.name}: table {run.table} {lost} ({run.state(events_uri)}).", next_step=next_step)
-    return log
+    return None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
 
 
 def leave_out_known(run: MicrobatchRun, target: TargetTable | None, staged: StagedEvents, *, sieve: Sieve | None) -> NewEvents:

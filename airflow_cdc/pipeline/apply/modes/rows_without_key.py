@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import CONTENT, IDENTITY, MICROBATCH
+from airflow_cdc.model.columns import CONTENT, IDENTITY
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.epochs import Epochs
@@ -61,13 +61,12 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents | E
     snapshots = watch_snapshots(run, decoder, staged, tables=tables)
     if isinstance(snapshots, Epochs):
         return snapshots
-    log = known_events(
+    known = known_events(
         run,
         target,
         lost="has no key, and the events by which its rows were counted are gone",
         next_step="Restore that folder, or rebuild the flow.",
     )
-    known = None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
     return CountedEvents(
         run=run,
         target=target,

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import IS_CURRENT, MICROBATCH, OP, TABLE
+from airflow_cdc.model.columns import IS_CURRENT, OP, TABLE
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport
@@ -46,14 +46,13 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
     refuse_patches(run.flow.name, decoder, events)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     staged = stage_events(run, decoder, events, tables=tables, keeps_truncates=True)
-    log = known_events(
+    known = known_events(
         run,
         target,
         # Cut from what the archive holds now, older versions would be lost silently.
         lost="holds versions, and the events that they were cut from are gone",
         next_step="Restore that folder; or rebuild the flow, where the archive still holds what the history shall hold.",
     )
-    known = None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)
     snapshots = settle_snapshots(run, decoder, staged, tables=tables, known=_events_of_living(run, target, known))
     if isinstance(snapshots, Epochs):
         return snapshots
