@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +34,8 @@ class FileSystem(Protocol):
     def invalidate_cache(self) -> None: ...
 
 
+_PAUSES = (0.1, 0.5)
+"""Seconds before each further read of an object whose content the client refuses."""
 _NAMENODES = {"hdfs", "webhdfs", "viewfs"}
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
@@ -71,7 +74,7 @@ def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
     :raises StateUnreadableError: when the file holds anything else.
     """
     try:
-        text = fs.cat_file(path)
+        text = _read(fs, path)
     except FileNotFoundError:
         return None
     try:
@@ -83,6 +86,18 @@ def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
     if not isinstance(document, dict):
         raise StateUnreadableError(f"State file {path} holds no JSON object.", next_step="Restore it from a backup.")
     return document
+
+
+def _read(fs: FileSystem, path: str) -> bytes:
+    # The client of an object store fails with an error of its own, a checksum's, where another run replaces the object while it is read.
+    for pause in _PAUSES:
+        try:
+            return fs.cat_file(path)
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001 - each client has its own type; what stays wrong is raised by the last read.
+            time.sleep(pause)
+    return fs.cat_file(path)
 
 
 def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:

@@ -154,3 +154,28 @@ def test_names_have_stable_short_forms() -> None:
     # They name folders and stand in ledgers that live for years: computed once by sha256sum and b2sum -l 64.
     assert short_hash("file:///archive") == "3c2244ff7401"
     assert name_digest("a.jsonl") == 0xF23DA8341D99CEDE
+
+
+class ReplacedMeanwhile:
+    """A store whose client refuses the first reads of an object, as S3's does while another run replaces it."""
+
+    def __init__(self, *, refused: int) -> None:
+        self.refused = refused
+
+    def cat_file(self, path: str) -> bytes:
+        if self.refused:
+            self.refused -= 1
+            raise RuntimeError("Expected checksum gnKy6A== did not match calculated checksum: PCOAig==")
+        return b'{"number": 2}'
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_read_again() -> None:
+    store: Any = ReplacedMeanwhile(refused=2)
+    assert read_json(store, "ledger.json") == {"number": 2}
+
+
+def test_an_object_that_stays_refused_raises_the_clients_error() -> None:
+    store: Any = ReplacedMeanwhile(refused=3)
+    with pytest.raises(RuntimeError, match="did not match"):
+        read_json(store, "ledger.json")
+    assert store.refused == 0
