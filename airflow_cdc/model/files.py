@@ -10,6 +10,7 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -88,16 +89,17 @@ def read_json(fs: FileSystem, path: str) -> dict[str, Any] | None:
     return document
 
 
-def _read(fs: FileSystem, path: str) -> bytes:
-    # The client of an object store fails with an error of its own, a checksum's, where another run replaces the object while it is read.
-    for pause in _PAUSES:
-        try:
-            return fs.cat_file(path)
-        except OSError:
+def _read(fs: FileSystem, path: str, pauses: Sequence[float] = _PAUSES) -> bytes:
+    try:
+        return fs.cat_file(path)
+    except OSError:
+        raise
+    except Exception:
+        # The client of an object store raises an error of its own, a checksum's, where another run replaces the object meanwhile.
+        if not pauses:
             raise
-        except Exception:  # noqa: BLE001 - each client has its own type; what stays wrong is raised by the last read.
-            time.sleep(pause)
-    return fs.cat_file(path)
+        time.sleep(pauses[0])
+        return _read(fs, path, pauses[1:])
 
 
 def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
