@@ -67,6 +67,17 @@ class PositionRule:
 
 
 @dataclass(frozen=True)
+class NativeRule:
+    """The same rules as SQL of the native engine (DuckDB) over ``source``. NULL for any text of another form: Spark then reads the events."""
+
+    commit: str
+    change: str
+    serial: str = "0"
+    transaction: str = "CAST(NULL AS VARCHAR)"
+    """As :attr:`Transactions.identity`."""
+
+
+@dataclass(frozen=True)
 class Transactions:
     """What distinguishes transactions."""
 
@@ -207,6 +218,8 @@ class Connector:
     """The database's name, for people."""
     position: PositionRule
     transactions: Transactions = Transactions()
+    native: NativeRule | None = None
+    """None where only Spark reads the events."""
     snapshots: Snapshots = Snapshots()
     images: Images = Images()
     types: Types = Types()

@@ -20,6 +20,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    NativeRule,
     PositionRule,
     Spelling,
     Transactions,
@@ -47,6 +48,16 @@ def _lsn(field: str) -> str:
     high = f"try_add(try_multiply({part(1)}, {2**96}BD), {part(2)} * {2**64}BD)"
     number = f"try_cast(try_add({high}, {part(3)}) AS {NUMBER})"
     return f"CASE WHEN source.{field} RLIKE '^{_LSN.pattern}$' THEN {number} END"
+
+
+def _native_lsn(field: str) -> str:
+    def part(number: int) -> str:
+        return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT)"
+
+    # Up to 28 bits in front: a larger number may have more than 38 digits.
+    spelled = "0{0,7}[0-9A-Fa-f]{1}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"
+    number = f"{part(1)} * {2**96} + {part(2)} * {2**64} + {part(3)}"
+    return f"CASE WHEN regexp_full_match(source.{field}, '{spelled}') THEN CAST({number} AS {NUMBER}) END"
 
 
 _SIZED = ("CHARACTER", "VARCHAR", "VARGRAPHIC", "BINARY", "VARBINARY")
@@ -124,6 +135,7 @@ DB2 = Connector(
         spelling=Spelling(_LSN, db2_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
+    native=NativeRule(commit=_native_lsn("commit_lsn"), change=_native_lsn("change_lsn"), transaction="source.commit_lsn"),
     topic=("schema", "table"),
     # SQL Server has the same fields, but at most four digits after the second colon.
     flattened=Flattened(fields=("commit_lsn", "change_lsn"), pattern="^[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{5,16}$"),

@@ -21,6 +21,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    NativeRule,
     PositionRule,
     SchemaChanges,
     Snapshots,
@@ -35,6 +36,17 @@ _FILE_BITS = 64
 # The number behind the last dot of mariadb-bin.000003: as text, .1000000 sorts before .999999. gtid gives no order: it holds domain and
 # server too.
 _FILE = rf"try_cast(regexp_extract(source.file, r'\.(\d+)\s*$', 1) AS {NUMBER})"
+
+
+_NATIVE_FILE = r"CAST(regexp_extract(source.file, '\.([0-9]{1,9})$', 1) AS HUGEINT)"
+_NATIVE_PLACE = (
+    rf"CASE WHEN regexp_matches(source.file, '\.[0-9]{{1,9}}$') AND regexp_full_match(source.pos, '[0-9]{{1,18}}')"
+    rf" THEN CAST({_NATIVE_FILE} * {2**_FILE_BITS} + CAST(source.pos AS HUGEINT) AS {NUMBER}) END"
+)
+_NATIVE_ROW = (
+    f"CASE WHEN source.row IS NULL THEN CAST(0 AS {NUMBER}) WHEN regexp_full_match(source.row, '[0-9]{{1,18}}')"
+    f" THEN CAST(source.row AS {NUMBER}) END"
+)
 
 
 def binlog_position(text: str) -> int:
@@ -155,6 +167,7 @@ MYSQL = Connector(
     ),
     # Without GTIDs transactions cannot be distinguished, and need not be: a key is free before another row takes it.
     transactions=Transactions(identity="source.gtid"),
+    native=NativeRule(commit=_NATIVE_PLACE, change=_NATIVE_ROW, transaction="source.gtid"),
     # Only with GTIDs; the reads of a blocking snapshot carry the GTID at which the stream paused.
     snapshots=Snapshots(initial="source.gtid IS NULL", initial_needs="gtid"),
     # TIME is also a duration: -838:59:59 to 838:59:59.

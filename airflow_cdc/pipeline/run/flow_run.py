@@ -310,6 +310,7 @@ class FlowRun:
             is_retry=is_retry,
             facts=self.facts,
             seen_through=self._check.seen_through,
+            note=self.run.progress,
         )
         try:
             report = apply_microbatch(attempt)

@@ -85,8 +85,13 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
     metrics = row["operationMetrics"] or {}
     counts = RowCounts(
         # An append reports its rows under another name.
-        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-        updated=int(metrics.get("numTargetRowsUpdated", 0)),
-        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+        inserted=_count(metrics, "numTargetRowsInserted", "num_target_rows_inserted", "numOutputRows"),
+        updated=_count(metrics, "numTargetRowsUpdated", "num_target_rows_updated"),
+        deleted=_count(metrics, "numTargetRowsDeleted", "num_target_rows_deleted"),
     )
     return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)
+
+
+def _count(metrics: Mapping[str, Any], *names: str) -> int:
+    """Return the first of these counts; delta-rs names them in its own way."""
+    return int(next((metrics[name] for name in names if name in metrics), 0))

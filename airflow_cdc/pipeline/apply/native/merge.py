@@ -1,0 +1,106 @@
+"""Merge and append by delta-rs, with the transaction identifier and the metadata of Spark's commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.errors import ConcurrentRunError
+
+_WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, TOLD_AT)
+_SELDOM = {"delta.checkpointInterval": "100"}
+
+
+def open_table(uri: str) -> Any:
+    """Return the Delta table at a local URI."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(_local(uri))
+
+
+def may_write(table: Any) -> bool:
+    """Return whether delta-rs writes a table of these features."""
+    known = {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint", "typeWidening", "typeWidening-preview"}
+    return set(table.protocol().writer_features or ()) <= known
+
+
+def rows_for(table: Any, changes: Any, columns: Sequence[str], microbatch: int) -> Any:
+    """Return row changes with the target's columns and types.
+
+    :param changes: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.fold.NativeChanges`.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema().to_arrow())
+    count = changes.num_rows
+    ours = {MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count), TOLD_AT: pa.nulls(count, schema.field(TOLD_AT).type)}
+    names = [*columns, *_WRITTEN]
+    arrays = [_as(ours[name] if name in ours else changes.column(name), schema.field(name).type) for name in names]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))
+
+
+def _as(array: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(array.type) and not array.type.tz:
+        return array.cast(pa.timestamp("us")).cast(pa.timestamp("us", tz=kind.tz))
+    return array.cast(kind)
+
+
+def merge_rows(
+    table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str, max_retries: int = 0
+) -> Mapping[str, Any]:
+    """Make one MERGE commit of row changes and return delta-rs's counts.
+
+    :raises ConcurrentRunError: when another run committed first.
+    """
+    from deltalake import CommitProperties, Transaction, WriterProperties
+    from deltalake.exceptions import CommitFailedError
+
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=max_retries
+    )
+    values = {_name(column): f"s.{_name(column)}" for column in rows.column_names}
+    merge = table.merge(
+        rows,
+        " AND ".join(f"t.{_name(key)} = s.{_name(key)}" for key in keys),
+        source_alias="s",
+        target_alias="t",
+        # Otherwise no file is skipped by the range of its keys.
+        streamed_exec=False,
+        writer_properties=WriterProperties(compression="ZSTD"),
+        commit_properties=properties,
+    )
+    merge = merge.when_matched_delete(f"s.{_name(OP)} = 'd'").when_matched_update(values)
+    try:
+        counts: Mapping[str, Any] = merge.when_not_matched_insert(values, f"s.{_name(OP)} <> 'd'").execute()
+    except CommitFailedError as error:
+        raise ConcurrentRunError(
+            f"Another run committed to {table.table_uri} first ({error}).",
+            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
+        ) from error
+    return counts
+
+
+def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
+    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import write_deltalake
+
+    deleted = rows.filter(pc.equal(rows.column(OP), "d"))
+    count = deleted.num_rows
+    markers = deleted.select([*keys, POSITION, OP, PARTITION, OFFSET])
+    markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
+    markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
+    markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
+    write_deltalake(_local(uri), markers, mode="append", schema_mode="merge", configuration=_SELDOM)
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _local(uri: str) -> str:
+    return uri.removeprefix("file://")

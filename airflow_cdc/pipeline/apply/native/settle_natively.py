@@ -1,0 +1,98 @@
+"""Settle a microbatch by the native engine, or by the mode's own way in Spark where it is not plain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.pipeline.apply.fold_changes import Folded
+from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
+from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
+from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, open_table, rows_for
+from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
+from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
+from airflow_cdc.pipeline.evidence.find_voids import Voids
+from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.merge_plan import told_plan
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
+
+
+def natively(settle: Settle) -> Settle:
+    """Return the first step of a mode of current rows by key: the native engine's for a plain microbatch, else the mode's own."""
+
+    def choose(run: MicrobatchRun, target: TargetTable | None) -> Settled:
+        try:
+            return _settle(run, target)
+        except HandedOver as reason:
+            run.note(f"{run.flow.name}: microbatch {run.microbatch.number} goes to Spark: {reason}")
+            return settle(run, target)
+
+    return choose
+
+
+def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
+    if (reason := why_not_read(run, target)) or target is None:
+        raise HandedOver(reason or "the table is to be created")
+    decoder = decoder_of(run, target)
+    if reason := why_not_decoded(decoder, target):
+        raise HandedOver(reason)
+    if not may_write(open_table(target.uri)):
+        raise HandedOver("the table has a feature that only Spark writes")
+    root = run.microbatch.archive.removeprefix("file://").rstrip("/")
+    changes = fold_natively(decoder, [f"{root}/{file.path}" for file in run.microbatch.files])
+    settled = _settled(run, target, decoder, changes)
+    if settled.late or may_have_fallen(run, decoder, changes.staged):
+        raise HandedOver("some events may be late, or the source's log went back")
+    return settled
+
+
+def _settled(run: MicrobatchRun, target: TargetTable, decoder: Decoder, changes: NativeChanges) -> NativeRowChanges:
+    checkpoint = run.checkpoint
+    return NativeRowChanges(
+        run=run,
+        target=target,
+        decoder=decoder,
+        tables=PhysicalTables(run.flow, decoder.columns.keys, run.tables),
+        counted=Counted(surveyed=count_surveyed(decoder.shapes), staged=changes.staged),
+        snapshots=Snapshots(checkpoint.snapshot, checkpoint.pending_snapshots),
+        voids=Voids("(false)", "(false)"),
+        folded=Folded(staged=changes.staged),
+        changes=changes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeRowChanges(RowChanges):
+    """A plain microbatch's change to each key, in this process."""
+
+    changes: NativeChanges
+
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Write delete markers, so that no late event brings a row back."""
+        assert target is not None
+        run = self.run
+        table = open_table(target.uri)
+        rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), run.microbatch.number)
+        if self.counted.staged.has_deletes:
+            append_markers(run.state(delete_markers_uri), rows, target.keys)
+            run.after_effect("delete_markers")
+        return Ready(report=report, merge=partial(self._merge, table, rows, target, report))
+
+    def _merge(self, table: Any, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
+        run = self.run
+        plan = f"native {told_plan(report.merge_plan, deletion_vectors=False, within=())}"
+        report = replace(report, merge_plan=plan)
+        metadata = run.commit_metadata(report, files=target.files)
+        merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
+        return report
