@@ -84,7 +84,7 @@ def read_unscaled(sql_type: str, scale: int) -> Reading:
 def _with_point(number: str, scale: int) -> str:
     if scale <= 0:
         return f"({number} || '{'0' * -scale}')"
-    digits = f"lpad(ltrim({number}, '-'), greatest({scale + 1}, length(ltrim({number}, '-'))), '0')"
+    digits = f"lpad(ltrim({number}, '-'), CAST(greatest({scale + 1}, length(ltrim({number}, '-'))) AS INTEGER), '0')"
     return f"(CASE WHEN {number}[1] = '-' THEN '-' ELSE '' END || {digits}[:-{scale + 1}] || '.' || right({digits}, {scale}))"
 
 
