@@ -81,7 +81,8 @@ def check_versions(spark: SparkSession, lake: str, flows: Iterable[CdcFlow]) -> 
     for flow in flows:
         target = read_target(spark, spark_uri(flow.table_path(lake))) if flow.mode is TableMode.VERSIONS else None
         if target and target.mode is TableMode.VERSIONS:
-            wrong = overlapping_versions(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys)
+            versions = target.with_default_names(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
+            wrong = overlapping_versions(versions, target.keys)
             assert wrong.limit(5).collect() == [], flow.name
 
 

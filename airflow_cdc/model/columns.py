@@ -44,6 +44,7 @@ CHANGE_LOG_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET,
 
 END_POSITION = "__cdc_end_position"
 """Versions: like :data:`POSITION`, of the event that ended the version; NULL while it is current."""
+# The default names of four columns: a flow may choose others for its table (airflow_cdc/model/flow/scd_columns.py).
 VALID_FROM = "__cdc_valid_from"
 """Versions: timestamp, when the source committed the event that began the version."""
 VALID_TO = "__cdc_valid_to"

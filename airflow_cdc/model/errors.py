@@ -92,7 +92,7 @@ class RetypeUnfinishedError(TerminalError):
 
 
 class TableModeError(TerminalError):
-    """Raised when a flow's table keeps another history than the flow's settings ask for."""
+    """Raised when a flow's table keeps another history than the flow's settings ask for, or names its columns of versions otherwise."""
 
 
 class CatalogTableError(TerminalError):

@@ -15,6 +15,7 @@ from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, sqlserver, write_records
+from tests.support.stories import CHOSEN
 
 UNTOLD = "__debezium_unavailable_value"
 KEYS = ("key, `no.` 1", "ORDER")
@@ -152,7 +153,7 @@ def test_a_row_with_odd_names_lives_as_any_other(apply: Apply, spark: SparkSessi
 
 HISTORIES = {
     "flagged": CdcFlow("t", on_delete=OnDelete.FLAG),
-    "scd2": CdcFlow("t", stored_as_scd_type=2),
+    "scd2": CdcFlow("t", stored_as_scd_type=2, scd_columns=replace(CHOSEN, is_current="v")),
     "declared": CdcFlow("t", keys=KEYS, columns=dict.fromkeys((LARGE, *COLUMNS), "STRING")),
 }
 

@@ -10,17 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.scd_columns import ScdColumns
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, sqlserver, write_records
-from tests.support.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
+from tests.support.stories import CHOSEN, TOPIC, UNTOLD, Table, event, milliseconds, truncate
 
 Version = tuple[int, str | None, int, int | None, str, int | None]
 
 
-@pytest.fixture
-def table(apply: Apply, spark: SparkSession, tmp_path: Path) -> Table:
-    return Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2))
+@pytest.fixture(params=["default names", pytest.param("chosen names", marks=pytest.mark.deep)])
+def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    names = CHOSEN if request.param == "chosen names" else ScdColumns()
+    return Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2, scd_columns=names))
 
 
 def versions(table: Table, value: str = "v") -> list[Version]:
@@ -158,6 +161,8 @@ def test_one_query_reads_a_row_s_whole_history(table: Table, spark: SparkSession
     table.load(event("d", 20, 1), event("c", 20, 7, "two"), event("u", 30, 7, "three"), event("c", 31, 1, "another"))
     page = (Path(__file__).parents[2] / "docs" / "reference" / "target-tables.md").read_text(encoding="utf-8")
     query = next(part for part in page.split("```sql\n") if part.startswith("WITH RECURSIVE")).partition("```")[0]
+    for default, name in table.flow.scd_columns.by_default.items():
+        query = query.replace(default, sql.name(name))
     found = spark.sql(query.replace("/lake/pg.public.prices", f"{tmp_path}/lake/{TOPIC}")).collect()
     assert [(row["id"], row["v"]) for row in found] == [(1, "one"), (1, "two"), (7, "two"), (7, "three")]
 
@@ -306,8 +311,7 @@ def test_one_microbatch_or_many_make_the_same_versions(apply: Apply, spark: Spar
 
 
 @pytest.mark.deep
-def test_a_crash_after_each_effect_changes_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2))
+def test_a_crash_after_each_effect_changes_nothing(table: Table, apply: Apply, tmp_path: Path) -> None:
     table.load(event("c", 10, 1, "one"))
     table.archive(event("u", 20, 1, "two"), event("d", 30, 1), event("c", 31, 2, "x"))
     settings: dict[str, Any] = {"flows": {TOPIC: table.flow}}

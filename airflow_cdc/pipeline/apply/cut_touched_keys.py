@@ -93,7 +93,8 @@ def cut_touched_keys(
     # The events of its transaction determine which key a row came from; later microbatches do not search again.
     told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
     told = told.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
-    held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
+    held = target.with_default_names(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
+    held = _with_keys(held, target.keys, keys)
     held = held if touched is None else held.join(touched, keys, "left_semi")
     told = with_document_columns(told, of_document)
     changes = run.write_down(differing_versions(told, held, target, keys=keys, others=[*others, *of_document]), "changes")

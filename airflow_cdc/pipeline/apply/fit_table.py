@@ -61,6 +61,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
             mode=mode,
             comments=decoder.columns.comments,
             document_columns=run.flow.document_columns,
+            scd_columns=run.flow.scd_columns,
         )
         target = create_target(run.spark, run.table, new)
     if wider:

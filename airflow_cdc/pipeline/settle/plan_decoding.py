@@ -48,7 +48,8 @@ def plan_decoding(
     :param facts: facts about the topic's table from outside the events.
     :param epochs: where epochs of the source's log begin.
     :raises UnsupportedConnectorError: for a connector that is not known.
-    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
+    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none; or when ``scd_columns`` chooses a
+        name that a source column has.
     :raises KeysUnknownError: when nothing identifies a row, or the key differs from the one that the table was created with.
     :raises SchemaChangeError: when the columns cannot be settled.
     """
@@ -73,6 +74,7 @@ def plan_decoding(
         columns = settle_columns(source, lambda: _images(spark, flow, microbatch, dialect, without_key=without_key))
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
             columns = _clearing(columns, target and target.under(renames))
+    flow.scd_columns.refuse_columns((*columns.types, *columns.untyped, *columns.keys), flow.name)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",

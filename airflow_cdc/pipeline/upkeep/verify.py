@@ -77,7 +77,7 @@ def _history(spark: SparkSession, lake: str, flow: str, sample: int) -> TableVer
     if target is None or target.mode is not TableMode.VERSIONS:
         return None
     rows, keys = source_rows(spark, lake, flow, history=True, version=stands.version)
-    wrong = overlapping_versions(rows, keys)
+    wrong = overlapping_versions(target.with_default_names(rows), keys)
     held = rows.count()
     told = [f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in keys]
     places = [f"CAST({POSITION}.commit AS STRING) AS commit", "'overlapping' AS side"]

@@ -19,6 +19,7 @@ from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.stories import CHOSEN
 from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE
@@ -28,7 +29,10 @@ PLAIN = CdcFlow(TOPIC)
 SETTINGS = {
     "rows": (PLAIN, {}),
     "flagged": (replace(PLAIN, on_delete=OnDelete.FLAG), {"on_delete": "flag"}),
-    "versions": (replace(PLAIN, stored_as_scd_type=2), {"stored_as_scd_type": 2}),
+    "versions": (
+        replace(PLAIN, stored_as_scd_type=2, scd_columns=CHOSEN),
+        {"stored_as_scd_type": 2, "scd_columns": CHOSEN.to_json()},
+    ),
 }
 
 

@@ -10,8 +10,9 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import ConfigurationError, TableChangedError
+from airflow_cdc.model.errors import ConfigurationError, TableChangedError, TableModeError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.retyping import Retyped, RetypeReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.retype import Retyping, retype
@@ -22,6 +23,7 @@ from tests.conftest import Apply
 from tests.stories.test_types_of_bare_json import ROW, TYPES, bare, failure, row, rows, types
 from tests.support.crashes import CrashError
 from tests.support.events import TOPIC, sqlserver, write_records
+from tests.support.stories import CHOSEN
 
 GUESSED = CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, max_microbatch_bytes=1)
 COLUMNS: dict[str, Any] = {
@@ -134,9 +136,13 @@ def test_versions_are_retyped_with_their_log(apply: Apply, spark: SparkSession, 
     write_records(archive / "1.jsonl", [bare(1)])
     write_records(archive / "2.jsonl", [sqlserver("u", commit=9, after={**bare(1)["value"]["after"], "note": "second"}, offset=9)])
     kept = {"stored_as_scd_type": 2, "max_microbatch_bytes": 1}
-    apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, **kept)})
-    right = {TOPIC: CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, **kept})}
-    again(spark, archive, lake, flows=right)
+    guessing = CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, scd_columns=CHOSEN, **kept)
+    apply(archive, lake, flows={TOPIC: guessing})
+    right = {TOPIC: CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, "scd_columns": CHOSEN.to_json(), **kept})}
+    for other, words in ((replace(guessing, scd_columns=ScdColumns()), "was made with scd_columns"), (RIGHT, "was made as scd2")):
+        with pytest.raises(TableModeError, match=words):
+            again(spark, archive, lake, flows={TOPIC: other})
+    assert again(spark, archive, lake, flows=right).columns == CHANGED
     # An event in between, which came late, is sorted in by the log.
     write_records(
         archive / "3.jsonl", [sqlserver("u", commit=5, after={**bare(1)["value"]["after"], "note": "between"}, offset=0, partition=1)]

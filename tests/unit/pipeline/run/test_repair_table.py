@@ -12,16 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.target_table import read_target
 from tests.conftest import Apply
 from tests.support.events import TOPIC, Record, numbered, sqlserver, write_records
+from tests.support.stories import CHOSEN
 from tests.support.table_and_state import CrashError, failure, version
 
 ROWS = CdcFlow(TOPIC, on_foreign_change=OnForeignChange.REPAIR)
 MODES = {
     "rows": ROWS,
-    "versions": replace(ROWS, stored_as_scd_type=2),
+    "versions": replace(ROWS, stored_as_scd_type=2, scd_columns=CHOSEN),
     "flagged": replace(ROWS, on_delete=OnDelete.FLAG),
     "change log": replace(ROWS, write_disposition=WriteDisposition.APPEND),
 }
@@ -153,7 +156,9 @@ def test_the_table_is_rebuilt_from_the_archive_where_delta_has_the_version_no_mo
     assert all((change.undone or "").endswith(" (WRITE)") for change in outcome.foreign_changes), outcome.foreign_changes
     assert both.left_over == []
     if mode == "versions":
-        assert overlapping_versions(spark.sql(f"SELECT * FROM {both.table}"), ("id",)).isEmpty()
+        target = read_target(spark, str(both.lake / TOPIC))
+        assert target
+        assert overlapping_versions(target.with_default_names(spark.sql(f"SELECT * FROM {both.table}")), ("id",)).isEmpty()
     both.step(sqlserver("d", commit=8, before=row(1, "b")))
     assert both.are_equal
 
@@ -258,9 +263,38 @@ def test_a_change_that_was_vouched_for_is_not_undone_with_one_that_was_not(twins
     assert both.rows(both.lake) == before
 
 
-def test_columns_that_others_dropped_come_back_by_a_rebuild(twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
-    both = twins(ROWS)
+@pytest.mark.parametrize("mode", ["rows", pytest.param("versions", marks=pytest.mark.deep)])
+def test_columns_that_others_dropped_come_back_by_a_rebuild(mode: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
+    both = twins(MODES[mode])
+    # It drops our properties too.
     spark.sql(f"CREATE OR REPLACE TABLE {both.table} USING delta AS SELECT id FROM {both.table}")
     both.forget_older_files()
     both.step(*FILES[2])
+    assert both.are_equal
+    both.step(sqlserver("d", commit=8, before=row(1, "b")))
+    assert both.are_equal
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (replace(MODES["versions"], scd_columns=ScdColumns()), "was made with scd_columns"),
+        (ROWS, "was made as scd2"),
+    ],
+)
+def test_a_rebuild_gives_the_table_no_other_names_or_mode(
+    asked: CdcFlow, words: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession
+) -> None:
+    both = twins(MODES["versions"])
+    by_hand(spark, both.table)
+    both.forget_older_files()
+    before, was = both.rows(both.lake), version(spark, both.lake)
+    both.lands(*FILES[2])
+    error = failure(both.apply_to(both.archive, both.lake, flows={TOPIC: asked}, may_fail=True))
+    assert (error["type"], words in error["message"]) == ("TableModeError", True), error
+    assert (both.rows(both.lake), version(spark, both.lake)) == (before, was)
+    assert both.left_over == []
+    both.apply_to(both.archive, both.untouched, flows={TOPIC: both.flow})
+    both.apply()
     assert both.are_equal
