@@ -27,13 +27,15 @@ WHOLE = {
     "sqlserver_synth": ("*",),
 }
 """Of each capture the tables of which a catalogue is recorded."""
-QUICK = {
+SOME = {
     "pg_types_precise": ("*.arr", "*.parted"),
     "maria_types_precise": ("*.nn", "*.odd_table"),
     "sqlserver_synth": ("*.ring", "*.items"),
 }
 CASES = [
-    *[pytest.param(capture, tables, id=f"{capture}, some tables") for capture, tables in QUICK.items()],
+    # What each server's catalogue says is judged without Spark, in test_catalogues.py: every run merges by one of them.
+    pytest.param("maria_types_precise", ("*.nn",), id="maria_types_precise, one table"),
+    *[pytest.param(capture, tables, id=f"{capture}, some tables", marks=pytest.mark.deep) for capture, tables in SOME.items()],
     *[pytest.param(capture, tables, id=capture, marks=pytest.mark.deep) for capture, tables in WHOLE.items()],
 ]
 

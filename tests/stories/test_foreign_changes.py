@@ -33,14 +33,14 @@ from tests.support.table_and_state import (
 
 CHANGES = [
     pytest.param(change_delete, "DELETE", id="delete"),
-    pytest.param(change_update, "UPDATE", id="update"),
+    pytest.param(change_update, "UPDATE", id="update", marks=pytest.mark.deep),
     pytest.param(change_restore, "RESTORE to version 1", id="restore"),
-    pytest.param(change_overwrite, "WRITE", id="overwrite"),
+    pytest.param(change_overwrite, "WRITE", id="overwrite", marks=pytest.mark.deep),
 ]
 
 
 @pytest.mark.parametrize(("change", "operation"), CHANGES)
-@pytest.mark.parametrize("flows", [None, HISTORY], ids=["rows", "versions"])
+@pytest.mark.parametrize("flows", [None, pytest.param(HISTORY, marks=pytest.mark.deep)], ids=["rows", "versions"])
 def test_a_change_by_others_stops_the_flow_and_is_named_until_it_is_undone(
     flows: dict[str, CdcFlow] | None, change: Change, operation: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -106,6 +106,7 @@ def test_upkeep_by_anybody_and_changes_that_are_vouched_for_are_no_foreign_chang
     assert ids(spark, lake) == [1, 3, 4]
 
 
+@pytest.mark.deep
 def test_rows_that_somebody_deleted_come_back_by_reprocessing_and_the_flow_goes_on(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -126,7 +127,7 @@ def test_what_reprocessing_cannot_give_back_still_stops_the_flow_behind_it(
     assert "version 3: UPDATE" in failure(apply(archive, lake, may_fail=True))["message"]
 
 
-@pytest.mark.parametrize("flows", [None, WARN], ids=["stop", "warn"])
+@pytest.mark.parametrize("flows", [None, pytest.param(WARN, marks=pytest.mark.deep)], ids=["stop", "warn"])
 def test_a_table_that_is_gone_or_older_than_the_state_stops_the_flow_whatever_its_policy(
     flows: dict[str, CdcFlow] | None, apply: Apply, archive: Path, lake: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +155,7 @@ def test_another_table_in_the_place_of_the_flows_stops_it(apply: Apply, spark: S
     assert "it is another table" in error["message"]
 
 
-@pytest.mark.parametrize("is_older", [False, True], ids=["state of today", "older state"])
+@pytest.mark.parametrize("is_older", [pytest.param(False, marks=pytest.mark.deep), True], ids=["state of today", "older state"])
 def test_a_log_that_does_not_go_back_to_the_last_merge_changes_nothing_of_what_is_found(
     is_older: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -28,7 +28,7 @@ def read(key: int, at: int, marker: str) -> Record:
     return event("r", at, key, f"read at {at}", snapshot=marker)
 
 
-@pytest.fixture(params=[OnDelete.REMOVE, OnDelete.FLAG], ids=["removed", "flagged"])
+@pytest.fixture(params=[OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)], ids=["removed", "flagged"])
 def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     return Table(apply, spark, tmp_path, CdcFlow(TOPIC, on_delete=request.param))
 
@@ -61,7 +61,10 @@ def placed(partition: int, *events: Record) -> list[Record]:
     return [{**each, "partition": partition, "offset": offset} for offset, each in enumerate(events)]
 
 
-@pytest.mark.parametrize(("here", "there"), [("last", "first"), ("first", "last")], ids=["last read seen", "last read to come"])
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [pytest.param("last", "first", id="last read seen"), pytest.param("first", "last", id="last read to come", marks=pytest.mark.deep)],
+)
 def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partitions_is_gone(table: Table, here: str, there: str) -> None:
     first = [*placed(0, read(1, 10, "first"), read(3, 10, "true"), event("u", 15, 3, "three")), *placed(1, read(2, 10, "last"))]
     table.load(*first, {**event("u", 16, 2, "two"), "partition": 1, "offset": 1})

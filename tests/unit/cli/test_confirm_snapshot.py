@@ -120,7 +120,7 @@ def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., 
     assert lake.state.checkpoint().number == 2
 
 
-@pytest.mark.parametrize("mode", SETTINGS)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[] if mode == "rows" else pytest.mark.deep) for mode in SETTINGS])
 def test_replace_removes_the_rows_once_as_the_setting_would_have(
     mode: str, begin: Callable[..., Lake], run: Run, tmp_path: Path, apply: Apply
 ) -> None:
@@ -177,7 +177,7 @@ def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snaps
     assert lake.ids == [1, 2, 3, 8, 9, 10]
 
 
-@pytest.mark.parametrize("effect", ["intent", "merge", "commit"])
+@pytest.mark.parametrize("effect", ["merge", *(pytest.param(effect, marks=pytest.mark.deep) for effect in ("intent", "commit"))])
 def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effect: str, begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
 

@@ -105,7 +105,7 @@ def test_an_update_that_changes_the_key_is_a_delete_and_a_create(version: str, a
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", FIRST_OR_DEEP)
 def test_files_of_values_only_go_by_their_offset_and_the_place_in_the_file(
     version: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_transaction_that_hands_keys_on_loses_no_row_where_microbatches_divide
     assert apply(tmp_path / "archive", tmp_path / "lake").flows[0].batches[0].merge_plan.startswith("merge (")
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("version", FIRST_OR_DEEP)
 def test_events_of_a_topic_that_was_created_again_stand_behind_those_of_the_one_before(
     version: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     assert report.flows[0].batches[0].merge_plan == "guarded merge: late events (copy-on-write, 0 of 1 files)"
 
 
+@pytest.mark.deep
 def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -314,6 +315,7 @@ def test_odd_names_of_columns_and_files(apply: Apply, spark: SparkSession, archi
     assert rows(spark, lake) == [row]
 
 
+@pytest.mark.deep
 def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number in range(3):
         write_records(
@@ -324,6 +326,7 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
 
 
+@pytest.mark.deep
 def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_state_from_an_older_backup_stops_the_flow_and_the_newer_state_lets_it
     assert ids(spark, lake) == [1, 2, 3, 4]
 
 
+@pytest.mark.deep
 def test_a_flow_whose_state_is_older_is_rebuilt_by_removing_table_and_state(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -66,7 +67,7 @@ def test_a_flow_whose_state_is_older_is_rebuilt_by_removing_table_and_state(
     assert ids(spark, lake) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("lost", ["checkpoint too", "intents alone"])
+@pytest.mark.parametrize("lost", ["checkpoint too", pytest.param("intents alone", marks=pytest.mark.deep)])
 def test_commit_markers_without_their_intents_count_no_other_file_as_done(lost: str, apply: Apply, archive: Path, lake: Path) -> None:
     steps(apply, archive, lake, 1, 2, 3)
     shutil.rmtree(state_of(lake) / "intents")
@@ -98,7 +99,7 @@ def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_fo
     assert ids(spark, lake) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("lost", ["all surveys", "the newest ones"])
+@pytest.mark.parametrize("lost", [pytest.param("all surveys", marks=pytest.mark.deep), "the newest ones"])
 def test_surveys_that_are_gone_count_no_new_file_as_planned(
     lost: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -123,7 +124,9 @@ def test_surveys_that_are_gone_count_no_new_file_as_planned(
 # State that is lost
 
 
-@pytest.mark.parametrize("flows", [None, LOG, HISTORY], ids=["rows", "change log", "versions"])
+@pytest.mark.parametrize(
+    "flows", [None, *(pytest.param(flows, marks=pytest.mark.deep) for flows in (LOG, HISTORY))], ids=["rows", "change log", "versions"]
+)
 def test_a_table_without_its_state_stops_the_flow_as_it_is(
     flows: dict[str, CdcFlow] | None, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_rows_that_somebody_else_wrote_before_the_flow_began_stop_it(apply: Appl
     assert "holds rows in 1 files" in error["message"]
 
 
+@pytest.mark.deep
 def test_a_crash_behind_the_first_merge_is_no_lost_state(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_create(archive, 1)
 
