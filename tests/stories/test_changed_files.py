@@ -78,7 +78,7 @@ def test_what_is_added_to_an_applied_file_comes_with_the_next_whole_look(
     assert apply(archive, lake).flows[0].status is FlowStatus.UP_TO_DATE
 
 
-@pytest.mark.parametrize("way", ["grown", "copy"])
+@pytest.mark.parametrize("way", [pytest.param("grown", marks=pytest.mark.deep), "copy"])
 def test_what_is_applied_again_brings_no_deleted_row_back_though_its_marker_has_expired(
     way: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -110,6 +110,7 @@ def test_a_file_of_two_topics_that_changed_is_read_once_more_by_both(apply: Appl
     assert (ids(spark, lake), ids(spark, lake, OTHER)) == ([1, 2], [1, 2])
 
 
+@pytest.mark.deep
 def test_the_rest_of_a_transaction_that_is_added_to_its_file_is_put_together(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -209,6 +209,7 @@ def test_no_command_writes_while_another_run_holds_the_lease_or_commits_once_its
     assert live.ids == [1, 2, 3, 4, 5, 9, 10]
 
 
+@pytest.mark.deep
 def test_a_rebuilt_table_does_not_replace_the_live_one_once_the_lease_is_lost(live: Live) -> None:
     # All files leave the table, and are removed: no version before the change can be restored.
     live.spark.sql(f"DELETE FROM delta.`{live.table}`")

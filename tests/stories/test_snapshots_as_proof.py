@@ -47,7 +47,9 @@ def test_a_truncate_stops_where_nothing_says_which_table_a_row_is_of(story: Stor
     assert story.rows == {1: "one", 2: "two"}
 
 
-@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE, OnSnapshot.KEEP])
+@pytest.mark.parametrize(
+    "policy", [OnSnapshot.AUTO, *(pytest.param(each, marks=pytest.mark.deep) for each in (OnSnapshot.REPLACE, OnSnapshot.KEEP))]
+)
 def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(story: Story, policy: OnSnapshot) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5))
 
@@ -93,7 +95,7 @@ def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
     assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("scd", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story, scd: int) -> None:
     kept = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a"}, at=10, first=0, partition=1), change("c", 2, "a", at=20, offset=0, partition=0), **kept)
@@ -117,6 +119,7 @@ def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microb
     assert story.rows == {1: "AA", 2: "BB", 6: "six 5", 7: "seven"}
 
 
+@pytest.mark.deep
 def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_not_find(story: Story) -> None:
     first = [*snapshot({1: "a", 2: "b"}, at=10, first=0), change("u", 2, "x", at=20, offset=2)]
     story.apply(*first)
@@ -156,7 +159,9 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
-@pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
+@pytest.mark.parametrize(
+    ("changes", "first"), [pytest.param(20, 0, marks=pytest.mark.deep), (0, 5)], ids=["a topic created again", "the same topic"]
+)
 def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
     # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(changes, keys=[1], at=20, first=5))

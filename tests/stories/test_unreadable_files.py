@@ -60,6 +60,9 @@ BAD: dict[str, bytes] = {
     "garbage.avro": b"Obj\x01" + b"\xff" * 50,
 }
 
+QUICK = ("text.jsonl.gz", "cut.jsonl.gz", "10:30.jsonl", "garbage.parquet", "garbage.avro")
+"""A file of each format, a file that breaks off, and a name that is no path of Hadoop's."""
+
 
 def statuses(report: ApplyReport) -> dict[str, str]:
     return {flow.flow: flow.status.value for flow in report.flows}
@@ -78,7 +81,7 @@ def pending(archive: Path, lake: Path) -> PendingFiles:
     return pending_files(archive_fs=fs, archive_root=root, archive=absolute_uri(str(archive)), lake_fs=lake_fs, lake_root=lake_root)
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.deep) for name in BAD])
 def test_one_unreadable_file_is_set_aside_and_the_other_topics_go_on(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, name: str
 ) -> None:
@@ -218,7 +221,7 @@ def test_an_archive_of_which_nothing_can_be_read_is_known_by_its_set_aside_files
     assert [file.path for state in archives_in(fs, root) for file in state.set_aside()] == ["orders.jsonl.gz"]
 
 
-@pytest.mark.parametrize("looks_changed", [True, False], ids=["another size", "same size and time"])
+@pytest.mark.parametrize("looks_changed", [pytest.param(True, marks=pytest.mark.deep), False], ids=["another size", "same size and time"])
 def test_a_file_that_rots_after_its_survey_is_named_and_goes_on_once_it_is_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, *, looks_changed: bool
 ) -> None:
