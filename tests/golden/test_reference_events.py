@@ -146,7 +146,7 @@ def key_change(old: int, new: int, first_offset: int) -> list[Record]:
     return [record(CUSTOMERS, offset, key_of(number), value) for offset, (number, value) in enumerate(events, start=first_offset)]
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["in one microbatch", "in two"])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)], ids=["in one microbatch", "in two"])
 def test_a_key_change_as_the_document_describes_it_moves_the_row(
     together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

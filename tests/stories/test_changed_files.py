@@ -98,6 +98,7 @@ def test_what_is_applied_again_brings_no_deleted_row_back_though_its_marker_has_
     assert ids(spark, lake) == [2, 3]
 
 
+@pytest.mark.deep
 def test_a_file_of_two_topics_that_changed_is_read_once_more_by_both(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     path = archive / "1.jsonl"
     write_records(path, [created(1), created(1, OTHER)])

@@ -244,7 +244,8 @@ def test_a_moment_of_a_source_that_was_restored_when_its_topic_was_made_anew(sce
     assert scene.as_of(moment) == STATES[moment]
 
 
-@pytest.mark.parametrize("parts", [[8, 14], *(pytest.param(parts, marks=pytest.mark.deep) for parts in ([14], [8, 11, 14]))])
+@pytest.mark.deep
+@pytest.mark.parametrize("parts", [[8, 14], [14], [8, 11, 14]])
 def test_a_source_that_was_restored_when_its_topic_was_made_anew_gives_its_rows(scene: Scene, parts: list[int]) -> None:
     """Another life of the topic and another epoch of the log begin at once; the snapshot may be a file, or a run, of its own."""
     events = [*BEFORE, *[{**event, "offset": event["offset"] - 8} for event in AFTER]]
@@ -294,6 +295,7 @@ def test_a_range_may_go_from_one_epoch_to_the_next_and_be_told_by_times(scene: S
     assert scene.again("2023-11-14T22:13:21.035Z", "2023-11-15T22:13:20.500Z", dry_run=True).found.events.read == 2
 
 
+@pytest.mark.deep
 def test_a_range_of_which_a_position_names_no_epoch_is_refused(scene: Scene) -> None:
     restored(scene)
     scene.apply()

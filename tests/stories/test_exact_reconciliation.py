@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -44,9 +46,17 @@ def in_its_table(record: Record, name: str) -> Record:
     return {**record, "topic": topic, "offset": 100 * number + record["offset"], "key": key, "value": value}
 
 
+@dataclass(frozen=True)
+class Applied:
+    """By topic the table's rows, and how many values stayed unresolved."""
+
+    rows: dict[str, list[dict[str, Any]]]
+    unresolved: Counter[str]
+
+
 @pytest.fixture(scope="module")
-def lake(apply: Apply, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
-    """Apply all histories side by side, step by step; the lake, and by topic how many values stayed unresolved."""
+def applied(apply: Apply, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Applied:
+    """Apply all histories side by side, step by step."""
     folder = tmp_path_factory.mktemp("hazards")
     unresolved: Counter[str] = Counter()
     for step in range(max(len(hazard.steps) for hazard in HAZARDS.values())):
@@ -59,13 +69,12 @@ def lake(apply: Apply, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
         report = apply(folder / "archive", folder / "lake")
         for flow in report.flows:
             unresolved[flow.flow] += sum(batch.unavailable_unresolved for batch in flow.batches)
-    return folder / "lake", unresolved
+    return Applied({topic: read_rows(spark, str(folder / "lake"), topic).rows for topic in {*map(topic_of, HAZARDS)}}, unresolved)
 
 
 @pytest.mark.parametrize("name", HAZARDS)
-def test_the_table_is_the_source_s(name: str, lake: tuple[Path, dict[str, int]], spark: SparkSession) -> None:
-    folder, _ = lake
-    rows = read_rows(spark, str(folder), topic_of(name)).rows
+def test_the_table_is_the_source_s(name: str, applied: Applied) -> None:
+    rows = applied.rows[topic_of(name)]
     expected = [dict(row) for row in HAZARDS[name].rows]
     if topic_of(name) == SHARED:
         number = list(HAZARDS).index(name)
@@ -74,8 +83,8 @@ def test_the_table_is_the_source_s(name: str, lake: tuple[Path, dict[str, int]],
     assert rows == expected, json.dumps(rows)
 
 
-def test_what_was_nowhere_to_be_had_is_counted(lake: tuple[Path, dict[str, int]]) -> None:
-    assert lake[1][SHARED] == sum(hazard.unresolved for hazard in HAZARDS.values())
+def test_what_was_nowhere_to_be_had_is_counted(applied: Applied) -> None:
+    assert applied.unresolved[SHARED] == sum(hazard.unresolved for hazard in HAZARDS.values())
 
 
 def test_the_last_event_per_key_gets_most_of_them_wrong() -> None:
@@ -83,7 +92,7 @@ def test_the_last_event_per_key_gets_most_of_them_wrong() -> None:
     assert len(wrong) > len(HAZARDS) / 2, wrong
 
 
-def test_the_docs_tell_of_each_hazard_what_both_give(lake: tuple[Path, dict[str, int]]) -> None:
-    """What we give is the source's rows: the tests above, on the same lake."""
+def test_the_docs_tell_of_each_hazard_what_both_give() -> None:
+    """What we give is the source's rows: the tests above."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "hazards.md"
     assert table_of_hazards() in page.read_text(encoding="utf-8"), f"{page.name} should hold:\n{table_of_hazards()}"

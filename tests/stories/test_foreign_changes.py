@@ -34,7 +34,7 @@ from tests.support.table_and_state import (
 CHANGES = [
     pytest.param(change_delete, "DELETE", id="delete"),
     pytest.param(change_update, "UPDATE", id="update", marks=pytest.mark.deep),
-    pytest.param(change_restore, "RESTORE to version 1", id="restore"),
+    pytest.param(change_restore, "RESTORE to version 1", id="restore", marks=pytest.mark.deep),
     pytest.param(change_overwrite, "WRITE", id="overwrite", marks=pytest.mark.deep),
 ]
 
@@ -155,7 +155,8 @@ def test_another_table_in_the_place_of_the_flows_stops_it(apply: Apply, spark: S
     assert "it is another table" in error["message"]
 
 
-@pytest.mark.parametrize("is_older", [pytest.param(False, marks=pytest.mark.deep), True], ids=["state of today", "older state"])
+@pytest.mark.deep
+@pytest.mark.parametrize("is_older", [False, True], ids=["state of today", "older state"])
 def test_a_log_that_does_not_go_back_to_the_last_merge_changes_nothing_of_what_is_found(
     is_older: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_line_that_names_none_goes_to_the_files_topic_where_it_has_one(
     }
 
 
+@pytest.mark.deep
 def test_a_column_called_topic_makes_no_record_of_a_row(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     values = [json.dumps(json.loads(event(A, number))["value"]) for number in range(2)]
     row = '{"id": 3, "topic": "news", "partition": 4, "value": "x'
@@ -80,6 +81,7 @@ def test_a_column_called_topic_makes_no_record_of_a_row(apply: Apply, spark: Spa
     assert [found["id"] for found in read_rows(spark, str(lake), A).rows] == [0, 1, 9]
 
 
+@pytest.mark.deep
 def test_lines_of_a_survey_of_an_older_version_stay_where_it_counted_them(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -101,6 +103,7 @@ def test_lines_of_a_survey_of_an_older_version_stay_where_it_counted_them(
     assert quarantined(spark, lake) == {(A, "malformed_json"): [3]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("consistent", [True])
 def test_a_cut_through_a_file_leaves_its_lines_where_they_belong(
     consistent: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path

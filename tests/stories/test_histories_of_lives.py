@@ -18,8 +18,6 @@ from tests.support.life_story import FIRST, SECOND, TOPIC, Story, change, of_tab
 
 VERSIONS = {"stored_as_scd_type": 2}
 LOG = {"write_disposition": WriteDisposition.APPEND}
-SCD1, SCD2 = (pytest.param(scd, marks=pytest.mark.deep) for scd in (1, 2))
-"""Current tables, which say what is right, and histories, where another test shows what is theirs."""
 TABLE = "__dbz__physicalTableIdentifier"
 
 
@@ -149,10 +147,9 @@ def test_a_snapshot_of_one_of_several_tables_ends_the_versions_of_that_one(story
     assert sorted(versions(story)) == [("new", None), ("t_1 1", None), ("t_1 2", 50), ("t_2 1", None), ("t_2 2", None)]
 
 
-@pytest.mark.parametrize("scd", [SCD1, 2])
-@pytest.mark.parametrize(
-    "policy", [OnSnapshot.AUTO, *(pytest.param(each, marks=pytest.mark.deep) for each in (OnSnapshot.REPLACE, OnSnapshot.KEEP))]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE, OnSnapshot.KEEP])
 def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(story: Story, policy: OnSnapshot, scd: int) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), stored_as_scd_type=scd)
     # One of the rows that it found is as it was: no version begins.
@@ -184,7 +181,7 @@ def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, s
         assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [1, SCD2])
+@pytest.mark.parametrize("scd", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_proof(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(change("c", 1, "a", at=10, offset=0), change("c", 2, "b", at=11, offset=1), **settings)
@@ -200,7 +197,8 @@ def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_p
     assert "lost" in str(batch.snapshot.doubt)
 
 
-@pytest.mark.parametrize("scd", [1, SCD2])
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
 def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a", 2: "b", 3: "c", 4: "d"}, at=10, first=0), change("d", 4, "d", at=20, offset=4), **settings)
@@ -241,6 +239,7 @@ def names(story: Story) -> list[str]:
     return sorted(row["name"] for row in read_rows(story._spark, str(story.lake), TOPIC).rows)
 
 
+@pytest.mark.deep
 def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=10, first=0)), on_snapshot=OnSnapshot.STOP)
 
@@ -269,6 +268,7 @@ def test_rows_without_a_key_that_a_blocking_snapshot_did_not_find_are_counted(st
         assert batch.rows_unconfirmed == 3
 
 
+@pytest.mark.deep
 def test_a_table_without_a_key_of_a_restored_source_is_counted_from_its_snapshot(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=1000, first=0), change("c", 3, "c", at=1010, offset=2)))
     story.apply(*keyless(*snapshot({1: "a", 4: "d"}, at=10, first=3)))

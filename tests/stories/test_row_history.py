@@ -215,6 +215,7 @@ def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_next_event(table: Table) -> None:
     late_read = event("r", 50, 1, "read", snapshot="last")
     late_read["value"]["source"]["ts_ms"] += 1_000
@@ -227,6 +228,7 @@ def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_nex
     assert told == [("one", 10, 60), ("read", 60, 60), ("next", 60, 60), ("clock", 60, None)]
 
 
+@pytest.mark.deep
 def test_reads_of_two_snapshots_that_go_back_leave_no_overlap(table: Table) -> None:
     table.load(event("c", 100, 1, "one"))
     table.load(event("r", 300, 1, "first", snapshot="incremental"), event("r", 200, 1, "second", snapshot="incremental"))

@@ -128,6 +128,7 @@ def test_an_event_that_does_not_tell_its_row_goes_to_the_quarantine(table: Table
     assert details[:3] == ["the event has no image before"] * 2 + ["the image before lacks note"]
 
 
+@pytest.mark.deep
 def test_what_needs_a_key_is_refused(table: Table, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     refused = table.load(event("c", 20, A), flow=CdcFlow(TOPIC, on_delete=OnDelete.FLAG), may_fail=True).error
     assert refused

@@ -121,6 +121,7 @@ def test_the_flow_goes_over_the_events_and_these_over_the_archive_and_that_over_
     assert rows(spark, lake)[1]["placed"] == ROW["placed"]
 
 
+@pytest.mark.deep
 def test_each_declared_encoding_is_read(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     nanos = PLACED * 1_000 + 789
     values = {
@@ -247,6 +248,7 @@ def test_a_table_that_was_guessed_is_not_gone_on_with_once_the_types_are_known(
     assert rows(spark, lake) == {1: BARE}
 
 
+@pytest.mark.deep
 def test_columns_that_nothing_encodes_go_on_when_their_schema_comes(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     plain = [{"field": "id", "type": "int32"}, {"field": "note", "type": "string"}]
     write_records(archive / "1.jsonl", [sqlserver("c", commit=1, after={"id": 1, "note": "a"}, offset=0)])
@@ -342,6 +344,7 @@ def test_a_first_microbatch_of_which_no_event_fits_stops(apply: Apply, archive: 
     assert failure(outcome)["type"] == "ColumnMismatchError"
 
 
+@pytest.mark.deep
 def test_what_the_archive_s_schemas_tell_is_made_of_the_surveys_again_when_it_is_lost(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -177,7 +177,8 @@ def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snaps
     assert lake.ids == [1, 2, 3, 8, 9, 10]
 
 
-@pytest.mark.parametrize("effect", ["merge", *(pytest.param(effect, marks=pytest.mark.deep) for effect in ("intent", "commit"))])
+@pytest.mark.deep
+@pytest.mark.parametrize("effect", ["intent", "merge", "commit"])
 def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effect: str, begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
 

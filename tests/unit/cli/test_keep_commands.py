@@ -85,6 +85,7 @@ def versions(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path / "versions"
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("in_process")
 def test_a_history_without_overlaps_ends_with_0_and_one_with_an_overlap_with_1(
     versions: Path, run: Run, spark: SparkSession, tmp_path: Path

@@ -155,6 +155,7 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     assert orders.rows(spark) == [{"id": 1, NEW: 10}, {"id": 2, NEW: 21}]
 
 
+@pytest.mark.deep
 def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Of PostgreSQL no topic tells it. The decimal's scale changes with the name, and its digits may be a number or base64."""
     topic = "server1.testDB.dbo.grown"

@@ -345,6 +345,7 @@ def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
     assert rows(spark, lake) == [ANN, CAT]
 
 
+@pytest.mark.deep
 def test_relative_paths_are_places_like_any_other(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_commit_markers_without_their_intents_count_no_other_file_as_done(lost: 
     assert not (state_of(lake) / "intents").exists()
 
 
+@pytest.mark.deep
 def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_for_the_one_that_it_does(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_crash_behind_the_first_merge_is_no_lost_state(apply: Apply, spark: Sp
     assert ids(spark, lake) == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_flow_whose_own_name_for_its_state_is_lost_stops_behind_its_merges(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

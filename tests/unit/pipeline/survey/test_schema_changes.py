@@ -82,6 +82,7 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
     ]
 
 
+@pytest.mark.deep
 def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_reads_its_values(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
