@@ -55,7 +55,7 @@ def with_schemas(apply: Apply, tmp_path_factory: pytest.TempPathFactory) -> Call
     return lake
 
 
-@pytest.mark.parametrize("way", ["event", "catalogue"])
+@pytest.mark.parametrize("way", [pytest.param("event", marks=pytest.mark.deep), "catalogue"])
 @pytest.mark.parametrize(("capture", "tables"), CASES)
 def test_what_is_handed_over_once_gives_the_tables_that_events_with_schemas_give(
     capture: str,

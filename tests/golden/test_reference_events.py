@@ -76,6 +76,7 @@ def rows(spark: SparkSession, lake: Path, topic: str = CUSTOMERS) -> list[dict[s
     return read_rows(spark, str(lake), topic).rows
 
 
+@pytest.mark.deep
 def test_the_documents_events_of_a_row_and_everything_beside_them(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # load 1: the row is created; with it come an older connector's create, an incremental snapshot's read, a create within a
     # transaction, the transaction's bounds and a schema change

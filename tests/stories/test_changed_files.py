@@ -135,6 +135,7 @@ def test_the_rest_of_a_transaction_that_is_added_to_its_file_is_put_together(
     assert rows(spark, lake) == [{"id": 2, "name": "ann"}, {"id": 3, "name": "ben"}]
 
 
+@pytest.mark.deep
 def test_a_file_that_changes_at_every_run_stops_its_flow_and_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [created(1)])
     write_records(archive / "2.jsonl", [created(1, OTHER)])

@@ -111,7 +111,8 @@ def torn(told: dict[str, list[Record]]) -> tuple[dict[str, list[Record]], dict[s
     return {**told, ITEMS: told[ITEMS][:1]}, {ITEMS: told[ITEMS][1:]}
 
 
-@pytest.mark.parametrize("in_one_run", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("in_one_run", [True, False])
 def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     in_one_run: bool, tmp_path: Path, apply: Apply, spark: SparkSession
 ) -> None:

@@ -157,7 +157,8 @@ def test_a_position_of_an_epoch_that_there_is_not_is_refused(scene: Scene) -> No
     assert scene.as_of("1020@1") == STATES["1020@1"]
 
 
-@pytest.mark.parametrize("moment", ["1020@1", pytest.param("20@2", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["1020@1", "20@2"])
 def test_a_lake_that_ends_in_an_epoch_goes_on_through_the_next_one(scene: Scene, moment: str) -> None:
     restored(scene)
     assert scene.as_of(moment) == STATES[moment]
@@ -215,13 +216,14 @@ LIFE_1 = on_day(0, *snapshot({1: "a", 2: "b"}, at=10, first=0), change("u", 1, "
 LIFE_2 = on_day(1, *snapshot({1: "A", 3: "C"}, at=100, first=0), change("u", 3, "C1", at=110, offset=2))
 
 
-@pytest.mark.parametrize("in_one_file", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("in_one_file", [True, False])
 @pytest.mark.parametrize(
     ("moment", "rows"),
     [
-        pytest.param("20", {1: "a1", 2: "b"}, marks=pytest.mark.deep),
-        pytest.param("30", {1: "a1"}, marks=pytest.mark.deep),
-        pytest.param("2023-11-15T12:00:00Z", {1: "a1"}, marks=pytest.mark.deep),
+        ("20", {1: "a1", 2: "b"}),
+        ("30", {1: "a1"}),
+        ("2023-11-15T12:00:00Z", {1: "a1"}),
         ("100", {1: "A", 3: "C"}),
     ],
 )
@@ -262,6 +264,7 @@ def test_a_source_that_was_restored_when_its_topic_was_made_anew_gives_its_rows(
     assert scene.rows() == {**EVERYTHING, 7: "G1"}
 
 
+@pytest.mark.deep
 def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) -> None:
     restored(scene)
     scene.apply()

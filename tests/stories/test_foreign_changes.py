@@ -74,6 +74,7 @@ def test_a_flow_that_only_warns_names_the_change_once_and_goes_on(apply: Apply, 
     assert (flow.foreign_changes, ids(spark, lake)) == ((), [1, 3, 4])
 
 
+@pytest.mark.deep
 def test_a_change_between_the_check_and_its_merge_stops_the_next_microbatch(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_rows_that_somebody_deleted_come_back_by_reprocessing_and_the_flow_goes_
     assert ids(spark, lake) == [1, 2, 3]
 
 
+@pytest.mark.deep
 def test_what_reprocessing_cannot_give_back_still_stops_the_flow_behind_it(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -178,6 +180,7 @@ def test_a_log_that_does_not_go_back_to_the_last_merge_changes_nothing_of_what_i
         assert ids(spark, lake) == [1, 2, 3, 4]
 
 
+@pytest.mark.deep
 def test_a_table_in_another_store_than_the_lake_is_checked_by_its_history(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,13 +104,8 @@ def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_
     assert [row["shard"] for row in history(story) if row["__cdc_op"] == "t"] == ["t_2"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "way"),
-    [
-        (VERSIONS, "table_column"),
-        *(pytest.param(*case, marks=pytest.mark.deep) for case in ((LOG, "table_column"), ({}, "keys, which a table without"))),
-    ],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("settings", "way"), [(VERSIONS, "table_column"), (LOG, "table_column"), ({}, "keys, which a table without")])
 def test_a_truncate_stops_a_history_in_which_nothing_says_which_table_a_row_is_of(story: Story, settings: dict[str, Any], way: str) -> None:
     events = [named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)]
     keyless = [{**event, "key": None} for event in events]
@@ -181,7 +176,8 @@ def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, s
         assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [1, pytest.param(2, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
 def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_proof(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(change("c", 1, "a", at=10, offset=0), change("c", 2, "b", at=11, offset=1), **settings)
@@ -212,7 +208,8 @@ def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Sto
     assert story.rows == {1: "A", 3: "C"}
 
 
-@pytest.mark.parametrize("settings", [VERSIONS, pytest.param(LOG, marks=pytest.mark.deep)], ids=["versions", "change log"])
+@pytest.mark.deep
+@pytest.mark.parametrize("settings", [VERSIONS, LOG], ids=["versions", "change log"])
 def test_a_history_of_a_restored_source_goes_on_from_a_snapshot_that_lies_in_a_file_of_its_own(
     story: Story, settings: dict[str, Any]
 ) -> None:

@@ -74,6 +74,7 @@ def test_other_records_at_known_offsets_stop_the_flow_where_nothing_says_which_c
     assert story.rows == {1: "a", 2: "b", 3: "c"}
 
 
+@pytest.mark.deep
 def test_offsets_that_come_again_after_their_file_has_gone_stop_the_flow(story: Story) -> None:
     gone = story.lands(change("c", 1, "a", at=10, offset=0))
     story.apply()
@@ -100,6 +101,7 @@ def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archi
     assert story.rows == {**SECOND, 1: "newer"}
 
 
+@pytest.mark.deep
 def test_a_new_life_is_known_by_its_positions_where_only_reads_were_archived(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=1000))
 
@@ -167,6 +169,7 @@ def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes
     assert story.rows == {**SECOND, 1: "x"}
 
 
+@pytest.mark.deep
 def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: Story) -> None:
     story.apply(*snapshot(dict.fromkeys(range(1, 7), "a"), at=10, first=0), *updates(20, keys=range(1, 7), at=20, first=6))
 
@@ -181,6 +184,7 @@ def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: S
     assert story.rows == dict.fromkeys(range(1, 7), "b")
 
 
+@pytest.mark.deep
 def test_a_snapshot_over_two_partitions_whose_files_come_in_two_runs_deletes_no_live_row(story: Story) -> None:
     story.apply(*snapshot({1: "a", 3: "a"}, at=10, first=0, partition=1), *snapshot({2: "a", 4: "a"}, at=10, first=0, partition=0))
 
@@ -202,6 +206,7 @@ def test_a_snapshot_over_two_partitions_whose_files_come_in_two_runs_deletes_no_
     assert batch.rows.deleted == 1
 
 
+@pytest.mark.deep
 def test_an_older_file_of_a_partition_does_not_regress_rows_that_moved_to_a_new_one(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0, partition=0))
     story.apply(change("u", 1, "newest", at=30, offset=0, partition=2))
@@ -257,6 +262,7 @@ def test_a_log_that_went_back_without_a_snapshot_stops_the_flow(story: Story) ->
     assert batch.events.stale == 0
 
 
+@pytest.mark.deep
 def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(story: Story) -> None:
     first, *more = change("c", 1, "a", at=1000, offset=0), change("c", 2, "x", at=1010, offset=1), change("u", 1, "b", at=20, offset=2)
     story.lands(json.dumps(first["value"]), name=f"{TOPIC}+0+0000000000")
@@ -305,6 +311,7 @@ def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
     assert sorted(next(iter(checkpoint["offsets"].values()))) == ["0", "65536"]
 
 
+@pytest.mark.deep
 def test_another_change_at_the_place_of_an_older_one_is_no_copy_of_it(story: Story) -> None:
     # Restored twice from one backup: the reads are the same, and the first transaction behind them has the place that another one had.
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), change("u", 2, "y", at=30, offset=6))

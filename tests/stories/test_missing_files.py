@@ -71,6 +71,7 @@ def test_a_transaction_whose_first_file_is_gone_deletes_no_row_where_the_flow_sa
     assert any("1 keys of cut transactions were not put together" in line for line in flow.gap_lines())
 
 
+@pytest.mark.deep
 def test_a_transaction_that_deletes_nothing_goes_on_without_its_first_file(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

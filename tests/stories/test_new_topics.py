@@ -101,7 +101,8 @@ def test_a_topic_that_nobody_declared_waits_in_quarantine_and_is_merged_from_its
     assert statuses(apply(archive, lake, flows=routed)) == {KNOWN: "up_to_date", STRAY: "applied"}
 
 
-@pytest.mark.parametrize("mode", ["current", pytest.param("versions", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["current", "versions"])
 def test_a_replay_merges_a_topic_once_it_is_declared(mode: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flows = declared(OnNewTopic.QUARANTINE, KNOWN)
     land(archive, 1, KNOWN, STRAY)

@@ -201,6 +201,7 @@ def test_a_read_taken_under_load_stands_before_what_the_archive_holds_behind_it(
     assert versions(table) == [(1, "read", -1, 60, "r", None), (1, "newer", 60, 70, "u", None), (1, "newest", 70, None, "u", None)]
 
 
+@pytest.mark.deep
 def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     # Taken under load: its position lies above that of an event which the archive holds behind its reads. Key 1 was gone then.
     table.load(event("c", 100, 1, "one"), event("c", 101, 2, "two"))

@@ -63,6 +63,7 @@ def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(st
         assert batch.rows_unconfirmed == 3
 
 
+@pytest.mark.deep
 def test_a_blocking_snapshot_that_comes_first_in_another_life_of_its_topic_removes_nothing(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))
 
@@ -108,6 +109,7 @@ def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story
     assert story.rows == {1: "c", 4: "newer"}
 
 
+@pytest.mark.deep
 def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microbatch_stay(story: Story) -> None:
     # Key 1 was read in partition 0 and lies in partition 1 since; offsets of the two have nothing to do with each other.
     story.apply(*snapshot(FIRST, at=10, first=0))
@@ -146,6 +148,7 @@ def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     assert "rejected" in str(batch.snapshot.doubt)
 
 
+@pytest.mark.deep
 def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 
@@ -159,9 +162,8 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "first"), [pytest.param(20, 0, marks=pytest.mark.deep), (0, 5)], ids=["a topic created again", "the same topic"]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
 def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
     # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(changes, keys=[1], at=20, first=5))
@@ -176,6 +178,7 @@ def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story:
     assert batch.rows.deleted == 1
 
 
+@pytest.mark.deep
 def test_a_partition_that_is_new_in_a_topic_s_second_life_does_not_hold_up_the_proof_of_its_snapshot(story: Story) -> None:
     # Found by the deep run of living histories: the new partition's offsets begin behind the snapshot, in the first lane of their own.
     story.lands(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))

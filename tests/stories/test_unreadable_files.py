@@ -147,6 +147,7 @@ def test_an_unreadable_file_is_looked_into_once_and_calls_for_no_run(
     assert [file.path for file in pending(archive, lake).unsurveyed] == [str(bad.relative_to(archive))]
 
 
+@pytest.mark.deep
 def test_a_file_whose_keys_cannot_be_read_goes_on_once_the_keys_are_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_file_whose_keys_cannot_be_read_goes_on_once_the_keys_are_replaced(
     assert ids(spark, lake, CARTS) == [1]
 
 
+@pytest.mark.deep
 def test_an_unreadable_file_that_is_moved_away_is_forgotten(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, CARTS)
     bad = archive_one(archive, 2, CARTS, suffix=".gz")
@@ -221,7 +223,8 @@ def test_an_archive_of_which_nothing_can_be_read_is_known_by_its_set_aside_files
     assert [file.path for state in archives_in(fs, root) for file in state.set_aside()] == ["orders.jsonl.gz"]
 
 
-@pytest.mark.parametrize("looks_changed", [pytest.param(True, marks=pytest.mark.deep), False], ids=["another size", "same size and time"])
+@pytest.mark.deep
+@pytest.mark.parametrize("looks_changed", [True, False], ids=["another size", "same size and time"])
 def test_a_file_that_rots_after_its_survey_is_named_and_goes_on_once_it_is_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, *, looks_changed: bool
 ) -> None:

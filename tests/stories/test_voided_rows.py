@@ -73,6 +73,7 @@ def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partition
     assert table.live() == [(3, "read at 20"), (4, "four"), (5, "five")]
 
 
+@pytest.mark.deep
 def test_a_row_that_made_room_behind_a_snapshot_that_read_it_leaves_the_other_alive(table: Table) -> None:
     table.load(read(1, 10, "first"), read(3, 10, "last"), event("u", 15, 3, "three"))
     anew = [read(1, 20, "first"), read(3, 20, "last"), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")]

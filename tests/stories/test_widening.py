@@ -189,6 +189,7 @@ def test_what_the_error_of_a_changed_type_advises_works_to_the_letter(apply: App
     assert [(row["id"], row["n"]) for row in read_rows(spark, str(kept), TOPIC).rows] == [(1, 7), (2, 8)]
 
 
+@pytest.mark.deep
 def test_a_column_that_comes_back_with_another_type_is_text_of_every_value_and_reported(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

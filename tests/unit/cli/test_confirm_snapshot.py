@@ -97,6 +97,7 @@ def begin(tmp_path: Path, apply: Apply, spark: SparkSession) -> Callable[..., La
     return made
 
 
+@pytest.mark.deep
 def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., Lake], run: Run, no_spark: None) -> None:
     lake = begin()
     assert lake.ids == [1, 2, 3, 4]
@@ -149,6 +150,7 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     assert lake.ids == [1, 2, 3, 5]
 
 
+@pytest.mark.deep
 def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     told = ("--lake", lake.lake, "--flows", lake.flows)

@@ -113,6 +113,7 @@ def test_a_lake_without_histories_is_no_proof_of_one(scene: Scene, run: Run) -> 
     assert "keeps every version" in " ".join(ended.stderr.split())
 
 
+@pytest.mark.deep
 def test_a_table_is_verified_against_its_source_with_a_password_from_the_environment(
     scene: Scene, run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,8 @@ def land(archive: Path, columns: int) -> None:
     write_records(archive / f"{columns}.jsonl", found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [15, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("columns", [15, 60])
 def test_nothing_alarms_in_the_log_of_a_run_in_which_nothing_is_wrong(columns: int, tmp_path: Path) -> None:
     land(tmp_path / "archive", columns)
     assert (tmp_path / "archive" / f"{columns}.jsonl").stat().st_size > COMPILED_FROM

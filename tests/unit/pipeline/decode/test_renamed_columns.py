@@ -199,6 +199,7 @@ def test_a_value_that_events_leave_out_follows_its_column(apply: Apply, spark: S
     assert orders.rows(spark) == [{"id": 1, "text": "told before", "n": 3}, {"id": 2, "text": "told late", "n": 5}]
 
 
+@pytest.mark.deep
 def test_a_name_beside_the_other_is_a_column_of_its_own(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     flow = CdcFlow(TOPIC, renamed_columns={"n": "m", "id": "no"})
     orders = Orders(apply, tmp_path, flow=flow)

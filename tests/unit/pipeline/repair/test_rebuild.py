@@ -102,6 +102,7 @@ def test_a_moment_ends_the_table_behind_its_transaction_however_it_is_spelled(
     assert (outcome.events.read, outcome.cut_records, outcome.cut_files) == (4, 2, 2)
 
 
+@pytest.mark.deep
 def test_a_lake_that_ends_at_a_moment_goes_on_from_there_when_it_is_applied_to(
     spark: SparkSession, apply: Apply, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_table_of_its_own_place_is_not_written(
     assert read_rows(spark, str(tmp_path / "new"), TOPIC).columns["id"] == "DECIMAL(9,0)"
 
 
+@pytest.mark.deep
 def test_a_folder_that_knows_the_flow_is_refused(
     archive: Path, lake: Path, apply: Apply, order: Rebuild, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_second_retyping_changes_nothing(spark: SparkSession, archive: Path, g
     assert rows(spark, guessed) == {1: row(1), 2: row(2)}
 
 
+@pytest.mark.deep
 def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     values = [bare(number, **({"due": f"2026-11-{number:02}"} if number > 12 else {})) for number in range(10, 25)]
     write_records(archive / "1.jsonl", [*values, bare(30, due="never")])
@@ -163,6 +164,7 @@ def test_a_flow_without_a_table_and_one_whose_files_are_gone_are_refused(
     assert rows(spark, lake) == {number: bare(number)["value"]["after"] for number in (1, 2)}
 
 
+@pytest.mark.deep
 def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     orders = "server1.testDB.dbo.orders"
     write_records(archive / "1.jsonl", [bare(1)])

@@ -67,6 +67,7 @@ def test_a_table_follows_its_source_through_snapshot_changes_key_change_and_rede
     assert report.flows[0].events == counts(read=5, merged=1, superseded=1, stale=2, tombstones=1)
 
 
+@pytest.mark.deep
 def test_applying_twice_makes_no_new_table_version(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("d", commit=2, before=BEN)]))
     apply(archive, lake)
@@ -150,7 +151,7 @@ def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_e
     assert report.flows[0].events == counts(read=1, stale=1)
 
 
-@pytest.mark.parametrize(("policy", "left"), [(OnTruncate.IGNORE, [ANN]), (OnTruncate.FAIL, [ANN])])
+@pytest.mark.parametrize(("policy", "left"), [pytest.param(OnTruncate.IGNORE, [ANN], marks=pytest.mark.deep), (OnTruncate.FAIL, [ANN])])
 def test_the_flow_says_what_a_truncate_does(
     policy: OnTruncate, left: list[Any], apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -295,6 +296,7 @@ def test_new_columns_take_their_place_and_untyped_ones_wait_for_a_value(
     assert report.flows[0].batches[0].columns_added == ("a", "new")
 
 
+@pytest.mark.deep
 def test_a_positions_parts_are_compared_as_numbers(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # As text "9" > "10"; in one transaction the serial number, given as text, decides.
     events = [

@@ -67,7 +67,8 @@ def test_a_flow_whose_state_is_older_is_rebuilt_by_removing_table_and_state(
     assert ids(spark, lake) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("lost", ["checkpoint too", pytest.param("intents alone", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("lost", ["checkpoint too", "intents alone"])
 def test_commit_markers_without_their_intents_count_no_other_file_as_done(lost: str, apply: Apply, archive: Path, lake: Path) -> None:
     steps(apply, archive, lake, 1, 2, 3)
     shutil.rmtree(state_of(lake) / "intents")
@@ -194,6 +195,7 @@ def test_a_flow_whose_own_name_for_its_state_is_lost_stops_behind_its_merges(
     assert ids(spark, lake) == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_change_log_whose_flow_lost_that_name_before_its_first_commit_marker_appends_nothing_twice(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     ]
 
 
+@pytest.mark.deep
 def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     cut_off = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None)}, prefix="mdb", kind="ALTER")
     write_records(tmp_path / "archive/1.jsonl", [cut_off, order("r", 100, id=1, day=18262)])
