@@ -59,6 +59,7 @@ def test_a_file_that_grows_between_survey_and_merge_is_named_and_the_next_run_go
     assert apply(archive, lake).flows[0].status is FlowStatus.UP_TO_DATE
 
 
+@pytest.mark.deep
 def test_what_is_added_to_an_applied_file_comes_with_the_next_whole_look(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -35,6 +35,7 @@ def quarantined(spark: SparkSession, lake: Path) -> dict[tuple[str | None, str],
     return {place: sorted(lines) for place, lines in found.items()}
 
 
+@pytest.mark.deep
 def test_a_line_that_breaks_off_goes_to_the_topic_that_it_names(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     whole = event(B, 7)
     # Cut behind the name, in the key, in the image, before the last brace; and one whose members come in another order.

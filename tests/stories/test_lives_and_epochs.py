@@ -50,6 +50,7 @@ def test_a_topic_s_new_life_goes_on_without_its_offsets_being_compared_again(sto
     assert story.rows == {1: "newer", 3: "C", 5: "E"}
 
 
+@pytest.mark.deep
 def test_a_file_that_comes_twice_is_a_redelivery_and_no_new_life(story: Story) -> None:
     records = [*snapshot(FIRST, at=10, first=0), change("d", 1, "a", at=20, offset=5)]
     story.apply(*records)
@@ -157,6 +158,7 @@ def test_lower_offsets_behind_a_restore_stop_the_flow_where_no_time_proves_what_
     assert story.rows == {1: "i", 5: "v"}
 
 
+@pytest.mark.deep
 def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes_a_row(story: Story) -> None:
     story.apply(*snapshot(SECOND, at=100, first=0, sent=900), change("u", 1, "x", at=110, offset=4, sent=910))
     assert story.rows == {**SECOND, 1: "x"}

@@ -74,6 +74,7 @@ def refused(outcome: FlowOutcome) -> dict[str, int]:
     return dict(outcome.batches[-1].rejects)
 
 
+@pytest.mark.deep
 def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_for_what_an_image_tells_otherwise(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -96,7 +96,8 @@ def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
     assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [1, pytest.param(2, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
 def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story, scd: int) -> None:
     kept = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a"}, at=10, first=0, partition=1), change("c", 2, "a", at=20, offset=0, partition=0), **kept)
@@ -134,6 +135,7 @@ def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_no
     assert story.rows == {1: "C"}
 
 
+@pytest.mark.deep
 def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     broken = read(5, "E", at=30, offset=7)

@@ -103,6 +103,7 @@ def test_one_unreadable_file_is_set_aside_and_the_other_topics_go_on(
     assert ApplyReport.from_json(report.to_json()) == report
 
 
+@pytest.mark.deep
 def test_a_topic_stops_at_its_unreadable_file_and_goes_on_once_that_is_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

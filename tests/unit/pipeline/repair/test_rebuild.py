@@ -60,6 +60,7 @@ def as_of(order: Rebuild, text: str, into: Path) -> ApplyReport:
     return report
 
 
+@pytest.mark.deep
 def test_without_a_moment_everything_is_rebuilt_and_the_live_lake_stays_as_it_is(
     spark: SparkSession, apply: Apply, archive: Path, lake: Path, tmp_path: Path, order: Rebuild
 ) -> None:

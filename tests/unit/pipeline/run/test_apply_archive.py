@@ -79,6 +79,7 @@ def test_applying_twice_makes_no_new_table_version(apply: Apply, spark: SparkSes
     assert summarize_flows(spark, str(lake)) == before
 
 
+@pytest.mark.deep
 def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -101,7 +101,8 @@ def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_fo
     assert ids(spark, lake) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("lost", [pytest.param("all surveys", marks=pytest.mark.deep), "the newest ones"])
+@pytest.mark.deep
+@pytest.mark.parametrize("lost", ["all surveys", "the newest ones"])
 def test_surveys_that_are_gone_count_no_new_file_as_planned(
     lost: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
