@@ -280,6 +280,7 @@ def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(st
     assert "no offsets" in flow.error["message"]
 
 
+@pytest.mark.deep
 def test_what_a_restarted_connector_sends_again_is_a_copy_and_no_log_that_went_back(story: Story) -> None:
     sent = [change("c", 1, "a", at=10, offset=0), change("u", 1, "b", at=20, offset=1), change("d", 1, "b", at=30, offset=2)]
     story.apply(*sent)

@@ -171,6 +171,7 @@ def test_a_record_with_bytes_that_are_no_utf_8_is_set_aside_and_the_others_are_m
     assert "Jos\ufffd" in rejected["raw"], "Readers of Parquet other than Spark fail at a string that is no UTF-8"
 
 
+@pytest.mark.deep
 def test_bytes_that_are_no_utf_8_in_names_and_keys_make_no_topic_column_or_row(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

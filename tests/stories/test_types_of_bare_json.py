@@ -106,6 +106,7 @@ def hand_over(lake: Path, fields: list[dict[str, Any]]) -> None:
     SourceSchemas(fs, str(lake)).put(FlowState(fs, str(lake), TOPIC).folder, SourceSchema(TOPIC, "sqlserver", columns, origin="a test"))
 
 
+@pytest.mark.deep
 def test_the_flow_goes_over_the_events_and_these_over_the_archive_and_that_over_what_was_handed_over(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -329,6 +330,7 @@ def test_a_column_that_does_not_fit_most_events_stops_the_flow_and_sets_nothing_
     assert (rows(spark, lake)[1]["total"], rows(spark, lake)[3]["total"]) == (Decimal("29.13"), Decimal("12.50"))
 
 
+@pytest.mark.deep
 def test_few_odd_values_go_to_the_quarantine(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [sqlserver("c", commit=1, after={"id": 1, "n": 1}, offset=0)])
     flows = {TOPIC: CdcFlow(TOPIC, columns={"n": "INT"})}

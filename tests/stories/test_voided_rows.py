@@ -49,6 +49,7 @@ def test_a_row_that_made_room_in_the_transaction_behind_a_truncate_leaves_the_ot
     assert table.live() == [(1, "short")]
 
 
+@pytest.mark.deep
 def test_a_row_born_and_deleted_behind_a_new_topic_s_snapshot_that_did_not_find_the_key_is_gone(table: Table) -> None:
     table.load(read(1, 10, "first"), read(3, 10, "last"), event("u", 15, 3, "three"))
     anew = [read(2, 20, "first"), read(3, 20, "last"), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")]

@@ -202,6 +202,7 @@ def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effe
     assert (lake.ids, lake.state.checkpoint().number) == ([1, 2, 3], 3)
 
 
+@pytest.mark.deep
 def test_what_cannot_be_decided_is_refused_and_changes_nothing(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     for arguments, words in (

@@ -60,6 +60,7 @@ def test_a_flow_that_cannot_be_clustered_fails_alone(scene: Scene, run: Run, tmp
     assert f"{ORDERS}: ConfigurationError" in ended.stderr
 
 
+@pytest.mark.deep
 def test_two_lakes_are_verified_by_their_sums(scene: Scene, run: Run) -> None:
     ended = run("verify", scene.lake, scene.lake, "--json")
     assert (ended.code, ended.document["equal"], len(ended.document["tables"])) == (0, True, 2)
@@ -85,7 +86,6 @@ def versions(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path / "versions"
 
 
-@pytest.mark.deep
 @pytest.mark.usefixtures("in_process")
 def test_a_history_without_overlaps_ends_with_0_and_one_with_an_overlap_with_1(
     versions: Path, run: Run, spark: SparkSession, tmp_path: Path

@@ -39,6 +39,7 @@ def ending(transaction: str, count: int) -> dict[str, Any]:
     return record("server1.transaction", {"id": transaction}, value, 0)
 
 
+@pytest.mark.deep
 def test_a_run_that_is_asked_tells_which_transactions_lack_events_until_they_come(apply: Apply, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     creates = [sqlserver("c", commit=number, after={"id": number}) for number in range(4)]

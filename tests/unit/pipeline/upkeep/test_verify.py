@@ -144,15 +144,14 @@ def test_a_flow_that_the_lake_does_not_have_is_named(lakes: tuple[Path, Path], s
         verify_source(spark, str(lakes[0]), "nobody", {**DERBY, "query": "q"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(
-            "__cdc_end_position = named_struct('commit', 99999999999999999999BD, 'change', 0BD, 'serial', 1L)", marks=pytest.mark.deep
-        ),
+        "__cdc_end_position = named_struct('commit', 99999999999999999999BD, 'change', 0BD, 'serial', 1L)",
         "__cdc_end_position = NULL, __cdc_is_current = true",
-        pytest.param("__cdc_valid_to = TIMESTAMP '2100-01-01'", marks=pytest.mark.deep),
-        pytest.param("__cdc_is_current = true", marks=pytest.mark.deep),
+        "__cdc_valid_to = TIMESTAMP '2100-01-01'",
+        "__cdc_is_current = true",
     ],
 )
 def test_versions_that_overlap_or_are_current_together_are_found(damage: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
