@@ -43,9 +43,10 @@ def _records(file: Path) -> Iterator[Json]:
         for line in lines:
             # Captures hold broken lines too.
             if line.startswith("{") and '"value"' in line and line.rstrip().endswith("}"):
-                before, _, value = line.partition('"value":{"schema":')
+                # The last one: headers have values with schemas too.
+                before, found, value = line.rpartition('"value":{"schema":')
                 schema = (before.partition(",")[0], value.partition(',"payload":')[0])
-                if not value or schema not in seen:
+                if not found or schema not in seen:
                     seen.add(schema)
                     yield json.loads(line)
 
