@@ -26,6 +26,7 @@ def logged(table: Table) -> list[Logged]:
     return [(row["__cdc_op"], int(row["__cdc_position"]["change"]), row["id"], row["v"]) for row in rows]
 
 
+@pytest.mark.deep
 def test_every_event_is_a_row_also_deletes_and_truncates(table: Table) -> None:
     flow = table.load(event("r", 5, 1, "read"), event("u", 10, 1, "one"), event("u", 11, 1, "two", note=UNTOLD))
     assert (flow.events.read, flow.events.merged, flow.rows.inserted) == (3, 3, 3)

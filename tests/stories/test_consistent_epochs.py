@@ -111,6 +111,7 @@ def torn(told: dict[str, list[Record]]) -> tuple[dict[str, list[Record]], dict[s
     return {**told, ITEMS: told[ITEMS][:1]}, {ITEMS: told[ITEMS][1:]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("in_one_run", [True, False])
 def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     in_one_run: bool, tmp_path: Path, apply: Apply, spark: SparkSession
@@ -140,6 +141,7 @@ def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     assert {flow.status for flow in shop.apply().flows} == {FlowStatus.UP_TO_DATE}
 
 
+@pytest.mark.deep
 def test_a_transaction_that_the_log_lost_holds_nothing_back_behind_it(tmp_path: Path, apply: Apply, spark: SparkSession) -> None:
     shop = Shop(tmp_path, apply, spark)
     reads, whole, last = first_epoch(shop)
@@ -214,6 +216,7 @@ def test_events_that_a_restarted_connector_sends_again_begin_no_epoch_of_a_consi
     assert (shop.rows["orders"][-1], shop.rows["items"][-1]) == ((5, 1030), (51, 1030))
 
 
+@pytest.mark.deep
 def test_a_check_of_transactions_knows_those_of_an_earlier_epoch_from_their_namesakes(
     tmp_path: Path, apply: Apply, spark: SparkSession
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_topic_that_nobody_declared_waits_in_quarantine_and_is_merged_from_its
     assert statuses(apply(archive, lake, flows=routed)) == {KNOWN: "up_to_date", STRAY: "applied"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", ["current", "versions"])
 def test_a_replay_merges_a_topic_once_it_is_declared(mode: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flows = declared(OnNewTopic.QUARANTINE, KNOWN)
@@ -119,6 +120,7 @@ def test_a_replay_merges_a_topic_once_it_is_declared(mode: str, apply: Apply, sp
     assert (ids(spark, lake, STRAY), set_aside(spark, lake)) == ([1, 2], [])
 
 
+@pytest.mark.deep
 def test_a_crash_between_quarantine_and_state_leaves_each_record_there_once(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -142,6 +142,7 @@ def rows(spark: SparkSession, lake: Path, topic: str) -> list[dict[str, Any]]:
     return sorted(read_rows(spark, str(lake), topic).rows, key=lambda row: row[KEYS[0]])
 
 
+@pytest.mark.deep
 def test_a_row_with_odd_names_lives_as_any_other(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     topic = TOPICS[1]
     late = life(Story(apply, tmp_path, CdcFlow(topic)))
@@ -189,6 +190,7 @@ def test_rows_without_a_key_have_odd_names_too(apply: Apply, spark: SparkSession
     assert rows(spark, lake, topic) == [one, three]
 
 
+@pytest.mark.deep
 def test_a_name_that_parquet_refuses_may_come_later(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     topic = TOPICS[0]
     flows = {topic: CdcFlow(topic)}

@@ -206,6 +206,7 @@ def test_a_read_taken_under_load_stands_before_what_the_archive_holds_behind_it(
     assert versions(table) == [(1, "read", -1, 60, "r", None), (1, "newer", 60, 70, "u", None), (1, "newest", 70, None, "u", None)]
 
 
+@pytest.mark.deep
 def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     # Taken under load: its position lies above that of an event which the archive holds behind its reads. Key 1 was gone then.
     table.load(event("c", 100, 1, "one"), event("c", 101, 2, "two"))
@@ -220,6 +221,7 @@ def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_next_event(table: Table) -> None:
     late_read = event("r", 50, 1, "read", snapshot="last")
     late_read["value"]["source"]["ts_ms"] += 1_000
@@ -232,6 +234,7 @@ def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_nex
     assert told == [("one", 10, 60), ("read", 60, 60), ("next", 60, 60), ("clock", 60, None)]
 
 
+@pytest.mark.deep
 def test_reads_of_two_snapshots_that_go_back_leave_no_overlap(table: Table) -> None:
     table.load(event("c", 100, 1, "one"))
     table.load(event("r", 300, 1, "first", snapshot="incremental"), event("r", 200, 1, "second", snapshot="incremental"))

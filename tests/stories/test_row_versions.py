@@ -120,7 +120,8 @@ NUMBER = {
 }
 
 
-@pytest.mark.parametrize("as_number", [pytest.param(False, marks=pytest.mark.deep), True], ids=["base64", "number"])
+@pytest.mark.deep
+@pytest.mark.parametrize("as_number", [False, True], ids=["base64", "number"])
 def test_a_moved_row_is_found_by_the_decimal_key_that_its_header_tells(
     as_number: bool, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_equal_rows_are_as_many_as_the_source_has(table: Table) -> None:
     assert (again.events.merged, again.events.redelivered, again.events.stale) == (3, 1, 2)
 
 
+@pytest.mark.deep
 def test_a_delete_that_comes_before_its_row_waits_for_it(table: Table) -> None:
     early = table.load(event("c", 20, A), {**event("d", 30, before=B), "offset": 9}, {**event("u", 31, C, before=A), "offset": 10})
     assert table.rows() == {3: 1}
@@ -128,6 +129,7 @@ def test_an_event_that_does_not_tell_its_row_goes_to_the_quarantine(table: Table
     assert details[:3] == ["the event has no image before"] * 2 + ["the image before lacks note"]
 
 
+@pytest.mark.deep
 def test_what_needs_a_key_is_refused(table: Table, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     refused = table.load(event("c", 20, A), flow=CdcFlow(TOPIC, on_delete=OnDelete.FLAG), may_fail=True).error
     assert refused

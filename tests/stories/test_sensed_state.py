@@ -80,6 +80,7 @@ def test_a_run_leaves_what_the_sensors_ask(apply: Apply, tmp_path: Path, monkeyp
     assert not pending_files(**where)
 
 
+@pytest.mark.deep
 def test_a_topic_that_was_created_again_makes_no_sensor_wait_or_pass_for_offsets_of_its_earlier_life(apply: Apply, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     flows = {ORDERS: CdcFlow(ORDERS, on_gap=OnGap.WAIT)}

@@ -22,6 +22,8 @@ SPELLED: dict[str, Callable[[int], Any]] = {
     "text that is a number": str,
     "with schema": lambda number: {"schema": {"type": "int32", "optional": False}, "payload": number},
 }
+QUICK = {(False, "whole numbers"), (True, "with schema")}
+"""Whether the keys lie in a companion, and how they are spelled: each of both in one test of every run."""
 
 
 def keyed(key: Any, op: str, commit: int, **images: Any) -> Record:
@@ -39,8 +41,10 @@ def story(form: str) -> list[Record]:
     return [*creates, *deletes, tombstone(keys[1], topic=TOPIC, offset=6)]
 
 
-@pytest.mark.parametrize("form", SPELLED)
-@pytest.mark.parametrize("has_companion", [False, True])
+@pytest.mark.parametrize(
+    ("has_companion", "form"),
+    [pytest.param(beside, form, marks=[] if (beside, form) in QUICK else pytest.mark.deep) for beside in (False, True) for form in SPELLED],
+)
 def test_one_declared_key_takes_its_value_from_a_single_key_where_the_image_lacks_it(
     has_companion: bool, form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -70,6 +74,7 @@ def refused(outcome: FlowOutcome) -> dict[str, int]:
     return dict(outcome.batches[-1].rejects)
 
 
+@pytest.mark.deep
 def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_for_what_an_image_tells_otherwise(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

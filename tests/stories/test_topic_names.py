@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
@@ -98,6 +99,7 @@ def cdl(name: str) -> dict[str, Any]:
     return {"topic": name, "partition": 0, "offset": 0, "key": None, "value": value}
 
 
+@pytest.mark.deep
 def test_records_of_any_shape_go_by_the_same_gate(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flattened = {"topic": "../flat", "partition": 0, "offset": 0, "key": {"id": 1}, "value": {"id": 1, "__op": "c", "__lsn": 5}}
     mongodb = {**flattened, "topic": "../mongo", "value": {"op": "c", "after": '{"_id": 1}', "source": {"connector": "mongodb"}}}

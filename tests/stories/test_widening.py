@@ -162,6 +162,7 @@ def test_what_no_type_holds_stops_the_flow_with_both_schemas_and_goes_on_once_it
     ]
 
 
+@pytest.mark.deep
 def test_what_the_error_of_a_changed_type_advises_works_to_the_letter(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """To declare the new type gave the same error again, for the table still had the old one."""
     source = Source(apply, tmp_path, CdcFlow(TOPIC))
@@ -188,6 +189,7 @@ def test_what_the_error_of_a_changed_type_advises_works_to_the_letter(apply: App
     assert [(row["id"], row["n"]) for row in read_rows(spark, str(kept), TOPIC).rows] == [(1, 7), (2, 8)]
 
 
+@pytest.mark.deep
 def test_a_column_that_comes_back_with_another_type_is_text_of_every_value_and_reported(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -212,7 +214,7 @@ def test_a_column_that_comes_back_with_another_type_is_text_of_every_value_and_r
     assert read_rows(spark, str(source.lake), TOPIC).rows[-1]["gone"] == "/w=="
 
 
-@pytest.mark.parametrize("on_delete", OnDelete)
+@pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)])
 def test_a_key_that_becomes_a_number_is_compared_as_text(on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """As a number 7 is '07' too, and its row was deleted."""
     source = Source(apply, tmp_path, CdcFlow(TOPIC, on_delete=on_delete))

@@ -109,6 +109,7 @@ def test_two_watchers_with_equal_arguments_are_one_that_tells_both_assets(
     assert told in capfd.readouterr().out
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_state_stores")
 def test_watchers_with_names_are_two_whose_assets_remember_over_a_restart(

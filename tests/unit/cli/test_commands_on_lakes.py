@@ -270,6 +270,7 @@ def test_the_quarantine_of_a_flow_that_the_lake_does_not_know_is_a_usage_error(s
 # rebuild
 
 
+@pytest.mark.deep
 def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
     new = tmp_path / "new"
     flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)

@@ -101,6 +101,7 @@ def begin(tmp_path: Path, apply: Apply, spark: SparkSession) -> Callable[..., La
     return made
 
 
+@pytest.mark.deep
 def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., Lake], run: Run, no_spark: None) -> None:
     lake = begin()
     assert lake.ids == [1, 2, 3, 4]
@@ -124,7 +125,7 @@ def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., 
     assert lake.state.checkpoint().number == 2
 
 
-@pytest.mark.parametrize("mode", SETTINGS)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[] if mode == "rows" else pytest.mark.deep) for mode in SETTINGS])
 def test_replace_removes_the_rows_once_as_the_setting_would_have(
     mode: str, begin: Callable[..., Lake], run: Run, tmp_path: Path, apply: Apply
 ) -> None:
@@ -153,6 +154,7 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     assert lake.ids == [1, 2, 3, 5]
 
 
+@pytest.mark.deep
 def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     told = ("--lake", lake.lake, "--flows", lake.flows)
@@ -166,6 +168,7 @@ def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lak
     assert snapshot.decision is SnapshotChoice.KEEP
 
 
+@pytest.mark.deep
 def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snapshot(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     # The other partition has no read; its events came before anybody decided.
@@ -181,6 +184,7 @@ def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snaps
     assert lake.ids == [1, 2, 3, 8, 9, 10]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("effect", ["intent", "merge", "commit"])
 def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effect: str, begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
@@ -202,6 +206,7 @@ def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effe
     assert (lake.ids, lake.state.checkpoint().number) == ([1, 2, 3], 3)
 
 
+@pytest.mark.deep
 def test_what_cannot_be_decided_is_refused_and_changes_nothing(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     for arguments, words in (

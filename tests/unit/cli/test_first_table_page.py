@@ -89,6 +89,7 @@ def test_events_with_schemas_are_a_table_after_one_command(reader: Reader) -> No
     assert "up_to_date" in again.stdout
 
 
+@pytest.mark.deep
 def test_keys_that_nothing_tells_come_from_the_flows_file_of_the_page(reader: Reader) -> None:
     archive = reader.folder / "archive"
     archive.mkdir()
@@ -123,6 +124,7 @@ def test_bare_json_stops_first_and_the_printed_entry_filled_in_makes_the_table(r
     assert re.search(r"balance +│ DECIMAL\(12,2\) +│ base64 +│ flow", shown.stdout)
 
 
+@pytest.mark.deep
 def test_bare_json_is_right_at_the_first_try_where_its_types_were_pulled(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     reader.land(bare(1), bare(2))
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")

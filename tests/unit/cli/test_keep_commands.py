@@ -60,6 +60,7 @@ def test_a_flow_that_cannot_be_clustered_fails_alone(scene: Scene, run: Run, tmp
     assert f"{ORDERS}: ConfigurationError" in ended.stderr
 
 
+@pytest.mark.deep
 def test_two_lakes_are_verified_by_their_sums(scene: Scene, run: Run) -> None:
     ended = run("verify", scene.lake, scene.lake, "--json")
     assert (ended.code, ended.document["equal"], len(ended.document["tables"])) == (0, True, 2)
@@ -112,6 +113,7 @@ def test_a_lake_without_histories_is_no_proof_of_one(scene: Scene, run: Run) -> 
     assert "keeps every version" in " ".join(ended.stderr.split())
 
 
+@pytest.mark.deep
 def test_a_table_is_verified_against_its_source_with_a_password_from_the_environment(
     scene: Scene, run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

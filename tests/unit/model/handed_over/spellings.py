@@ -37,11 +37,18 @@ def captured() -> list[Json]:
 
 
 def _records(file: Path) -> Iterator[Json]:
+    """Yield records that may show another schema than those before: to parse each event's schema takes ten seconds."""
+    seen = set()
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         for line in lines:
             # Captures hold broken lines too.
             if line.startswith("{") and '"value"' in line and line.rstrip().endswith("}"):
-                yield json.loads(line)
+                # The last one: headers have values with schemas too.
+                before, found, value = line.rpartition('"value":{"schema":')
+                schema = (before.partition(",")[0], value.partition(',"payload":')[0])
+                if not found or schema not in seen:
+                    seen.add(schema)
+                    yield json.loads(line)
 
 
 def topic_of_table(record: Json) -> bool:

@@ -155,6 +155,7 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     assert orders.rows(spark) == [{"id": 1, NEW: 10}, {"id": 2, NEW: 21}]
 
 
+@pytest.mark.deep
 def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Of PostgreSQL no topic tells it. The decimal's scale changes with the name, and its digits may be a number or base64."""
     topic = "server1.testDB.dbo.grown"
@@ -198,6 +199,7 @@ def test_a_value_that_events_leave_out_follows_its_column(apply: Apply, spark: S
     assert orders.rows(spark) == [{"id": 1, "text": "told before", "n": 3}, {"id": 2, "text": "told late", "n": 5}]
 
 
+@pytest.mark.deep
 def test_a_name_beside_the_other_is_a_column_of_its_own(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     flow = CdcFlow(TOPIC, renamed_columns={"n": "m", "id": "no"})
     orders = Orders(apply, tmp_path, flow=flow)

@@ -222,7 +222,8 @@ def test_a_file_that_is_not_what_its_name_says_is_set_aside(apply: Apply, archiv
     assert {file.path for file in report.set_aside_files} == {f"{TOPIC}+0+9.parquet", f"{TOPIC}+0+10.avro"}
 
 
-@pytest.mark.parametrize("form", [pytest.param("avro", marks=pytest.mark.deep), "parquet"])
+@pytest.mark.deep
+@pytest.mark.parametrize("form", ["avro", "parquet"])
 def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

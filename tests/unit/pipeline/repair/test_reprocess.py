@@ -110,6 +110,7 @@ def test_a_row_removed_by_hand_comes_back_and_rows_that_are_right_are_not_rewrit
     assert live.state.checkpoint().number == 4
 
 
+@pytest.mark.deep
 def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(live: Live) -> None:
     live.sql("DELETE FROM TABLE WHERE id IN (1, 4)")
     before = files_below(live.lake)

@@ -21,6 +21,7 @@ ORDERS = "server1.testDB.dbo.orders"
 HISTORY = {ORDERS: CdcFlow(ORDERS, stored_as_scd_type=2)}
 
 
+@pytest.mark.deep
 def test_a_flow_that_fails_stops_no_other_and_a_retry_does_what_is_left(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -87,12 +87,14 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     assert (target.told, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
 
 
+@pytest.mark.deep
 def test_a_second_retyping_changes_nothing(spark: SparkSession, archive: Path, guessed: Path) -> None:
     again(spark, archive, guessed)
     assert again(spark, archive, guessed) == Retyped(TOPIC, {}, (2, 2), (0, 0), is_done=True)
     assert rows(spark, guessed) == {1: row(1), 2: row(2)}
 
 
+@pytest.mark.deep
 def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     values = [bare(number, **({"due": f"2026-11-{number:02}"} if number > 12 else {})) for number in range(10, 25)]
     write_records(archive / "1.jsonl", [*values, bare(30, due="never")])
@@ -104,7 +106,8 @@ def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, sp
     assert rows(spark, lake)[30] == {**row(30), "due": "never"}
 
 
-@pytest.mark.parametrize("effect", ["repeat", "note", "replace"])
+@pytest.mark.deep
+@pytest.mark.parametrize("effect", ["note", "repeat", "replace"])
 def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
     apply: Apply, spark: SparkSession, archive: Path, guessed: Path, effect: str
 ) -> None:
@@ -125,6 +128,7 @@ def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
     assert (types(spark, guessed), rows(spark, guessed)) == (AFTER, {number: row(number) for number in (1, 2, 4)})
 
 
+@pytest.mark.deep
 def test_what_was_made_by_other_settings_is_made_anew(spark: SparkSession, archive: Path, guessed: Path) -> None:
     text = CdcFlow.from_mapping({"topic": TOPIC, "columns": {**COLUMNS, "due": "STRING"}, "max_microbatch_bytes": 1})
     assert again(spark, archive, guessed, dry_run=True, flows={TOPIC: text}).columns["due"] == ("BIGINT", "STRING")
@@ -132,6 +136,7 @@ def test_what_was_made_by_other_settings_is_made_anew(spark: SparkSession, archi
     assert rows(spark, guessed)[1] == ROW
 
 
+@pytest.mark.deep
 def test_versions_are_retyped_with_their_log(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [bare(1)])
     write_records(archive / "2.jsonl", [sqlserver("u", commit=9, after={**bare(1)["value"]["after"], "note": "second"}, offset=9)])
@@ -166,6 +171,7 @@ def test_a_flow_without_a_table_and_one_whose_files_are_gone_are_refused(
     assert rows(spark, lake) == {number: bare(number)["value"]["after"] for number in (1, 2)}
 
 
+@pytest.mark.deep
 def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     orders = "server1.testDB.dbo.orders"
     write_records(archive / "1.jsonl", [bare(1)])

@@ -82,6 +82,7 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
     ]
 
 
+@pytest.mark.deep
 def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_reads_its_values(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     ]
 
 
+@pytest.mark.deep
 def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     cut_off = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None)}, prefix="mdb", kind="ALTER")
     write_records(tmp_path / "archive/1.jsonl", [cut_off, order("r", 100, id=1, day=18262)])

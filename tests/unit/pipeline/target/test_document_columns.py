@@ -86,7 +86,8 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("together", [True, False])
 def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number, records in enumerate([CHANGES] if together else [[change] for change in CHANGES]):
         write_records(archive / f"{number}.jsonl", records)
@@ -95,6 +96,7 @@ def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spar
     assert rows_of(spark, lake, "n", "city", "__cdc_deleted") == [(2, "a", True)]
 
 
+@pytest.mark.deep
 def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     wrong = mongodb("c", "2", second=4, offset=4, after='{"_id": 2,"n": 1.5}')
     broken = mongodb("c", "3", second=5, offset=5, after='{"_id": 3,"n"')
@@ -146,14 +148,10 @@ FLATTENED = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("capture", "table"),
-    [
-        ("mongo_patch_synth", "orders"),
-        pytest.param("mongo_patch_synth", "carts", marks=pytest.mark.deep),
-        pytest.param("mongo_full_synth", "orders", marks=pytest.mark.deep),
-        pytest.param("mongo_full_synth", "carts", marks=pytest.mark.deep),
-    ],
+    [("mongo_patch_synth", "orders"), ("mongo_patch_synth", "carts"), ("mongo_full_synth", "orders"), ("mongo_full_synth", "carts")],
 )
 def test_the_columns_of_a_capture_are_those_of_the_database_s_last_documents(
     capture: str, table: str, apply: Apply, spark: SparkSession, lake: Path

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.target.find_commit import MergeCommit, find_commit
@@ -37,6 +38,7 @@ def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: 
     assert (read.version, read.rows) == (first.table_version, first.rows)
 
 
+@pytest.mark.deep
 def test_spark_is_asked_where_the_log_does_not_go_on_behind_the_known_version(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

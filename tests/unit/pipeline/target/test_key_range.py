@@ -26,6 +26,7 @@ def _change(op: str, key: Any, commit: int, name: str) -> dict[str, Any]:
     return sqlserver(op, commit=commit, **({"before": image} if op == "d" else {"after": image}))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("keys", [(-3, 5, 9, 100), ("", "a'\\b", "ä\n${x}", "z")], ids=["numbers", "texts"])
 def test_rows_are_changed_as_without_a_range(keys: tuple[Any, ...], apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([_change("c", key, number, "old") for number, key in enumerate(keys[:3], start=1)]))
@@ -40,6 +41,7 @@ def test_rows_are_changed_as_without_a_range(keys: tuple[Any, ...], apply: Apply
     assert vars(batch.rows) == {"inserted": 1, "updated": 1, "deleted": 1}
 
 
+@pytest.mark.deep
 def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number, first in enumerate((0, 100, 200)):
         events = [_change("c", first + place, 1 + first + place, "old") for place in range(3)]

@@ -120,6 +120,7 @@ def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_lat
     assert rows(spark, lake) == [*held, person(5, "late")]
 
 
+@pytest.mark.deep
 def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenance_committed(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:

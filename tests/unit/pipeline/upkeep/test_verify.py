@@ -146,6 +146,7 @@ def test_a_flow_that_the_lake_does_not_have_is_named(lakes: tuple[Path, Path], s
         verify_source(spark, str(lakes[0]), "nobody", {**DERBY, "query": "q"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("damage", "names"),
     [
