@@ -239,14 +239,14 @@ class CdcFlow:
             )
         if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
             raise ConfigurationError(
-                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event carried.",
                 next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
             )
 
     @cached_property
     def declared(self) -> dict[str, DeclaredColumn]:
         """The flow's declared columns by name."""
-        return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
+        return {name: DeclaredColumn(column) if isinstance(column, str) else column for name, column in self.columns.items()}
 
     @property
     def mode(self) -> TableMode:

@@ -148,10 +148,10 @@ class DeclaredColumn:
     def to_setting(self) -> str | dict[str, Any]:
         """Return the column in the flows file's form."""
         more = {"encoding": self.encoding and self.encoding.value, "unit": self.unit and self.unit.value, "scale": self.scale}
-        told = {name: value for name, value in more.items() if value is not None}
+        given = {name: value for name, value in more.items() if value is not None}
         if self.unit and self.encoding is Encoding.EPOCH:
-            del told["encoding"]
-        return {"type": self.sql_type, **told} if told else self.sql_type
+            del given["encoding"]
+        return {"type": self.sql_type, **given} if given else self.sql_type
 
 
 def declared_columns(setting: Any) -> dict[str, str | DeclaredColumn]:

@@ -97,19 +97,19 @@ def _best(topic: str, found: Sequence[FoundSchema]) -> FoundSchema | None:
         if each.rank == rank and (name not in newest or each.version > newest[name].version):
             newest[name] = each
     candidates = list(newest.values())
-    if any(_told(each.connect) != _told(candidates[0].connect) for each in candidates):
+    if any(_row_columns(each.connect) != _row_columns(candidates[0].connect) for each in candidates):
         raise _differ(topic, [each.origin for each in candidates])
     return candidates[0] if candidates else None
 
 
-def _told(connect: ConnectSchema) -> list[ConnectSchema]:
+def _row_columns(connect: ConnectSchema) -> list[ConnectSchema]:
     return without_metadata(row_fields(connect))
 
 
 def _source_schema(value: FoundSchema, key: FoundSchema | None) -> SourceSchema:
     columns = tuple(
         SourceColumn(field["field"], {name: part for name, part in field.items() if name != "field"}, native_type(field))
-        for field in _told(value.connect)
+        for field in _row_columns(value.connect)
     )
     keys = tuple(field["field"] for field in fields_of(key.connect)) if key else ()
     return SourceSchema(value.topic, connector_of(value.connect), columns, keys, value.origin)

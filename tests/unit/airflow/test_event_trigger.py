@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger
 
-from airflow_cdc.model.archive.announced import MOST_TOLD_APART, Announced
+from airflow_cdc.model.archive.announced import MOST_NAMED, Announced
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.triggers import archive_event
 from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
@@ -244,7 +244,7 @@ def test_watchers_of_one_asset_remember_each_its_own_where_they_have_names(scene
 
 
 def test_of_very_many_announced_files_the_last_are_told_apart() -> None:
-    files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_TOLD_APART + 10)]
+    files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_NAMED + 10)]
     announced = Announced.of(files, at=1.5)
     assert len(json.dumps(announced.to_json())) < 64 * 1024
     assert Announced.from_json(json.loads(json.dumps(announced.to_json()))) == announced
