@@ -71,7 +71,7 @@ for number in (1, 2):
     others[0].pipe_file(f"events/topics/t/t+0+{number}.json", b"{}")
     others[1].pipe_file(f"tables/lake/_cdc/flows/t{number}/flow.json", b"{}")
     looked = CdcArchiveTrigger.look(archive_conn_id="cdc_archive_default", lake_conn_id="cdc_lake_default", tables=[], min_files=1)
-    answer.append([looked.told["files"], CdcLakeHook().flows()])
+    answer.append([looked.found["files"], CdcLakeHook().flows()])
 """
 RACE = """
 import threading

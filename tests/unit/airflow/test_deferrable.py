@@ -54,7 +54,7 @@ def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(
     assert not (yarn.lake / report).exists()
     yarn.go.touch()
     event = _event(deferred.trigger)
-    assert event == {"status": "success", "told": {"why": "report", "job": JOB, "until": None, "report": report}}
+    assert event == {"status": "success", "found": {"why": "report", "job": JOB, "until": None, "report": report}}
     assert yarn.conf["spark.yarn.submit.waitAppCompletion"] == "false"
     result = _resume(yarn.merge(deferrable=True), context, deferred, event)
     assert (result["rows"]["inserted"], result["flows"][TOPIC]["status"]) == (1, "applied")
@@ -80,7 +80,7 @@ def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, contex
     assert before + 600 <= asked["ask_at"] <= time.time() + 600
     assert before + 3600 <= asked["until"] <= time.time() + 3600
     event = _event(_at(deferred.trigger, ask_at=0.0))
-    assert event["told"] == {"why": "ask", "job": JOB, "until": asked["until"], "report": asked["report"]}
+    assert event["found"] == {"why": "ask", "job": JOB, "until": asked["until"], "report": asked["report"]}
     # It runs: wait on, no longer than was said at first.
     with pytest.raises(TaskDeferred) as again:
         _resume(yarn.merge(**merge), context, deferred, event)
@@ -100,7 +100,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
     event = _event(_at(deferred.trigger, until=1.0))
-    assert event["told"] == {"why": "late", "job": JOB, "until": 1.0, "report": deferred.trigger.serialize()[1]["report"]}
+    assert event["found"] == {"why": "late", "job": JOB, "until": 1.0, "report": deferred.trigger.serialize()[1]["report"]}
     with pytest.raises(AirflowException, match=rf"Job {JOB} left no report within execution_timeout .* it is killed"):
         _resume(yarn.merge(**merge), context, deferred, event)
     kill = (f"/ws/v1/cluster/apps/{JOB}/state", {"state": "KILLED"})
