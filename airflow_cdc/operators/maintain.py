@@ -10,7 +10,7 @@ from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -75,7 +75,7 @@ class CdcMaintainOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake, settings = CdcLakeHook(self.lake_conn_id), self._settings()
             return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
 

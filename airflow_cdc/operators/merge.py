@@ -16,7 +16,7 @@ from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
 from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 from airflow_cdc.operators.told_versions import told_versions
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class CdcMergeOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
             # A typo must not cost the start of Spark.
             RejectLimit.parse(self.fail_on_rejects)

@@ -138,7 +138,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Resume after the trigger fired, as :meth:`execute` does when the job has ended."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake = CdcLakeHook(self.lake_conn_id)
             return self._settle(context, lake, self._report_of(event, context, lake))
 
@@ -385,7 +385,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
 
 @contextlib.contextmanager
-def told_by_airflow() -> Iterator[None]:
+def as_airflow_errors() -> Iterator[None]:
     """Raise our errors as Airflow's: without retries where a retry cannot help."""
     try:
         yield

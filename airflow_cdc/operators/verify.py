@@ -18,7 +18,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.operators.job_report import Outcome, failure_of
 from airflow_cdc.operators.spark_target import spark_target
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 from airflow_cdc.runtime.private_file import write_privately
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake = CdcLakeHook(self.lake_conn_id)
             with self._against() as against:
                 others = [CdcLakeHook(self.other_lake_conn_id)] if self.other_lake_conn_id else []
