@@ -114,8 +114,8 @@ def quarantine_replay(
         done = replay_quarantine(order, reasons)
         found, report = (done.again.found, done.again.report) if done.again else (None, None)
         if as_json:
-            told = {"found": found and found.to_json(), "report": report and report.to_json()}
-            print_json({"flow": flow, "dry_run": dry_run, "files": done.files, **told})
+            outcome = {"found": found and found.to_json(), "report": report and report.to_json()}
+            print_json({"flow": flow, "dry_run": dry_run, "files": done.files, **outcome})
         else:
             batches = report.flows[0].batches if report else ()
             for line in FlowReprocess(flow, found, batches).lines():

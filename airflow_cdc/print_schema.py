@@ -64,7 +64,7 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
 def print_schema(found: ShownSchema) -> None:
     """Print a flow's known columns, one line each."""
     rows = [
-        [printable(name), told.sql_type, told.spelled or "-", told.origin.value, Text(told.doubt)] for name, told in found.settled.items()
+        [printable(name), known.sql_type, known.spelled or "-", known.origin.value, Text(known.doubt)] for name, known in found.settled.items()
     ]
     if rows:
         columns = ("column", "type", "spelled", "from", "in doubt")

@@ -116,5 +116,5 @@ class CdcMaintainOperator(CdcSubmitOperator):
 def _summary(report: MaintenanceReport) -> dict[str, Any]:
     """Return the task's XCom: small, plain JSON."""
     flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
-    told = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
-    return {**told, "flows": flows, **errors_of(report)}
+    whole_lake = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
+    return {**whole_lake, "flows": flows, **errors_of(report)}

@@ -152,9 +152,9 @@ def test_a_sources_password_reaches_the_job_and_nothing_else(scene: Any, context
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({}, "not told, or told twice"),
-        ({"jdbc_conn_id": "shop", "other_lake_conn_id": "cdc_lake_default"}, "not told, or told twice"),
-        ({"history": True, "other_lake_conn_id": "cdc_lake_default"}, "not told, or told twice"),
+        ({}, "exactly one other side"),
+        ({"jdbc_conn_id": "shop", "other_lake_conn_id": "cdc_lake_default"}, "exactly one other side"),
+        ({"history": True, "other_lake_conn_id": "cdc_lake_default"}, "exactly one other side"),
         ({"jdbc_conn_id": "shop", "tables": TOPIC}, "unless a query is given"),
         ({"jdbc_conn_id": "shop", "query": "q", "tables": "a,b"}, "tables name one flow"),
         ({"jdbc_conn_id": "cdc_lake_default", "query": "q", "tables": TOPIC}, "begins with jdbc:"),
