@@ -150,7 +150,7 @@ def reprocess(
     to_position: Annotated[
         str | None, typer.Option(help="Last position or time; none: to the end of what is applied.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would become of the rows; change nothing.")] = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

@@ -31,7 +31,7 @@ from airflow_cdc.model.report.maintenance import MaintenanceSettings
 def maintain(
     lake: Lake,
     tables: Globs = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done; change nothing.")] = False,
     vacuum_after_days: Annotated[float, typer.Option(help="Days that files stay which no table needs any more.")] = 7,
     expire_after_days: Annotated[float, typer.Option(help="Days that delete markers stay: how late an event may come.")] = 30,
     purge_from: Annotated[float, typer.Option(help="Share of a table's rows that deletion vectors may hide.")] = 0.1,

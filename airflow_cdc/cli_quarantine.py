@@ -92,7 +92,7 @@ def quarantine_replay(
     reason: Annotated[
         list[str] | None, typer.Option(help="Only files with records of this reason; may be repeated.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would become of the rows; change nothing.")] = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

@@ -15,7 +15,7 @@ def retype(
     flow: Flow,
     archive: Archive,
     lake: Lake,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would change, and leave the table as it is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change; leave the table as it is.")] = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

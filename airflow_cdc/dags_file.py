@@ -269,7 +269,7 @@ def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> Non
         raise ConfigurationError(
             f"{path}: {one.place} ({one.dag_id}) and {other.place} ({other.dag_id}) could merge one table at the same time, "
             f"of which one would wait or fail every time: {shared[0]!r} and {shared[1]!r} may match the same.",
-            next_step=f"Tell them apart (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
+            next_step=f"Make them disjoint (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
         )
 
 

@@ -152,7 +152,7 @@ class SourceCatalogue:
         found = next((connector for word, connector in _words() if word in driver.lower()), None)
         if found is None:
             raise ConfigurationError(
-                f"Connection {self._conn_id} of type {kind} does not tell which database it is of.",
+                f"Connection {self._conn_id} of type {kind} names no database that is known.",
                 next_step=f"Give it as --connector: {', '.join(catalogues())}.",
             )
         return found

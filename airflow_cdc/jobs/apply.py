@@ -19,7 +19,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.report.apply_report import ApplyReport
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
             given.lake,
             read_flows(given.flows),
             tuple(given.table),
-            say,
+            log_line,
             check_transactions=given.check_transactions,
             consistent=given.consistent,
             interval=parse_interval(given.since, given.until),

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     def work(spark: SparkSession) -> MaintenanceReport:
         settings = MaintenanceSettings.from_json(json.loads(given.settings))
-        run = MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say)
+        run = MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, log_line)
         return maintain(replace(run, wait_seconds=given.wait))
 
     return run_job("maintain", given, work, lambda error: MaintenanceReport(given.lake, error=error))

@@ -15,7 +15,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         as_of = parse_as_of(given.as_of) if given.as_of else None
         expected = ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format))
         order = Rebuild(
-            spark, given.archive, given.lake, tuple(given.table), as_of, given.into, read_flows(given.flows), say, expected=expected
+            spark, given.archive, given.lake, tuple(given.table), as_of, given.into, read_flows(given.flows), log_line, expected=expected
         )
         return rebuild_matching(order)
 

@@ -14,7 +14,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
 
@@ -35,7 +35,14 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> ReprocessReport:
         flows = read_flows(given.flows)
         order = FlowsAgain(
-            spark, given.archive, given.lake, tuple(given.table), dry_run=given.dry_run, flows=flows, progress=say, wait_seconds=given.wait
+            spark,
+            given.archive,
+            given.lake,
+            tuple(given.table),
+            dry_run=given.dry_run,
+            flows=flows,
+            progress=log_line,
+            wait_seconds=given.wait,
         )
         return replay_flows(order, given.reason)
 

@@ -15,7 +15,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, reprocess_flows
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> ReprocessReport:
         first, last = (parse_as_of(text) if text else None for text in (given.from_position, given.to_position))
         flows = read_flows(given.flows)
-        order = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, say, given.wait)
+        order = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, log_line, given.wait)
         return reprocess_flows(order)
 
     return run_job("reprocess", given, work, lambda error: ReprocessReport(given.archive, given.lake, given.dry_run, error=error))

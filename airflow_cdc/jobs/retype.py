@@ -14,7 +14,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
 from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.pipeline.repair.retype_flows import FlowsRetyping, retype_flows
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> RetypeReport:
         flows = read_flows(given.flows)
         order = FlowsRetyping(
-            spark, given.archive, given.lake, tuple(given.table), given.dry_run, flows, progress=say, wait_seconds=given.wait
+            spark, given.archive, given.lake, tuple(given.table), given.dry_run, flows, progress=log_line, wait_seconds=given.wait
         )
         return retype_flows(order)
 

@@ -82,7 +82,7 @@ def _cause(problem: Exception) -> dict[str, Any]:
     return {"type": type(problem).__name__, "message": str(problem)[:2000], "next_step": "See the job's log.", "transient": True}
 
 
-def say(line: str) -> None:
+def log_line(line: str) -> None:
     """Write a progress line to stdout."""
     # A line may contain a record's or a file's name, which may be anything.
     sys.stdout.write(f"[airflow-cdc] {printable(line)}\n")

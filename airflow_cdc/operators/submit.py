@@ -323,7 +323,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         try:
             return bool(self.is_job_active(self.get_job_status(job, context)))
         except Exception as error:  # noqa: BLE001 - a cluster that does not answer proves nothing about the job.
-            self.log.warning("The cluster does not tell whether job %s still runs: %s", job, error)
+            self.log.warning("The cluster does not answer whether job %s still runs: %s", job, error)
             return True
 
     def _prepare(self, target: SparkTarget, *, little_waits: bool) -> None:

@@ -139,7 +139,7 @@ def test_a_position_that_names_no_epoch_stops_with_the_epochs_there_are(scene: S
     assert error is not None
     assert error["type"] == "ConfigurationError"
     for fact in (
-        f"Flow {TOPIC}: the source's log went back, and position '1035' says nothing of which epoch it is",
+        f"Flow {TOPIC}: the source's log went back, and position '1035' names no epoch",
         "epoch 1: commits 1000 to 1040 (2023-11-14T22:13:21Z to 2023-11-14T22:13:21Z)",
         "epoch 2: commits 10 to 1045 (2023-11-15T22:13:20Z to 2023-11-15T22:13:21Z)",
     ):

@@ -219,7 +219,7 @@ class CdcFlow:
         if twice:
             raise ConfigurationError(
                 f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
-                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+                next_step="Give the columns other names: {path: …, type: …} names the value's place.",
             )
 
     def _refuse_modes_that_exclude_each_other(self) -> None:

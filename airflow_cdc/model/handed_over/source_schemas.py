@@ -52,10 +52,10 @@ def _with_topics(found: Sequence[FoundSchema], parts: Parts, flow: str | None, a
         return [*named, *(replace(each, topic=flow) for each in meant)]
     if nameless and not topics:
         raise ConfigurationError(
-            f"Nothing tells of which topic the rows are: {'; '.join(each.origin for each in nameless[:_SHOWN])}.",
-            next_step="Hand over one file at a time and say it: --flow TOPIC, the topic's name as the archive has it.",
+            f"The topic of these schemas is not known: {'; '.join(each.origin for each in nameless[:_SHOWN])}.",
+            next_step="Hand over one file at a time and name its topic, as the archive has it: --flow TOPIC.",
         )
-    aside += [LeftAside(_what(each), "nothing tells its topic") for each in nameless]
+    aside += [LeftAside(_what(each), "its topic is not known") for each in nameless]
     return named
 
 
@@ -130,7 +130,7 @@ def _chosen(schemas: dict[str, SourceSchema], flow: str) -> dict[str, SourceSche
 
 def _differ(flow: str, origins: Sequence[str]) -> ConfigurationError:
     return ConfigurationError(
-        f"Two schemas of {flow} differ, and nothing tells which is the newer one: {'; '.join(dict.fromkeys(origins))}.",
+        f"Two schemas of {flow} differ, and neither is known to be newer: {'; '.join(dict.fromkeys(origins))}.",
         next_step="Hand over one of them.",
     )
 

@@ -79,7 +79,7 @@ class AsOf:
         epoch = self.epoch if self.epoch is not None else written or None
         if epoch is None and len(spans) > 1:
             raise ConfigurationError(
-                f"Flow {flow}: the source's log went back, and position {self.text!r} says nothing of which epoch it is. {_listed(spans)}",
+                f"Flow {flow}: the source's log went back, and position {self.text!r} names no epoch. {_listed(spans)}",
                 next_step=f"Name the epoch behind the position, such as {self.text}@1 or {self.text}@{len(spans)}; or give a time.",
             )
         if epoch and epoch not in {span.epoch for span in spans}:

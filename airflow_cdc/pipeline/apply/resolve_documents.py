@@ -76,7 +76,7 @@ def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
     """
     if decoder.dialect.documents and not events.filter(F.col(PATCH).isNotNull() & F.expr(IS_ROW_EVENT)).isEmpty():
         raise UnsupportedConnectorError(
-            f"Flow {flow}: some updates tell only what changed in their document, and a table of versions needs the whole of it.",
+            f"Flow {flow}: some updates carry only what changed in their document, and a table of versions needs whole documents.",
             next_step="Set the connector's capture.mode to change_streams_update_full, or take stored_as_scd_type: 2 from the flow.",
         )
 

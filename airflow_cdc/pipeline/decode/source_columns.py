@@ -209,12 +209,12 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
         return found.pop()
     if not found and any(is_single(shape.key_shape) for shape in shapes):
         raise KeysUnknownError(
-            f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so nothing says which column identifies a row.",
+            f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so the key column is not known.",
             next_step="Declare that column in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
         )
     if not found:
         raise KeysUnknownError(
-            f"Flow {flow.name}: the archived records carry no keys, so nothing says which columns identify a row.",
+            f"Flow {flow.name}: the archived records carry no keys, so the key columns are not known.",
             next_step="Give the flow its keys in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
         )
     raise KeysUnknownError(

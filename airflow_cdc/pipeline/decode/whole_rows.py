@@ -46,5 +46,5 @@ def reasons_not_told() -> Iterable[tuple[str, str]]:
         (f"{takes} AND size({LACKING}) > 0", f"concat('the image before lacks ', array_join({LACKING}, ', '))"),
         (f"{UNAVAILABLE} IS NOT NULL", f"concat('the event leaves out ', array_join({UNAVAILABLE}, ', '))"),
         (f"{SNAPSHOT} = 'incremental'", "'an incremental snapshot may read a row that the table holds'"),
-        (f"{KIND} = 'r' AND {OFFSET} IS NULL", "'the read has no offset that tells it from another of the same row'"),
+        (f"{KIND} = 'r' AND {OFFSET} IS NULL", "'the read has no offset to distinguish it from another of the same row'"),
     )

@@ -120,7 +120,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
     if positions and tables.are_several and not tables.are_distinct:
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
-            f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
+            f" the topic holds the tables {sorted(tables.names)}, and no column of the target names the table of a row.",
             next_step=f"{tables.way_to_tell}, or set on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}

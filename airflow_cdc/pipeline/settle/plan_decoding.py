@@ -168,7 +168,7 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
     key = columns[0]
     if flow.keys not in ((), (key,)):
         raise KeysUnknownError(
-            f"Flow {flow.name}: a document is identified by {key}, the flow's settings say {list(flow.keys)}.",
+            f"Flow {flow.name}: a document is identified by {key}, the flow's settings declare {list(flow.keys)}.",
             next_step="Leave the flow's keys out.",
         )
     return SourceColumns(dict.fromkeys(columns, STRING), (key,))

@@ -98,8 +98,8 @@ def _refuse_untold(flow: CdcFlow, columns: Sequence[str], held: Mapping[str, str
     if columns:
         named = ", ".join(f"{name} ({held[name]})" for name in columns)
         raise SchemaChangeError(
-            f"Flow {flow.name}: columns {named} are encoded in events without a schema, and nothing says any more how to read them: not"
-            " the flow, no schema (in the archive, or handed over), and not the schema-change topic, from the table's creation on and with"
+            f"Flow {flow.name}: columns {named} are encoded in events without a schema, and their encoding is no longer declared: not by"
+            " the flow, not by a schema (in the archive, or handed over), and not by the schema-change topic, from the table's creation on and with"
             " one rule for the values of before and after each ALTER.",
             next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
             " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas.",

@@ -191,7 +191,7 @@ def unknown_types(flow: CdcFlow, names: Sequence[str], types: Mapping[str, str],
     asked = [f"    {json.dumps(name)}: {doubt.setting}" for name, doubt in doubts.items()]
     snippet = "\n".join(["flows:", f"- topic: {json.dumps(flow.topic)}", "  columns:", *asked, *lines])
     return TypesUnknownError(
-        f"Flow {flow.name}: the events carry no schema, and nothing else says what these columns are:\n{evidence}\n",
+        f"Flow {flow.name}: the events carry no schema, and nothing else declares the types of these columns:\n{evidence}\n",
         next_step="Nothing was made, and nothing is lost. Take the types from the source (airflow-cdc schema pull), hand over a schema"
         " (airflow-cdc schema import), or declare the columns in the flows file (--flows), with what stands where a question mark is; a"
         " column whose text is what it looks like is declared as that, such as STRING or BIGINT. on_unknown_types: text or guess"

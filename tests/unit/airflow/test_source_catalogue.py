@@ -113,7 +113,7 @@ def test_a_driver_gets_parameters_as_it_wants_them(scene: Any, hook: FakeHook, f
     [
         ({"conn_type": "http"}, None, "is of type 'http', expected a database's: one of postgres, mysql"),
         ({}, "oracle", "is of type 'postgres', expected a database's: oracle"),
-        ({"conn_type": "jdbc", "host": "jdbc:h2:mem"}, None, "does not tell which database it is of"),
+        ({"conn_type": "jdbc", "host": "jdbc:h2:mem"}, None, "names no database that is known"),
     ],
 )
 def test_a_connection_of_something_else_is_refused(

@@ -104,7 +104,7 @@ def test_a_schema_comes_from_stdin_too_and_a_flow_names_it(tmp_path: Path) -> No
     lake, row = tmp_path / "lake", json.dumps({**ROW, "name": "Order"})
     untold = run("schema", "import", "-", "--lake", lake, stdin=row)
     assert (untold.exit_code, untold.stdout) == (2, "")
-    assert "Nothing tells of which topic the rows are: Connect schema, stdin." in told(untold)
+    assert "The topic of these schemas is not known: Connect schema, stdin." in told(untold)
     assert run("schema", "import", "-", "--lake", lake, "--flow", "a.b.c", stdin=row).exit_code == 0
     assert SourceSchemas(FS, str(lake)).flows() == ["a.b.c"]
 
@@ -116,7 +116,7 @@ def test_a_flow_that_has_a_table_or_no_topic_is_named(tmp_path: Path) -> None:
     (topic,) = scene.state.ledger().topics
     file = written(tmp_path, {**ENVELOPE, "name": "elsewhere.t.Envelope"})
     done = run("schema", "import", file, "--lake", scene.lake)
-    assert "elsewhere.t: no archive of this lake has a topic of that name; --flow says another one." in done.stdout
+    assert "elsewhere.t: no archive of this lake has a topic of that name; name another one by --flow." in done.stdout
     hint = f"{topic} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {topic}."
     done = run("schema", "import", file, "--lake", scene.lake, "--flow", topic)
     assert "no archive of this lake" not in done.stdout

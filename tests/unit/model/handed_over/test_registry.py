@@ -111,7 +111,7 @@ def test_json_schemas_refer_to_others_by_name() -> None:
     value = answer("t-value", root, schemaType="JSON", references=[{"name": "money.json", "subject": "money", "version": 1}])
     found = read([value, money])
     assert fields(found.schemas[0]) == [{"field": "price", "type": "struct", "fields": [{"field": "cents", "type": "int64"}]}]
-    assert [(each.what, each.reason) for each in found.aside] == [("money", "nothing tells its topic")]
+    assert [(each.what, each.reason) for each in found.aside] == [("money", "its topic is not known")]
 
 
 def test_what_cannot_be_read_is_left_aside_where_others_can() -> None:
