@@ -239,7 +239,7 @@ class CdcFlow:
             )
         if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
             raise ConfigurationError(
-                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event carried.",
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps each event's row.",
                 next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
             )
 

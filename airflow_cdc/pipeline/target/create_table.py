@@ -93,7 +93,7 @@ def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
     columns, defined = new.columns, definition_of(new.document_columns)
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in new.keys)}>"
     own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}
-    declared = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
+    definitions = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(new.keys)), MODE_PROPERTY: new.mode.value, "delta.enableDeletionVectors": "false"}
     if new.document_columns:
@@ -101,8 +101,8 @@ def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
     if sql.needs_column_mapping(columns):
         properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    told, guessed = by_comment(new.comments)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({definitions}) USING delta TBLPROPERTIES ({assigned})")
+    declared, guessed = by_comment(new.comments)
     return TargetTable(
         uri=uri,
         columns=dict(columns),
@@ -111,7 +111,7 @@ def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
         files=0,
         deletion_vectors=False,
         mode=new.mode,
-        told=told,
+        declared=declared,
         guessed=guessed,
         document_columns=defined,
     )

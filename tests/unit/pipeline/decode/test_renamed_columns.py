@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.settle.find_renames import renames_in, renames_told
+from airflow_cdc.pipeline.settle.find_renames import renames_in, stated_renames
 from airflow_cdc.pipeline.survey.schema_changes import ChangedColumn, TableChange
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
@@ -61,7 +61,7 @@ def change(*names: str, ddl: str = "") -> TableChange:
     ],
 )
 def test_a_rename_is_one_where_the_columns_bear_it_out(changes: Sequence[TableChange], expected: dict[str, str]) -> None:
-    assert renames_told(changes) == expected
+    assert stated_renames(changes) == expected
 
 
 class Orders:

@@ -82,7 +82,7 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     # It remembers who tells how to read the columns, as a table does that was made so.
     target = read_target(spark, str(guessed / TOPIC))
     assert target
-    assert (target.told, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
+    assert (target.declared, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
 
 
 def test_a_second_retyping_changes_nothing(spark: SparkSession, archive: Path, guessed: Path) -> None:

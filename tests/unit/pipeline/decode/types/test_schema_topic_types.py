@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
-from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, schema_topic_types
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
 
 WHOLE, TEXT = frozenset({"whole"}), frozenset({"text"})
@@ -40,7 +40,7 @@ def whole(*values: int) -> SeenValues:
 def types(
     columns: dict[str, NativeType], seen: dict[str, SeenValues], connector: str = "mariadb", proven: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    return {name: rule.sql_type for name, rule in told_types(columns, seen, connector, proven=proven).items()}
+    return {name: rule.sql_type for name, rule in schema_topic_types(columns, seen, connector, proven=proven).items()}
 
 
 @pytest.mark.parametrize(
