@@ -83,7 +83,7 @@ def _submit(folder: Path, options: dict[str, str]) -> str:
     )
     log = "\n".join(ended.stdout.splitlines()[-_LINES_SHOWN:])
     if ended.returncode:
-        raise RuntimeInstallError(f"The merge by which classes are archived failed:\n{log}", next_step="correct what the log shows, then run again.")
+        raise RuntimeInstallError(f"The merge by which classes are archived failed:\n{log}", next_step="correct that, then run again.")
     return log
 
 

@@ -99,8 +99,8 @@ def _refuse_undeclared(flow: CdcFlow, columns: Sequence[str], held: Mapping[str,
         named = ", ".join(f"{name} ({held[name]})" for name in columns)
         raise SchemaChangeError(
             f"Flow {flow.name}: columns {named} are encoded in events without a schema, and their encoding is no longer declared: not by"
-            " the flow, not by a schema (in the archive, or handed over), and not by the schema-change topic, from the table's creation on and with"
-            " one rule for the values of before and after each ALTER.",
+            " the flow, not by a schema (in the archive, or handed over), and not by the schema-change topic, from the table's creation on"
+            " and with one rule for the values of before and after each ALTER.",
             next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
             " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas.",
         )
