@@ -63,8 +63,8 @@ from airflow_cdc.pipeline.spark import sql
 
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
-TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
-"""Type of :data:`~airflow_cdc.model.columns.TOLD_AT`."""
+VALUE_POSITIONS_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
+"""Type of :data:`~airflow_cdc.model.columns.VALUE_POSITIONS`."""
 MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
 """For a row that came from another key: the position, and the old key as JSON where a header carries it."""
 

@@ -11,7 +11,7 @@ from airflow_cdc.model.columns import MICROBATCH, OP, OP_IF_ABSENT
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.report.batch_report import RowCounts
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
-from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
+from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import Vanishing, is_taken
 from airflow_cdc.pipeline.target.target_table import TargetTable

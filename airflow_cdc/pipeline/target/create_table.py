@@ -25,16 +25,16 @@ from airflow_cdc.model.columns import (
     PARTITION,
     POSITION,
     TARGET_COLUMNS,
-    TOLD_AT,
     TRANSACTION,
     UNAVAILABLE,
     VALID_FROM,
     VALID_TO,
+    VALUE_POSITIONS,
     VERSION_COLUMNS,
 )
 from airflow_cdc.model.flow.document_columns import DocumentColumn, definition_of
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import (
@@ -52,7 +52,7 @@ _OWN_COLUMN_TYPES = {
     COMMITTED_AT: "TIMESTAMP",
     MICROBATCH: "BIGINT",
     OFFSET: "BIGINT",
-    TOLD_AT: TOLD_AT_TYPE,
+    VALUE_POSITIONS: VALUE_POSITIONS_TYPE,
     DELETED: "BOOLEAN",
     DELETED_AT: "TIMESTAMP",
     PARTITION: "INT",
