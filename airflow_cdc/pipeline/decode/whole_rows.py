@@ -38,7 +38,7 @@ def _members(image: str) -> str:
     return f"json_object_keys(coalesce({paths}))"
 
 
-def reasons_not_told() -> Iterable[tuple[str, str]]:
+def reasons_of_incomplete_rows() -> Iterable[tuple[str, str]]:
     """Return the reasons why an event does not identify its row: SQL of the condition and of the detail."""
     takes = f"{KIND} IN ('u', 'd')"
     return (

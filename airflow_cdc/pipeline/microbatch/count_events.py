@@ -121,7 +121,7 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
             f" the topic holds the tables {sorted(tables.names)}, and no column of the target names the table of a row.",
-            next_step=f"{tables.way_to_tell}, or set on_truncate to 'ignore'; run again.",
+            next_step=f"{tables.way_to_name_tables}, or set on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}
     micros: dict[str, int] = {}

@@ -106,17 +106,17 @@ def spell(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) 
     if isinstance(kind, ArrayType):
         element, items = spell(kind.elementType, node.get("items"), names, "element")
         return f"transform({value}, element -> {element})", {"type": "array", "items": {**items, "optional": True}}
-    told, told_schema = _of_spark(kind, str(node.get("connect.name")), value)
-    schema: ConnectSchema = {**told_schema, **(_of_avro(node) if type(kind) in _LITERAL else {})}
-    return told, schema
+    text, own_schema = _of_spark(kind, str(node.get("connect.name")), value)
+    schema: ConnectSchema = {**own_schema, **(_of_avro(node) if type(kind) in _LITERAL else {})}
+    return text, schema
 
 
 def _spell_struct(kind: StructType, node: Mapping[str, Any], names: NamedTypes, value: str) -> tuple[str, ConnectSchema]:
     fields_of = {field["name"]: field["type"] for field in node.get("fields", ())}
     members, fields = {}, []
     for field in kind.fields:
-        told, schema = spell(field.dataType, fields_of.get(field.name), names, f"{value}.{sql.name(field.name)}")
-        members[field.name] = told
+        text, schema = spell(field.dataType, fields_of.get(field.name), names, f"{value}.{sql.name(field.name)}")
+        members[field.name] = text
         fields.append({**schema, "optional": True, "field": field.name})
     named = {"name": node["connect.name"]} if "connect.name" in node else {}
     return sql.struct_unless_null(value, members), {"type": "struct", "fields": fields, **named}

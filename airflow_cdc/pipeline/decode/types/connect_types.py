@@ -70,8 +70,8 @@ def cast_to(sql_type: str) -> ColumnType:
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         # A cast would read 18000 as a year and 12:34:56 as a time of the current day, and truncate to microseconds.
-        told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{told}'"))
+        pattern = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"))
     return ColumnType(sql_type, cast)
 
 
