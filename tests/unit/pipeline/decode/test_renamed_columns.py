@@ -143,7 +143,7 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     orders.load(order("c", 1, id=1, n=10), order("c", 2, id=2, n=20))
     orders.altered(RENAME, id="INT", **{NEW: "INT"})
     write_records(orders.archive / "002.jsonl", [order("u", 3, id=2, **{NEW: 21})])
-    for crashed in ("renames known", "names told", "rename", "merge"):
+    for crashed in ("renames known", "names in rows", "rename", "merge"):
 
         def crash(effect: str, at: str = crashed) -> None:
             if effect == at:
