@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_cdc.assets import TableName, table_asset, table_of
-from airflow_cdc.operators.told_versions import installation
+from airflow_cdc.operators.announcements import installation
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
 TERMINAL = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
