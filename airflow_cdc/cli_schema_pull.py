@@ -122,10 +122,10 @@ def _print(pulled: Sequence[SourceSchema], out: Path) -> None:
         console.print(table(f"{each.flow}: {printable(each.origin)}, {printable(key)}", COLUMNS, rows))
     unknown = [f"{each.flow}.{printable(name)}" for each in pulled for name in unknown_columns(each)]
     if unknown:
-        _print(console, f"not known how the connector spells: {', '.join(unknown)}; declare them under columns in the flows file")
-    _print(console, f"settings of the connector: {', '.join(f'{name}={value}' for name, value in pulled[0].settings.items())}")
-    _print(console, f"wrote {out}; compare the settings with the connector's configuration, then: airflow-cdc schema import {out} --lake …")
+        _line(console, f"not known how the connector spells: {', '.join(unknown)}; declare them under columns in the flows file")
+    _line(console, f"settings of the connector: {', '.join(f'{name}={value}' for name, value in pulled[0].settings.items())}")
+    _line(console, f"wrote {out}; compare the settings with the connector's configuration, then: airflow-cdc schema import {out} --lake …")
 
 
-def _print(console: Console, line: str) -> None:
+def _line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -327,17 +327,17 @@ class Decoder:
             # A struct needs a member even if all columns of a row are NULL.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
-        left_out = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
-        left_out = self.value_shape.unknown_columns(left_out)
+        not_carried = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        not_carried = self.value_shape.unknown_columns(not_carried)
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
-            left_out = f"if({OP} = 'd', nullif({others}, array()), {left_out})"
+            not_carried = f"if({OP} = 'd', nullif({others}, array()), {not_carried})"
         reject = reject_of(self.columns, without_key=self.without_key, foreign=self.foreign.condition())
         return staged.selectExpr(
             *values,
             *ours,
             *more,
-            f"{left_out} AS {UNAVAILABLE}",
+            f"{not_carried} AS {UNAVAILABLE}",
             f"{sql.once(reject, beside=values)} AS {REJECT}",
         )
 

@@ -187,7 +187,7 @@ def test_a_file_that_tells_no_offset_proves_nothing_and_is_counted() -> None:
     found = report_offsets(
         "t", [file, sink(0)], [FileOffsets(sink(0).path, 0, 0, 0, ((0, 0),))], before=ArchivedOffsets(), known=ArchivedOffsets()
     )
-    assert found.untold == 1
+    assert found.without_offsets == 1
 
 
 def captured(root: Path) -> Mapping[str, Survey]:

@@ -49,7 +49,7 @@ FULL = BatchReport(
     table_version=12,
     merge_plan="merge",
     seconds=1.25,
-    offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, untold=3),
+    offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, without_offsets=3),
 )
 
 

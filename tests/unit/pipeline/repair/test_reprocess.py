@@ -156,7 +156,7 @@ def test_the_microbatch_owns_nothing_new_and_the_flow_goes_on_behind_it(live: Li
     assert done.report is not None
     (batch,) = done.report.flows[0].batches
     assert batch.merge_plan.startswith("guarded merge: late events (")
-    assert (batch.microbatch, batch.offsets.repeated, batch.offsets.untold) == (4, 0, 0)
+    assert (batch.microbatch, batch.offsets.repeated, batch.offsets.without_offsets) == (4, 0, 0)
     intent = live.state.intent(4)
     assert intent is not None
     assert (intent.is_again, Microbatch.from_json(intent.to_json())) == (True, intent)
