@@ -1,4 +1,7 @@
-"""Every column name this package owns: one prefix, one list."""
+"""Every column name this package owns: one prefix, one list.
+
+Tables and logs of existing lakes hold these texts: a text stays where its constant has a better name.
+"""
 
 from __future__ import annotations
 
