@@ -121,7 +121,7 @@ def plain_longs(document: str) -> str:
         pytest.param("archive/plain", "orders", marks=pytest.mark.deep),
     ],
 )
-def test_updates_that_tell_only_what_changed_leave_the_database_s_documents(
+def test_updates_that_carry_only_what_changed_leave_the_database_s_documents(
     archive: str, table: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     report = apply(CAPTURES / "mongo_patch_synth" / archive, tmp_path / "lake", tables=(f"*.{table}",))

@@ -158,7 +158,7 @@ def truncates_of(topic: str) -> list[str]:
         (AMBIGUOUS, {"table_column": "shard"}, "key.enforce.uniqueness"),
     ],
 )
-def test_a_truncate_of_a_shard_stops_the_flow_where_nothing_says_which_rows_are_the_shard_s(
+def test_a_truncate_of_a_shard_stops_the_flow_where_the_shard_s_rows_are_not_known(
     topic: str, settings: dict[str, str], way: str, apply: Apply, tmp_path: Path
 ) -> None:
     flows = {topic: CdcFlow(topic, **settings)}  # type: ignore[arg-type]

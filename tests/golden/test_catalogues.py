@@ -49,7 +49,7 @@ def rows_of(capture: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("capture", "topic"), [(capture, topic) for capture, topics in TOPICS.items() for topic in topics.split()])
-def test_a_catalogue_tells_the_fields_that_the_connector_wrote(capture: str, topic: str) -> None:
+def test_a_catalogue_gives_the_fields_that_the_connector_wrote(capture: str, topic: str) -> None:
     catalogue = rows_of(capture)
     settings = settings_of(catalogue["connector"], catalogue["settings"])
     there = [Table("testDB", *name.split(".", 1)) for name in catalogue["tables"]]

@@ -110,7 +110,7 @@ def test_postgresqls_sequence_is_last_commit_and_change(spark: SparkSession) -> 
     assert found['[null,"1"]',] == found["[null,1]",] == (1, 1, 0)
 
 
-def test_a_sequence_that_does_not_tell_both_is_no_position(spark: SparkSession) -> None:
+def test_a_sequence_that_lacks_one_of_both_is_no_position(spark: SparkSession) -> None:
     bad = [None, "", "null", "[]", "[null,null]", '["1"]', '["1",null]', '["a","b"]', "x", "1", '{"0":"1","1":"2"}', '["",""]', '["1","x"]']
     # lsn alone is no place in an order: transactions interleave.
     found = positions(spark, POSTGRESQL, "sequence", "lsn", "txId", sources=[(text, "24023128", "555") for text in bad])

@@ -284,7 +284,7 @@ def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("in_one_file", [True, False])
-def test_a_range_may_go_from_one_epoch_to_the_next_and_be_told_by_times(scene: Scene, *, in_one_file: bool) -> None:
+def test_a_range_may_go_from_one_epoch_to_the_next_and_be_given_by_times(scene: Scene, *, in_one_file: bool) -> None:
     restored(scene, in_one_file=in_one_file)
     scene.apply()
     assert scene.again("1030@1", "20@2", dry_run=True).found.events.read == 3

@@ -97,7 +97,7 @@ def test_truncates_of_several_tables_stand_in_the_change_log_with_their_tables_o
 
 
 @pytest.mark.deep
-def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
+def test_a_change_log_records_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
     settings = {**LOG, "table_column": "shard"}
     story.apply(*[named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)], **settings)
     story.apply(truncate(at=20, offset=3, table="t_2"), **settings)
@@ -106,7 +106,7 @@ def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_
 
 
 @pytest.mark.parametrize(("settings", "way"), [(VERSIONS, "table_column"), (LOG, "table_column"), ({}, "keys, which a table without")])
-def test_a_truncate_stops_a_history_in_which_nothing_says_which_table_a_row_is_of(story: Story, settings: dict[str, Any], way: str) -> None:
+def test_a_truncate_stops_a_history_in_which_the_table_of_a_row_is_not_known(story: Story, settings: dict[str, Any], way: str) -> None:
     events = [named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)]
     keyless = [{**event, "key": None} for event in events]
     story.apply(*(events if settings else keyless), **settings)
@@ -163,7 +163,7 @@ def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(
 
 
 @pytest.mark.parametrize("settings", [{}, VERSIONS, LOG], ids=["rows", "versions", "change log"])
-def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, settings: dict[str, Any]) -> None:
+def test_a_later_snapshot_stops_every_kind_of_table_that_declares_it(story: Story, settings: dict[str, Any]) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), **settings, on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*snapshot(SECOND, at=30, first=5), **settings, on_snapshot=OnSnapshot.STOP)
@@ -232,7 +232,7 @@ def names(story: Story) -> list[str]:
     return sorted(row["name"] for row in read_rows(story._spark, str(story.lake), TOPIC).rows)
 
 
-def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story) -> None:
+def test_a_later_snapshot_stops_a_table_without_a_key_that_declares_it(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=10, first=0)), on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*keyless(*snapshot({1: "A", 3: "C"}, at=30, first=2)), on_snapshot=OnSnapshot.STOP)

@@ -123,7 +123,9 @@ CONTROL = {
 
 
 @pytest.mark.parametrize("has_schema", [False, True])
-def test_control_events_are_told_by_their_members_bare_and_with_schemas(has_schema: bool, apply: Apply, archive: Path, lake: Path) -> None:
+def test_control_events_are_recognized_by_their_members_bare_and_with_schemas(
+    has_schema: bool, apply: Apply, archive: Path, lake: Path
+) -> None:
     for topic, (key, value) in CONTROL.items():
         spelled = {"schema": {"type": "struct"}, "payload": value} if has_schema else value
         write_records(archive / f"{topic}.jsonl", [record(topic, key, spelled, 0)])

@@ -215,7 +215,7 @@ def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     ]
 
 
-def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_next_event(table: Table) -> None:
+def test_versions_do_not_overlap_by_time_where_reads_have_later_times_than_the_next_event(table: Table) -> None:
     late_read = event("r", 50, 1, "read", snapshot="last")
     late_read["value"]["source"]["ts_ms"] += 1_000
     table.load(event("c", 10, 1, "one"))

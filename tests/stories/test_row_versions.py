@@ -27,7 +27,7 @@ def _in_transaction(item: Record, transaction: int) -> Record:
     return {**item, "value": {**item["value"], "source": source}}
 
 
-def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_value_that_an_event_leaves_out_is_the_last_one_carried(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     def changed(change: int, number: int, price: int, note: str | None) -> Record:
         return postgresql("u", commit=change - 1, change=change, after={"id": number, "price": price, "note": note})
 
@@ -55,7 +55,7 @@ def test_a_value_that_an_event_does_not_tell_is_the_last_one_told(apply: Apply, 
 
 
 @pytest.mark.deep
-def test_a_delete_of_another_row_version_tells_nothing_about_the_one_that_stays(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_delete_of_another_row_version_leaves_the_values_of_the_one_that_stays(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     before = {"id": 1, "price": 1, "note": "old row"}
     write_records(tmp_path / "archive" / "1.jsonl", numbered([postgresql("r", commit=None, change=10, after=before)]))
     apply(tmp_path / "archive", tmp_path / "lake")
@@ -121,9 +121,7 @@ NUMBER = {
 
 
 @pytest.mark.parametrize("as_number", [pytest.param(False, marks=pytest.mark.deep), True], ids=["base64", "number"])
-def test_a_moved_row_is_found_by_the_decimal_key_that_its_header_tells(
-    as_number: bool, apply: Apply, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_moved_row_is_found_by_the_decimal_key_in_its_header(as_number: bool, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """The rule that reads a decimal looks into the record's text, which the frame of moved rows did not have."""
 
     def number(value: int) -> int | str:

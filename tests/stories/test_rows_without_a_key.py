@@ -113,7 +113,7 @@ def test_a_row_stays_the_same_when_a_column_is_added_or_a_large_value_left_out(t
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{**A, "more": None}, {"v": 9, "note": "note 2", "more": "x"}]
 
 
-def test_an_event_that_does_not_tell_its_row_goes_to_the_quarantine(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_event_without_its_whole_row_goes_to_the_quarantine(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     outcome = table.load(
         event("c", 20, A),
         event("u", 21, B),

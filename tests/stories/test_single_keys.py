@@ -55,7 +55,7 @@ def test_one_declared_key_takes_its_value_from_a_single_key_where_the_image_lack
 
 
 @pytest.mark.parametrize("form", ["whole numbers", "with schema"])
-def test_without_a_declared_key_the_flow_stops_and_says_what_to_declare(form: str, apply: Apply, archive: Path, lake: Path) -> None:
+def test_without_a_declared_key_the_flow_stops_and_names_what_to_declare(form: str, apply: Apply, archive: Path, lake: Path) -> None:
     """It was taken for a table without a key: a multiset of rows, in which a delete finds nothing."""
     write_records(archive / "all.jsonl", story(form))
     (outcome,) = apply(archive, lake, may_fail=True).flows
@@ -70,7 +70,7 @@ def refused(outcome: FlowOutcome) -> dict[str, int]:
     return dict(outcome.batches[-1].rejects)
 
 
-def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_for_what_an_image_tells_otherwise(
+def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_over_an_image_that_differs(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     """Records may be keyed by the column that decides about their partition."""

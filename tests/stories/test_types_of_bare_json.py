@@ -190,7 +190,7 @@ def test_each_declared_encoding_is_read(apply: Apply, spark: SparkSession, archi
     assert (told["total"].spelled, told["due"].spelled, told["iso"].spelled) == ("base64", "epoch", "")
 
 
-def test_without_anything_that_says_the_types_the_flow_stops_before_it_makes_a_table_with_the_settings_to_paste(
+def test_without_known_types_the_flow_stops_before_it_makes_a_table_with_the_settings_to_paste(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     write_records(archive / "1.jsonl", [bare(number) for number in (1, 2)])
@@ -222,7 +222,7 @@ def test_without_anything_that_says_the_types_the_flow_stops_before_it_makes_a_t
         (OnUnknownTypes.TEXT, {"total": "C2E=", "placed": str(PLACED), "due": "20781"}),
     ],
 )
-def test_where_the_flow_goes_on_without_the_report_says_what_is_in_doubt(
+def test_where_the_flow_goes_on_without_types_the_report_names_what_is_in_doubt(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, policy: OnUnknownTypes, expected: dict[str, Any]
 ) -> None:
     write_records(archive / "1.jsonl", [bare(1)])
@@ -342,7 +342,7 @@ def test_a_first_microbatch_of_which_no_event_fits_stops(apply: Apply, archive: 
     assert failure(outcome)["type"] == "ColumnMismatchError"
 
 
-def test_what_the_archive_s_schemas_tell_is_made_of_the_surveys_again_when_it_is_lost(
+def test_what_is_known_from_the_archive_s_schemas_is_made_of_the_surveys_again_when_it_is_lost(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     write_records(archive / "1.jsonl", [with_schema(1)])

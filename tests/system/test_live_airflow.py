@@ -43,7 +43,7 @@ def shop(airflow: LiveAirflow, tmp_path: Path) -> Iterator[Shop]:
         airflow.pause(dag_id)
 
 
-def test_the_connection_form_says_what_it_found(airflow: LiveAirflow, shop: Shop) -> None:
+def test_the_connection_form_shows_what_it_found(airflow: LiveAirflow, shop: Shop) -> None:
     shop.land(tables=2)
     body: dict[str, Any] = {"connection_id": "tried", "conn_type": "cdc_archive", "host": str(shop.archive)}
     found = airflow.ask("POST", "/connections/test", body)

@@ -216,7 +216,7 @@ def test_a_triggerer_that_lives_long_sees_what_came_since(stores: tuple[Store, S
     assert python(TRIGGER, environment, archive.options, lake.options) == [[1, ["t1"]], [2, ["t1", "t2"]]]
 
 
-def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Store, Store], tmp_path: Path) -> None:
+def test_the_connections_show_what_they_find_and_what_is_wrong(stores: tuple[Store, Store], tmp_path: Path) -> None:
     archive, lake = stores
     write_sink_file(tmp_path / "files", numbered([sqlserver("c", commit=1, key={"id": 1}, after={"id": 1})]), keys=True)
     archive.put(tmp_path / "files", "topics")

@@ -109,7 +109,7 @@ def test_tasks_that_are_killed_on_the_way_lose_and_double_nothing(apply: Apply, 
     _check_equal(spark, apply, tmp_path / "warm", tmp_path)
 
 
-def test_a_server_that_goes_away_is_told_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_a_server_that_goes_away_is_reported_and_the_next_run_goes_on(tmp_path: Path) -> None:
     task = _start(tmp_path / "warm", "127.0.0.1:1", tmp_path)
     out, _ = task.communicate(timeout=120)
     assert task.returncode == 1

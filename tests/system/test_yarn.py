@@ -200,7 +200,7 @@ def test_of_several_writers_one_creates_a_state_file(yard: Yard) -> None:
     assert len(yard.fs.ls(f"{yard.home}/race")) == rounds
 
 
-def test_the_connection_form_says_what_it_found(yard: Yard) -> None:
+def test_the_connection_form_shows_what_it_found(yard: Yard) -> None:
     yard.land()
     body = {"connection_id": "tried", "conn_type": "cdc_archive", "host": f"{yard.cluster.hdfs}{yard.home}/archive"}
     extra = json.dumps({"storage_conn_id": "hadoop"})

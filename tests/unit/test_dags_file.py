@@ -148,7 +148,7 @@ def test_every_policy_that_a_flows_file_knows_may_stand_in_the_file(file: Path, 
         ({"dags": [ONE], "flows": [{"topic": "t" * 100_000}]}, "expected up to 100000: put them into a flows_file"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_what_was_expected(file: Path, document: Any, message: str | None) -> None:
+def test_what_is_wrong_is_reported_with_its_place_and_what_was_expected(file: Path, document: Any, message: str | None) -> None:
     if message is None:
         assert read(file, document).flows == "f"
     else:
@@ -165,13 +165,13 @@ def test_no_object_is_made_of_a_tag(file: Path) -> None:
     assert "could not determine a constructor" in refused(file, "dags: !!python/object/apply:os.getcwd []")
 
 
-def test_of_many_mistakes_the_first_are_told(file: Path) -> None:
+def test_of_many_mistakes_the_first_are_reported(file: Path) -> None:
     told = refused(file, {"dags": [{"dag_id": f"d{number}", "tables": 1} for number in range(9)]})
     assert told.count(" is 1, expected a valid list") == 5
     assert "and 4 more" in told
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_dags_file(file)
 

@@ -122,7 +122,7 @@ def test_a_write_that_fails_changes_nothing(hdfs: Hdfs) -> None:
     assert read_json(fs, f"{root}/1.json") == {"is": "old"}
 
 
-def test_what_a_data_node_says_of_its_trouble_is_no_content(hdfs: Hdfs) -> None:
+def test_a_data_node_s_error_is_no_content(hdfs: Hdfs) -> None:
     fs, root = hdfs_file_system("hdfs://nameservice/lake", hdfs.options)
     hdfs.files["/lake/1.json"] = b"{}"
     hdfs.has_broken_disks = True

@@ -52,7 +52,7 @@ def _is_told(scene: Any, version: int = 0) -> dict[str, Any]:
     return {"flow": TOPIC, "table": f"{scene.lake}/{TOPIC}", "table_version": version}
 
 
-def test_a_table_is_told_when_it_changed_and_only_then(scene: Any, context: Any) -> None:
+def test_a_table_is_announced_when_it_changed_and_only_then(scene: Any, context: Any) -> None:
     orders, customers = table_asset(TOPIC), table_asset(OTHER_TOPIC)
     scene.land("0000000000")
     told = _merge(scene, context, orders, customers)
@@ -66,7 +66,7 @@ def test_a_table_is_told_when_it_changed_and_only_then(scene: Any, context: Any)
     assert list(_merge(scene, context, orders, customers, run_id="c")) == [customers.uri]
 
 
-def test_an_alias_tells_the_assets_of_tables_that_no_dag_file_knew(scene: Any, context: Any) -> None:
+def test_an_alias_announces_the_assets_of_tables_that_no_dag_file_knew(scene: Any, context: Any) -> None:
     scene.connect("my_lake", conn_type="cdc_lake", host=str(scene.lake))
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
@@ -76,7 +76,7 @@ def test_an_alias_tells_the_assets_of_tables_that_no_dag_file_knew(scene: Any, c
     }
 
 
-def test_what_a_try_that_failed_for_another_table_changed_is_told_by_the_retry(scene: Any, context: Any) -> None:
+def test_what_a_try_that_failed_for_another_table_changed_is_announced_by_the_retry(scene: Any, context: Any) -> None:
     # Airflow records events of tasks that succeed; to the retry this table is up to date.
     orders = table_asset(TOPIC)
     ours = scene.spark_submit.read_text()
@@ -89,7 +89,7 @@ def test_what_a_try_that_failed_for_another_table_changed_is_told_by_the_retry(s
     assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
 
 
-def test_what_a_job_changed_whose_task_died_is_told_by_the_next_run(scene: Any, context: Any) -> None:
+def test_what_a_job_changed_whose_task_died_is_announced_by_the_next_run(scene: Any, context: Any) -> None:
     orders = table_asset(TOPIC)
     scene.land("0000000000")
     _merge(scene, context, orders)
@@ -102,7 +102,7 @@ def test_what_a_job_changed_whose_task_died_is_told_by_the_next_run(scene: Any, 
     assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
 
 
-def test_a_retry_tells_again_what_a_try_meant_to_tell(scene: Any, context: Any) -> None:
+def test_a_retry_announces_again_what_a_try_meant_to_announce(scene: Any, context: Any) -> None:
     # A worker that is lost after the file was written and before Airflow knew.
     orders = table_asset(TOPIC)
     scene.land("0000000000")

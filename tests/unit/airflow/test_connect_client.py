@@ -50,7 +50,7 @@ def seen(scene: Any) -> Any:
     return lambda: json.loads((scene.folder / "seen.json").read_text())
 
 
-def test_the_job_is_a_python_process_that_is_told_the_server_by_a_file_of_its_own(merge: Any, seen: Any, context: Any, scene: Any) -> None:
+def test_the_job_is_a_python_process_that_gets_the_server_by_a_file_of_its_own(merge: Any, seen: Any, context: Any, scene: Any) -> None:
     merge(tables="a.*", conf={"spark.sql.x": 1}, env_vars={"MINE": "1"}).execute(context)
     found = seen()
     *given, storage = found["arguments"][1:]

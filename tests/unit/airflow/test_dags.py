@@ -69,7 +69,7 @@ def test_a_dag_is_quoted_by_the_docs_between_markers(file: str) -> None:
     assert text.count(f"# [START howto_{name}]") == text.count(f"# [END howto_{name}]") == 1
 
 
-def test_every_dag_says_what_it_is_for_and_what_merges_tells_of_its_tables() -> None:
+def test_every_dag_has_a_description_and_what_merges_announces_its_tables() -> None:
     dags = [dag for file in FILES for dag in _bag(file).dags.values()]
     assert [dag.dag_id for dag in dags if not (dag.doc_md and dag.description)] == []
     merges = [task for dag in dags for task in dag.tasks if task.task_id in {"merge", "merge_group"}]
@@ -95,7 +95,7 @@ def test_the_pages_are_links_where_the_installation_publishes_them(monkeypatch: 
     assert "(https://docs.example.com/cdc/how-to/maintenance.md)" in text
 
 
-def test_the_alias_of_the_shipped_dags_tells_airflow_of_the_tables_that_a_run_changed(scene: Any, run_dag: Any) -> None:
+def test_the_alias_of_the_shipped_dags_announces_the_tables_that_a_run_changed(scene: Any, run_dag: Any) -> None:
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -110,7 +110,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     yarn.go.touch()
 
 
-def test_where_nobody_is_named_who_could_kill_the_job_nobody_says_that_it_is_killed(yarn: Any, context: Any) -> None:
+def test_where_nobody_is_named_who_could_kill_the_job_it_is_not_reported_as_killed(yarn: Any, context: Any) -> None:
     yarn.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
@@ -140,13 +140,13 @@ def test_a_report_that_is_being_written_is_not_there_yet(scene: Any) -> None:
         assert CdcReportTrigger.look(**asked).is_done is is_done
 
 
-def test_a_driver_on_this_machine_keeps_the_slot_and_says_so(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_on_this_machine_keeps_the_slot_and_logs_it(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
     assert scene.merge(deferrable=True).execute(context)["rows"]["inserted"] == 1
     assert "it is not deferred, and keeps the worker's slot" in capsys.readouterr().out
 
 
-def test_a_spark_submit_that_is_told_to_wait_contradicts_it(yarn: Any, context: Any) -> None:
+def test_a_spark_submit_that_is_set_to_wait_contradicts_it(yarn: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"waitAppCompletion=true: .*Next step: Take"):
         yarn.merge(deferrable=True, conf={"spark.yarn.submit.waitAppCompletion": "true"}).execute(context)
     assert yarn.submissions == 0

@@ -84,7 +84,7 @@ def told(files: int, **topics: int) -> dict[str, Any]:
     return {"files": files, "topics": {f"server.db.{name}": count for name, count in topics.items()}}
 
 
-def test_it_tells_of_each_file_once_though_nobody_merges(scene: Any) -> None:
+def test_it_announces_each_file_once_though_nobody_merges(scene: Any) -> None:
     def two() -> None:
         scene.land("0000000001")
         scene.land("0000000000", topic=OTHER_TOPIC)
@@ -114,7 +114,7 @@ def test_an_event_that_the_triggerer_had_no_time_to_write_down_comes_again(scene
     assert watched(watcher(store)) == [[told(1, orders=1)]]
 
 
-def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_told(scene: Any) -> None:
+def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_announced(scene: Any) -> None:
     store = Store()
     scene.land("0000000000")
     found = watched(watcher(store), lambda: merge(scene), lambda: scene.land("0000000001"))
@@ -171,7 +171,7 @@ def test_an_error_that_stays_is_logged_again_and_again(
     assert capsys.readouterr().out.count("There is no archive") > 1
 
 
-def test_it_tells_of_the_chosen_tables_only(scene: Any) -> None:
+def test_it_announces_the_chosen_tables_only(scene: Any) -> None:
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
     assert watched(watcher(Store(), tables=["*.customers"])) == [[told(1, customers=1)]]
@@ -243,7 +243,7 @@ def test_watchers_of_one_asset_remember_each_its_own_where_they_have_names(scene
     assert watched(watcher(store, name="a", tables=["*.orders"])) == [[]]
 
 
-def test_of_very_many_announced_files_the_last_are_told_apart() -> None:
+def test_of_very_many_announced_files_the_last_are_known_by_name() -> None:
     files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_NAMED + 10)]
     announced = Announced.of(files, at=1.5)
     assert len(json.dumps(announced.to_json())) < 64 * 1024

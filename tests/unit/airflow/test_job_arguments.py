@@ -76,7 +76,7 @@ def test_the_stores_settings_arrive_whole(scene_of_marks: Any, context: Any) -> 
     assert (options["endpoint_url"], options["client_kwargs"]) == ("http://minio:9000", {"region_name": "eu-west-3"})
 
 
-def test_every_job_is_named_after_its_task_so_that_another_one_that_waits_says_for_whom(scene_of_marks: Any, context: Any) -> None:
+def test_every_job_is_named_after_its_task_so_that_another_one_that_waits_names_it(scene_of_marks: Any, context: Any) -> None:
     context["ti"].run_id, context["ti"].map_index = "scheduled__2026-11-24T00:00:00+00:00", 3
     with pytest.raises(AirflowException, match="Error code is: 3"):
         scene_of_marks.merge(durable=False).execute(context)

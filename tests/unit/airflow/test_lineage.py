@@ -112,7 +112,7 @@ with DAG("cdc_lineage", schedule=None):
 
 
 @pytest.mark.deep
-def test_the_provider_emits_it_and_spark_is_told_its_parent_run(scene: Any, airflow_database: None) -> None:
+def test_the_provider_emits_it_and_spark_gets_its_parent_run(scene: Any, airflow_database: None) -> None:
     scene.land("0000000000")
     events = scene.folder / "events.json"
     dags = scene.folder / "dags"

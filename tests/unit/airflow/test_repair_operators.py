@@ -106,7 +106,7 @@ def test_what_was_retyped_is_handed_on_and_logged(scene: Any, context: Any, caps
     assert "--dry-run" not in scene.arguments
 
 
-def test_a_retyping_that_is_only_planned_says_that_nothing_was_changed(
+def test_a_retyping_that_is_only_planned_reports_that_nothing_was_changed(
     scene: Any, context: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene.submit_leaves(RetypeReport("a", "l", True, (FlowRetype(TOPIC, Retyped(TOPIC)),)).to_json(), exit_code=0)

@@ -201,7 +201,7 @@ def test_the_trigger_rebuilt_from_what_it_serializes_is_the_same(scene: Any) -> 
     assert CdcArchiveTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()
 
 
-def test_an_error_becomes_an_event_that_says_whether_to_try_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_becomes_an_event_with_whether_to_try_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.archive.rmdir()
     event = asyncio.run(_first_event(_trigger())).payload
     assert (event["status"], event["transient"]) == ("error", ArchiveNotFoundError.transient)

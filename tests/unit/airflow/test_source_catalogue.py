@@ -179,7 +179,7 @@ def test_a_missing_driver_is_named_too(hook: FakeHook) -> None:
         "the token abc123 is refused",
     ],
 )
-def test_no_secret_is_told(scene: Any, hook: FakeHook, told: str) -> None:
+def test_no_secret_is_shown(scene: Any, hook: FakeHook, told: str) -> None:
     scene.connect("shop", **SHOP, extra={"access_token": "abc123"})
     hook.problem = OSError(f"{told}\nmore of it: {SECRET}")
 

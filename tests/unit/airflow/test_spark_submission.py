@@ -30,7 +30,7 @@ def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, co
     assert read_argument(name) == "cdc.merge, manual__1, try 1"
 
 
-def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_says_so(scene: Any, context: Any) -> None:
+def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_asks(scene: Any, context: Any) -> None:
     asked = {"--check-transactions", "--consistent"}
     scene.merge().execute(context)
     assert not asked & set(scene.arguments)

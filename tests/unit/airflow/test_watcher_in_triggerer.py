@@ -97,7 +97,7 @@ def triggerer() -> Iterator[Callable[..., None]]:
         supervisor.kill(force=True)
 
 
-def test_two_watchers_with_equal_arguments_are_one_that_tells_both_assets(
+def test_two_watchers_with_equal_arguments_are_one_that_announces_to_both_assets(
     scene: Any, watch: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, other = watch(one=CdcArchiveEventTrigger(poke_interval=0.2), other=CdcArchiveEventTrigger(poke_interval=0.2))

@@ -67,7 +67,7 @@ def test_apply_ends_with_1_where_more_is_rejected_than_allowed_and_applies_the_r
     assert f"too many rejects: {TOPIC}: 1 of 3 records are in the quarantine" in ended.stderr
 
 
-def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
+def test_apply_reports_that_nothing_is_pending(scene: Scene, run: Run) -> None:
     ended = run("apply", "--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows, "--json")
     assert ended.code == 0
     assert ended.document["nothing_pending"] is True
@@ -110,14 +110,14 @@ def test_a_bad_flows_file_is_a_usage_error(content: str | None, told: str, scene
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_bad_flows_file_is_told_before_spark_starts(scene: Scene, run: Run, no_spark: None, tmp_path: Path) -> None:
+def test_a_bad_flows_file_is_refused_before_spark_starts(scene: Scene, run: Run, no_spark: None, tmp_path: Path) -> None:
     assert run("apply", "--archive", scene.archive, "--lake", tmp_path / "lake", "--flows", tmp_path / "none.yaml").code == 2
 
 
 # looking at lakes
 
 
-def test_tables_tells_of_each_flow_where_it_stands(scene: Scene, run: Run) -> None:
+def test_tables_shows_of_each_flow_how_far_it_is_applied(scene: Scene, run: Run) -> None:
     ended = run("tables", "--lake", scene.lake, "--json")
     assert ended.code == 0
     (customers, orders) = ended.document["tables"]
@@ -270,7 +270,7 @@ def test_the_quarantine_of_a_flow_that_the_lake_does_not_know_is_a_usage_error(s
 # rebuild
 
 
-def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
+def test_a_rebuild_prints_its_place_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
     new = tmp_path / "new"
     flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
     ended = run("rebuild", TOPIC, *flow, "--as-of", lsn(1), "--into", new, "--json")
@@ -293,7 +293,7 @@ def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run
 
 
 @pytest.mark.deep
-def test_reprocess_tells_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_reprocess_reports_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     flow = ("--archive", scene.archive, "--lake", lake, "--flows", scene.flows)
     assert run("apply", *flow).code == 0

@@ -22,7 +22,7 @@ pytestmark = CLOSED_LATE
 URL = "jdbc:derby:memory:cli;create=true"
 
 
-def test_a_lake_with_nothing_to_do_is_left_alone_and_says_so(scene: Scene, run: Run) -> None:
+def test_a_lake_with_nothing_to_do_is_left_alone_and_reported_as_such(scene: Scene, run: Run) -> None:
     ended = run("maintain", "--lake", scene.lake, "--table", "*.orders", "--dry-run", "--json")
     assert ended.code == 0
     assert (ended.document["ok"], ended.document["dry_run"]) == (True, True)

@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 pytestmark = CLOSED_LATE
 
 
-def test_what_still_cannot_be_merged_stays_set_aside_and_is_told(scene: Scene, run: Run) -> None:
+def test_what_still_cannot_be_merged_stays_set_aside_and_is_reported(scene: Scene, run: Run) -> None:
     flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
     ended = run("quarantine", "replay", TOPIC, *flow, "--json")
     assert ended.code == 0, ended.stderr

@@ -71,7 +71,7 @@ def test_an_import_is_kept_by_flow_and_shown(tmp_path: Path) -> None:
     assert document["columns"][1] == {"column": "total", "connect": decimal, "becomes": "DECIMAL(38,2)"}
 
 
-def test_the_next_import_tells_what_changed(tmp_path: Path) -> None:
+def test_the_next_import_reports_what_changed(tmp_path: Path) -> None:
     def imported(document: Any) -> Any:
         ended = run("schema", "import", written(tmp_path, document), "--lake", tmp_path / "lake", "--json")
         (schema,) = json.loads(ended.stdout)["schemas"]
@@ -206,7 +206,7 @@ def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_go
     assert sorted(scene.lake.rglob("*")) == before
 
 
-def test_a_flow_of_which_nothing_is_known_yet_says_so(tmp_path: Path) -> None:
+def test_a_flow_of_which_nothing_is_known_yet_is_reported_as_such(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.arrive("a.b.orders/1.jsonl")
     scene.survey()

@@ -51,7 +51,7 @@ def serve(folder: Path, *arguments: str, listens: bool = True) -> subprocess.Pop
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_says_where_it_is_and_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
     command = serve(tmp_path, "--port", "0", "--conf", "spark.hadoop.fs.s3a.secret.key=s3cr3t", "--packages", "a:b:1")
     assert command.stdout
     line = command.stdout.readline()
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_start_is_a_failure_and_one_that_others_would_rea
     assert "Next step: See Spark's log above." in log
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(run: Run) -> None:
+def test_a_port_that_is_taken_is_refused_before_anything_starts(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("serve", "--port", port)
@@ -126,7 +126,7 @@ def test_a_token_does_not_stand_on_the_command_line(run: Run, no_spark: None) ->
     assert "AIRFLOW_CDC_CONNECT" in ended.stderr
 
 
-def test_a_server_that_is_not_there_is_told_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_reported_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_SECONDS_TO_ANSWER", 0.5)
     monkeypatch.setenv("no_grpc_proxy", "")
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -37,7 +37,7 @@ def at(*parts: int) -> int:
         ("", None),
     ],
 )
-def test_the_folders_tell_when_a_file_was_archived(folders: str, expected: int | None) -> None:
+def test_the_folders_show_when_a_file_was_archived(folders: str, expected: int | None) -> None:
     assert time_in_path(f"{folders}/t+0+1.json") == expected
 
 

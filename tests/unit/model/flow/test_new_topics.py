@@ -123,7 +123,7 @@ def test_a_flow_that_the_lake_has_goes_on_whatever_it_is_called() -> None:
 
 
 @pytest.mark.parametrize("policy", OnNewTopic)
-def test_a_new_topic_is_what_the_settings_say(policy: OnNewTopic) -> None:
+def test_a_new_topic_is_what_the_settings_declare(policy: OnNewTopic) -> None:
     settings = RoutedFlows({"a": CdcFlow("a")}, [Route(r"b\d", "gold/b")], policy)
     found = sort("a", "b1", "known", "new", "..", settings=settings, policy=on_new_topic(settings), known=["known"])
     assert {"a", "b1", "known"} <= set(found.flows)
@@ -135,7 +135,7 @@ def test_a_new_topic_is_what_the_settings_say(policy: OnNewTopic) -> None:
     assert reasons(found) == {"..": "illegal_topic_name"} | ({"new": "undeclared_topic"} if policy is OnNewTopic.QUARANTINE else {})
 
 
-def test_the_flows_file_says_what_happens_to_new_topics(tmp_path: Path) -> None:
+def test_the_flows_file_declares_what_happens_to_new_topics(tmp_path: Path) -> None:
     (tmp_path / "flows.yaml").write_text("on_new_topic: quarantine\nflows:\n- topic: a\n", encoding="utf-8")
     assert on_new_topic(read_flows(tmp_path / "flows.yaml")) is OnNewTopic.QUARANTINE
     assert on_new_topic(read_flows('{"on_new_topic": "stop"}')) is OnNewTopic.STOP

@@ -63,7 +63,7 @@ def told(nodes: Iterable[Json]) -> list[Json]:
 
 
 @pytest.mark.parametrize("record", TABLES, ids=IDS)
-def test_an_event_with_its_schema_tells_its_columns_connector_and_key(record: Json) -> None:
+def test_an_event_with_its_schema_gives_its_columns_connector_and_key(record: Json) -> None:
     schema = one(record)
     assert fields(schema) == told(image_fields(record))
     assert schema.flow == record["topic"]
@@ -74,7 +74,7 @@ def test_an_event_with_its_schema_tells_its_columns_connector_and_key(record: Js
 
 @pytest.mark.parametrize("record", TABLES, ids=IDS)
 @pytest.mark.parametrize("spell", [lambda node: node, as_avro, as_json_schema], ids=["Connect", "Avro", "JSON Schema"])
-def test_the_envelopes_and_the_rows_schema_tell_the_same_in_each_spelling(record: Json, spell: Any) -> None:
+def test_the_envelopes_and_the_rows_schema_give_the_same_in_each_spelling(record: Json, spell: Any) -> None:
     envelope = record["value"]["schema"]
     of_events = one(record)
     assert fields(one(spell(envelope), flow="x")) == fields(of_events)
@@ -91,7 +91,7 @@ def test_a_connectors_own_records_are_left_aside() -> None:
     assert {each.reason for each in found.aside} == {"it is of a connector's own records, not of a table's"}
 
 
-def test_mongodbs_documents_tell_no_columns() -> None:
+def test_mongodbs_documents_declare_no_columns() -> None:
     (carts, *_) = [record for record in captured() if record["topic"] == "mg.shop.carts"]
     with pytest.raises(ConfigurationError, match="before and after are texts, as those of documents are"):
         read(carts)
@@ -160,7 +160,7 @@ def test_any_row_is_read_from_json_schema_as_from_connect(row: Json) -> None:
 # What an Avro schema says without Connect's words
 
 
-def test_avro_that_no_converter_wrote_tells_types_by_its_own_words() -> None:
+def test_avro_that_no_converter_wrote_declares_types_in_its_own_words() -> None:
     schema = {
         "type": "record",
         "name": "shop.Order",
@@ -241,7 +241,7 @@ def test_a_table_may_have_columns_called_as_members_of_an_envelope() -> None:
     assert [column.name for column in one(row, flow="audit").columns] == ["op", "before", "after", "source", "data"]
 
 
-def test_the_databases_word_is_what_the_connector_was_told_to_propagate() -> None:
+def test_the_databases_word_is_what_the_connector_was_set_to_propagate() -> None:
     parameters = {
         "__debezium.source.column.type": "NUMERIC",
         "__debezium.source.column.length": "12",
@@ -264,7 +264,7 @@ def test_a_document_of_ours_passes_as_it_is() -> None:
         read(document, flow="x")
 
 
-def test_the_envelopes_name_tells_the_topic_where_nothing_else_does() -> None:
+def test_the_envelopes_name_gives_the_topic_where_nothing_else_does() -> None:
     assert one(ENVELOPE).flow == one(as_avro(ENVELOPE)).flow == one(as_json_schema(ENVELOPE)).flow == ORDERS
     assert one(ENVELOPE, flow="routed").flow == "routed"
     with pytest.raises(ConfigurationError, match=r"of which topic the rows are: Connect schema, 0\.json") as raised:
@@ -273,7 +273,7 @@ def test_the_envelopes_name_tells_the_topic_where_nothing_else_does() -> None:
 
 
 @pytest.mark.parametrize(("word", "connector"), [("v2.postgresql", "postgresql"), ("mongo", "mongodb"), ("db2", "db2")])
-def test_the_source_blocks_name_tells_the_connector(word: str, connector: str) -> None:
+def test_the_source_blocks_name_identifies_the_connector(word: str, connector: str) -> None:
     source = {**SOURCE, "name": f"io.debezium.connector.{word}.Source", "field": "source"}
     assert one({**ENVELOPE, "fields": [*ENVELOPE["fields"][:2], source, ENVELOPE["fields"][3]]}).connector == connector
 

@@ -28,7 +28,7 @@ def envelope(columns: int) -> Json:
 # Confluent's REST API
 
 
-def test_a_subjects_answer_tells_flow_columns_connector_and_key() -> None:
+def test_a_subjects_answer_has_flow_columns_connector_and_key() -> None:
     found = read(answer("shop.orders-value", as_avro(ENVELOPE), version=3), answer("shop.orders-key", as_avro(KEY)))
     (schema,) = found.schemas
     assert (schema.flow, schema.connector, schema.keys) == ("shop.orders", "postgresql", ("id",))
@@ -73,7 +73,7 @@ def test_answers_may_follow_each_other_as_a_loop_of_curl_prints_them() -> None:
         "shop.public.orders-Envelope",
     ],
 )
-def test_each_strategy_of_naming_subjects_tells_the_topic(subject: str) -> None:
+def test_each_strategy_of_naming_subjects_gives_the_topic(subject: str) -> None:
     assert [schema.flow for schema in read([answer(subject, as_avro(ENVELOPE))]).schemas] == [ORDERS]
 
 
@@ -165,7 +165,7 @@ def export(request: pytest.FixtureRequest) -> Export:
     return Export(request.param)
 
 
-def test_an_export_of_apicurio_tells_the_newest_version_of_each_artifact(export: Export) -> None:
+def test_an_export_of_apicurio_gives_the_newest_version_of_each_artifact(export: Export) -> None:
     export.add(f"{ORDERS}-value", as_avro(envelope(2)), 9).add(f"{ORDERS}-value", as_avro(envelope(3)), 10)
     export.add(f"{ORDERS}-value", as_avro(envelope(1)), 11, state="DISABLED").add(f"{ORDERS}-key", as_avro(KEY))
     export.add("a.b.t-value", as_json_schema(ENVELOPE), kind="JSON").add("p-value", "message P {}", kind="PROTOBUF")

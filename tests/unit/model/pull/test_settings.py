@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_each_connector() -> None:
 
 
 @pytest.mark.parametrize("connector", list(catalogues()))
-def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
+def test_settings_that_are_given_again_are_the_same(connector: str) -> None:
     settings = settings_of(connector, {"decimal.handling.mode": " String "})
     assert settings.decimal == "string"
     assert settings_of(connector, properties_of(settings, connector)) == settings

@@ -186,7 +186,7 @@ def test_a_run_is_ok_when_nothing_failed() -> None:
     assert not ApplyReport("a", "l", error={"type": "X"}).ok
 
 
-def test_people_are_told_what_is_missing_and_what_waits_for_it() -> None:
+def test_the_report_names_what_is_missing_and_what_waits_for_it() -> None:
     line = "f: topic t, partition 0: offsets 7–8 are missing, between a and b"
     joined = replace(FULL, transactions_unjoined=0)
     assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(joined,)).gap_lines()) == [line]

@@ -106,7 +106,7 @@ def test_odd_records_go_to_the_quarantine_and_the_others_into_the_table(apply: A
     assert {record["offset"] for record in read_quarantine(spark, str(tmp_path / "lake"))} == {50, 51, 52, 53}
 
 
-def test_a_record_alone_in_its_topic_is_taken_in_or_says_what_it_needs(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_record_alone_in_its_topic_is_taken_in_or_names_what_it_needs(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Found by the fuzz: the survey and the decoder read such lines apart, or the merge was asked for rows without a key."""
     whole = event(1)
     records: dict[str, Record] = {

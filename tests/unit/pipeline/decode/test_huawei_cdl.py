@@ -120,7 +120,7 @@ def test_files_of_values_only_go_by_their_offset_and_the_place_in_the_file(
 
 
 @pytest.mark.parametrize("version", FIRST_OR_DEEP)
-def test_the_flows_keys_tell_a_key_change_where_unique_does_not(version: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_flows_keys_show_a_key_change_where_unique_does_not(version: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     changes = [
         event(version, "c", offset=0, lsn=1, after=row(1, "a"), unique={}),
         event(version, "u", offset=1, lsn=2, before=row(1, "a"), after=row(1, "b"), unique={}),
@@ -151,7 +151,7 @@ def test_what_has_no_place_or_an_unknown_operation_is_rejected_and_heartbeats_ar
 
 @pytest.mark.deep
 @pytest.mark.parametrize("version", FIRST_OR_DEEP)
-def test_a_large_object_that_an_update_does_not_tell_keeps_its_value_under_a_new_key_too(
+def test_a_large_object_that_an_update_leaves_out_keeps_its_value_under_a_new_key_too(
     version: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     def told(op: str, offset: int, after: Row, before: Row | None = None) -> Record:
@@ -167,7 +167,7 @@ def test_a_large_object_that_an_update_does_not_tell_keeps_its_value_under_a_new
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "long", "w": None, "n": None}, {"id": 3, "v": "longer", "w": "x", "n": None}]
 
 
-def test_a_large_object_that_an_update_does_not_tell_is_not_that_of_a_row_which_had_the_key_in_between(
+def test_a_large_object_that_an_update_leaves_out_is_not_that_of_a_row_which_had_the_key_in_between(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     def told(op: str, offset: int, after: Row | None, before: Row | None = None) -> Record:

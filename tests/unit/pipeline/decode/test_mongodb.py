@@ -109,7 +109,7 @@ def test_values_without_keys_are_keyed_by_the_documents_own(apply: Apply, spark:
     assert documents(spark, lake) == {key: f'{{"_id": {key},"n": 1}}'}
 
 
-def test_an_update_that_tells_nothing_is_set_aside(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_an_update_without_content_is_set_aside(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [mongodb("c", "1", second=1, offset=0, after="{}"), mongodb("u", "1", second=2, offset=1)])
     report = apply(archive, lake)
 
@@ -147,7 +147,7 @@ def test_a_deleted_document_that_is_flagged_keeps_what_updates_changed(
 
 
 @pytest.mark.deep
-def test_a_change_log_says_which_events_tell_no_document(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_change_log_shows_which_events_carry_no_document(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", CHANGES)
     apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, write_disposition=WriteDisposition.APPEND)})
 

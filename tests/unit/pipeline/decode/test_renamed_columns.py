@@ -99,7 +99,7 @@ NEW = "the number"
 
 
 @pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)])
-def test_a_rename_that_the_schema_change_topic_tells_keeps_the_values(
+def test_a_rename_in_the_schema_change_topic_keeps_the_values(
     on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     orders = Orders(apply, tmp_path, flow=CdcFlow(TOPIC, on_delete=on_delete))
@@ -155,7 +155,7 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     assert orders.rows(spark) == [{"id": 1, NEW: 10}, {"id": 2, NEW: 21}]
 
 
-def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_flow_may_declare_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Of PostgreSQL no topic tells it. The decimal's scale changes with the name, and its digits may be a number or base64."""
     topic = "server1.testDB.dbo.grown"
     old = [plain("id", "int32"), decimal("price", 10, 2), plain("gone", "string")]

@@ -104,7 +104,7 @@ def test_values_of_an_update_are_spelled_as_whole_documents_spell_them(relaxed: 
 
 
 @pytest.mark.parametrize("path", ["s.t", "n.t", "a.c.x", "a.b.0"])
-def test_a_path_that_does_not_fit_leaves_no_document_until_something_tells_what_is_there(path: str) -> None:
+def test_a_path_that_does_not_fit_leaves_no_document_until_an_event_carries_what_is_there(path: str) -> None:
     misfit = ("u", None, description(f'{{"{path}": 1}}'), None)
     healed = ("u", None, description('{"s": 1,"n": 2,"a": 3}'), None)
 

@@ -223,7 +223,7 @@ def test_a_file_that_is_not_what_its_name_says_is_set_aside(apply: Apply, archiv
 
 
 @pytest.mark.parametrize("form", [pytest.param("avro", marks=pytest.mark.deep), "parquet"])
-def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
+def test_types_of_the_file_s_own_count_where_connect_has_no_name_for_them(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     row = """named_struct('id', 1, 'price', -12345678901234567890.1234567890BD, 'whole', 1234BD, 'day', DATE'1969-12-31',

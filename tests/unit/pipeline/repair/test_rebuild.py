@@ -166,7 +166,7 @@ def snapshots() -> list[Record]:
         ("310", {1: "anna", 3: "cathy"}),
     ],
 )
-def test_a_later_snapshot_tells_nothing_of_an_earlier_moment(
+def test_a_later_snapshot_proves_nothing_of_an_earlier_moment(
     moment: str, rows: dict[int, str], spark: SparkSession, archive: Path, tmp_path: Path, order: Rebuild
 ) -> None:
     write_records(archive / "1.jsonl", snapshots())

@@ -110,7 +110,7 @@ def test_a_row_removed_by_hand_comes_back_and_rows_that_are_right_are_not_rewrit
     assert live.state.checkpoint().number == 4
 
 
-def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(live: Live) -> None:
+def test_a_dry_run_reports_what_would_be_done_and_changes_nothing(live: Live) -> None:
     live.sql("DELETE FROM TABLE WHERE id IN (1, 4)")
     before = files_below(live.lake)
     done = live.again(dry_run=True)
@@ -197,7 +197,7 @@ def test_of_a_file_that_was_applied_in_part_only_that_part_is_read_again(spark: 
 
 
 @pytest.mark.deep
-def test_values_that_are_missing_are_filled_by_the_event_that_tells_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+def test_values_that_are_missing_are_filled_by_the_event_that_carries_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     live = Live(spark, apply, tmp_path)
     unavailable = "__debezium_unavailable_value"
     told = postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"})
@@ -216,7 +216,7 @@ def test_values_that_are_missing_are_filled_by_the_event_that_tells_them(spark: 
 
 
 @pytest.mark.deep
-def test_rejected_records_of_the_range_are_told_and_not_dropped(live: Live) -> None:
+def test_rejected_records_of_the_range_are_reported_and_not_dropped(live: Live) -> None:
     misfit = {**sqlserver("c", commit=6, after={"id": "no number", "name": "x"}), "offset": 6}
     live.bring("4.jsonl", [misfit])
     live.sql("DELETE FROM TABLE WHERE id = 4")
@@ -336,7 +336,7 @@ def test_keys_that_a_transaction_handed_on_are_right_again(spark: SparkSession, 
 
 
 @pytest.mark.deep
-def test_without_the_row_that_had_the_key_before_a_range_does_not_tell_whether_one_is_left(
+def test_without_the_row_that_had_the_key_before_a_range_does_not_show_whether_one_is_left(
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
     live = ring(spark, apply, tmp_path)

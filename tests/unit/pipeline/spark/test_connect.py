@@ -61,7 +61,7 @@ Session.__module__ = "pyspark.sql.connect.session"
         ("sc://u:s3cr3t@h:1/;use_ssl=true", "sc://h:1"),
     ],
 )
-def test_of_a_url_only_the_place_is_told(url: str, told: str) -> None:
+def test_of_a_url_only_the_place_is_shown(url: str, told: str) -> None:
     assert connect.endpoint_of(url) == told
 
 
@@ -140,7 +140,7 @@ def test_only_a_server_that_may_come_back_is_tried_again(problem: PySparkExcepti
     assert "sc://h:1" in error.message
 
 
-def test_a_server_that_went_away_under_a_run_is_told_from_other_failures() -> None:
+def test_a_server_that_went_away_under_a_run_is_distinguished_from_other_failures() -> None:
     assert isinstance(connect.gone(_Refused("UNAVAILABLE")), SparkUnreachableError)
     assert connect.gone(_Refused("INTERNAL")) is None
     assert connect.gone(PySparkException("x")) is None

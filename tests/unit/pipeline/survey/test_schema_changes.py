@@ -127,7 +127,7 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     ]
 
 
-def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_topic_without_the_tables_beginning_proves_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     cut_off = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None)}, prefix="mdb", kind="ALTER")
     write_records(tmp_path / "archive/1.jsonl", [cut_off, order("r", 100, id=1, day=18262)])
 
@@ -142,7 +142,7 @@ def changes_by(*kinds_and_ids: tuple[str, str]) -> SchemaChanges:
     return SchemaChanges(cast("SparkSession", None), archive, ledger, {ORDERS: changes})
 
 
-def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
+def test_changes_count_only_of_one_table_and_from_its_beginning() -> None:
     whole = changes_by(("CREATE", '"shop"."orders"'), ("ALTER", '"shop"."orders"'))
 
     assert [change.kind for change in whole.of(ORDERS)] == ["CREATE", "ALTER"]
@@ -152,7 +152,7 @@ def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
 
 
 @pytest.mark.deep
-def test_where_there_are_more_changes_than_are_read_nothing_is_told(
+def test_where_there_are_more_changes_than_are_read_none_counts(
     apply: Apply, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_changes, "MOST_CHANGES", 1)

@@ -95,7 +95,7 @@ def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spar
     assert rows_of(spark, lake, "n", "city", "__cdc_deleted") == [(2, "a", True)]
 
 
-def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_change_log_has_the_columns_of_what_each_event_carries(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     wrong = mongodb("c", "2", second=4, offset=4, after='{"_id": 2,"n": 1.5}')
     broken = mongodb("c", "3", second=5, offset=5, after='{"_id": 3,"n"')
     write_records(archive / "1.jsonl", [*CHANGES, wrong, broken])

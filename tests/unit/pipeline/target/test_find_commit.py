@@ -19,7 +19,7 @@ class _NoSpark:
         raise AssertionError(f"Spark is asked: {statement}")
 
 
-def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_commit_is_found_without_spark_as_spark_finds_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=number, after={"id": number}) for number in (1, 2, 3)]))
     apply(archive, lake)
     write_records(archive / "2.jsonl", numbered([sqlserver("d", commit=4, before={"id": 1})], first=3))

@@ -114,7 +114,7 @@ def test_a_source_is_compared_by_key_and_values_in_the_tables_types(lakes: tuple
 
 
 @pytest.mark.usefixtures("derby")
-def test_what_a_query_gets_wrong_is_told(lakes: tuple[Path, Path], spark: SparkSession) -> None:
+def test_what_a_query_gets_wrong_is_reported(lakes: tuple[Path, Path], spark: SparkSession) -> None:
     def verify(query: str) -> VerifyReport:
         return verify_source(spark, str(lakes[0]), TOPIC, {**DERBY, "query": query, "password": "SeCrEt9"})
 
