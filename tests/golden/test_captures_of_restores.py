@@ -16,7 +16,7 @@ from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 
 ACCEPT = {"on_log_went_back": OnLogWentBack.ACCEPT}
-TOLD: dict[str, dict[str, object]] = {
+DECIDED: dict[str, dict[str, object]] = {
     "sqlserver_restored": {},
     # Changes of the restored database were archived before its snapshot.
     "sqlserver_late_snapshot": {**ACCEPT, "on_snapshot": OnSnapshot.REPLACE},
@@ -43,8 +43,8 @@ def topics_of(capture: str) -> list[str]:
 
 def flows_of(capture: str, **settings: object) -> dict[str, CdcFlow]:
     """Return the flows of a capture with what a person has to say, and more settings."""
-    told = {**TOLD[capture], **settings}
-    return {topic: CdcFlow(topic, table_column=TABLE_COLUMNS.get(topic), **told) for topic in topics_of(capture)}  # type: ignore[arg-type]
+    decided = {**DECIDED[capture], **settings}
+    return {topic: CdcFlow(topic, table_column=TABLE_COLUMNS.get(topic), **decided) for topic in topics_of(capture)}  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def land(archive: Path, capture: str, *, files: int, copies: int) -> None:
                 file.writelines(kept[first : first + size])
 
 
-@pytest.mark.parametrize("capture", TOLD)
+@pytest.mark.parametrize("capture", DECIDED)
 def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("capture", TOLD)
+@pytest.mark.parametrize("capture", DECIDED)
 def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -106,8 +106,8 @@ def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_databas
     "capture",
     [
         pytest.param(capture, marks=[] if capture == "sqlserver_moved" else pytest.mark.deep)
-        for capture, told in TOLD.items()
-        if "on_log_went_back" in told
+        for capture, decided in DECIDED.items()
+        if "on_log_went_back" in decided
     ],
 )
 def test_changes_of_a_log_that_went_back_without_a_snapshot_stop_the_flow_until_a_person_has_decided(

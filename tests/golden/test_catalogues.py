@@ -56,16 +56,16 @@ def test_a_catalogue_gives_the_fields_that_the_connector_wrote(capture: str, top
     table = tables_of(catalogue["connector"], [topic], there, {})[topic]
     rows = catalogue["tables"][str(table)]["columns"]
 
-    told = {column.name: column for column in (source_column(catalogue["connector"], row, settings) for row in rows)}
+    declared = {column.name: column for column in (source_column(catalogue["connector"], row, settings) for row in rows)}
 
     written = row_fields(capture, topic)
     differing = {
         (topic, name): (comparable(column.field), written.get(name))
-        for name, column in told.items()
+        for name, column in declared.items()
         if comparable(column.field) != written.get(name)
     }
     assert differing == {place: both for place, both in OTHERWISE.items() if place[0] == topic}
-    assert set(written) <= set(told)
+    assert set(written) <= set(declared)
 
 
 def test_every_captured_table_is_compared() -> None:

@@ -35,8 +35,8 @@ def test_every_type_in_every_mode_is_as_the_connectors_code_has_it() -> None:
     differing: Counter[tuple[str, str]] = Counter()
     for column in columns:
         settings = settings_of(column["connector"], column["settings"])
-        told = comparable(source_column(column["connector"], column["row"], settings).field)
-        differing[type_of(column)] += told != column["field"]
+        found = comparable(source_column(column["connector"], column["row"], settings).field)
+        differing[type_of(column)] += found != column["field"]
 
     assert {kind for kind, count in differing.items() if count} == OTHERWISE
     assert len(columns) == 1194

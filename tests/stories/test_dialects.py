@@ -176,15 +176,15 @@ def test_dialects_go_by_the_connectors_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("connectors", "told"),
+    ("connectors", "named"),
     [
         ({"teapot"}, r"come from \['teapot'\]"),
         ({"postgresql", "sqlserver"}, r"come from \['postgresql', 'sqlserver'\]"),
         (set(), "no connector that they name"),
     ],
 )
-def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], told: str) -> None:
-    with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {told}|Flow t: the events come from {told}") as refused:
+def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], named: str) -> None:
+    with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {named}|Flow t: the events come from {named}") as refused:
         connector_of(connectors, "t")
     assert all(name in refused.value.message.split("known are")[1] for name in CONNECTORS)
     assert refused.value.transient is False

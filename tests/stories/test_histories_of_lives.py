@@ -89,8 +89,8 @@ def test_truncates_of_several_tables_stand_in_the_change_log_with_their_tables_o
     batch = story.apply(*statement, of_table(change("c", 1, "again", at=30, offset=5), "t_2"), **LOG)
 
     assert (batch.events.merged, batch.events.stale) == (2, 1)
-    told = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
-    assert told == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
+    truncates = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
+    assert truncates == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
     again = story.apply(*two_tables(first=6), *statement, **LOG)
     assert again.events.merged == 0
     assert len(history(story)) == 5

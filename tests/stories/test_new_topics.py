@@ -52,10 +52,10 @@ def set_aside(spark: SparkSession, lake: Path) -> list[tuple[str, str, str, int]
 
 def test_every_new_table_is_reported_and_no_other(apply: Apply, archive: Path, lake: Path) -> None:
     land(archive, 1, KNOWN)
-    said: list[str] = []
-    assert [flow.is_new_table for flow in apply(archive, lake, progress=said.append).flows] == [True]
+    lines: list[str] = []
+    assert [flow.is_new_table for flow in apply(archive, lake, progress=lines.append).flows] == [True]
     land(archive, 2, KNOWN, STRAY)
-    report = ApplyReport.from_json(json.loads(json.dumps(apply(archive, lake, progress=said.append).to_json())))
+    report = ApplyReport.from_json(json.loads(json.dumps(apply(archive, lake, progress=lines.append).to_json())))
     assert {flow.flow: flow.is_new_table for flow in report.flows} == {KNOWN: False, STRAY: True}
     assert [list(flow.gap_lines()) for flow in report.flows] == [[], [f"{STRAY}: new table {lake}/{STRAY}"]]
 

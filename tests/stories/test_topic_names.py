@@ -59,10 +59,10 @@ def test_no_name_writes_outside_of_the_lake_or_over_its_state(apply: Apply, spar
     write_records(archive / "good.jsonl", numbered([sqlserver("c", commit=1, after={"id": 1})]))
     apply(archive, lake)
     state = {path: path.read_bytes() for path in (lake / "_cdc" / "flows").rglob("*.json") if path.is_file()}
-    before, said = snapshot(home, lake), list[str]()
+    before, lines = snapshot(home, lake), list[str]()
     write_records(archive / "stray.jsonl", [of_topic(name, number) for number, name in enumerate([*NAMES, *GOOD])])
     write_records(archive / "good2.jsonl", numbered([sqlserver("c", commit=2, after={"id": 2})], first=1))
-    report = apply(archive, lake, progress=said.append)
+    report = apply(archive, lake, progress=lines.append)
 
     after = snapshot(home, lake)
     assert after.keys() - before.keys() == {str(archive / "stray.jsonl"), str(archive / "good2.jsonl")}

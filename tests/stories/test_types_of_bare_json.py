@@ -86,9 +86,9 @@ def test_an_archive_that_has_schemas_for_one_day_knows_the_types_of_all(
 
     assert types(spark, lake) == TYPES
     assert rows(spark, lake) == {number: row(number) for number in (1, 2, 3)}
-    told = report.flows[0].batches[0].types
-    assert {name: each.origin for name, each in told.items()} == dict.fromkeys(TYPES, Origin.ARCHIVE)
-    assert (told["total"].sql_type, told["total"].spelled, told["note"].spelled) == ("DECIMAL(12,2)", DECIMAL, "")
+    reported = report.flows[0].batches[0].types
+    assert {name: each.origin for name, each in reported.items()} == dict.fromkeys(TYPES, Origin.ARCHIVE)
+    assert (reported["total"].sql_type, reported["total"].spelled, reported["note"].spelled) == ("DECIMAL(12,2)", DECIMAL, "")
     assert (report.flows[0].batches[1].types, {*later.flows[0].batches[0].types}) == ({}, {*TYPES})
 
 
@@ -115,8 +115,8 @@ def test_the_flow_goes_over_the_events_and_these_over_the_archive_and_that_over_
     hand_over(lake, [millis])
     flow = CdcFlow(TOPIC, columns={"id": "BIGINT"}, max_microbatch_bytes=1)
     report = apply(archive, lake, flows={TOPIC: flow})
-    told = {name: each.origin for name, each in report.flows[0].batches[0].types.items()}
-    assert told == {**dict.fromkeys(TYPES, Origin.ARCHIVE), "id": Origin.FLOW}
+    reported = {name: each.origin for name, each in report.flows[0].batches[0].types.items()}
+    assert reported == {**dict.fromkeys(TYPES, Origin.ARCHIVE), "id": Origin.FLOW}
     assert types(spark, lake) == {**TYPES, "id": "BIGINT"}
     assert rows(spark, lake)[1]["placed"] == ROW["placed"]
 
@@ -186,8 +186,8 @@ def test_each_declared_encoding_is_read(apply: Apply, spark: SparkSession, archi
             "at": ROW["placed"],
         }
     }
-    told = report.flows[0].batches[0].types
-    assert (told["total"].spelled, told["due"].spelled, told["iso"].spelled) == ("base64", "epoch", "")
+    reported = report.flows[0].batches[0].types
+    assert (reported["total"].spelled, reported["due"].spelled, reported["iso"].spelled) == ("base64", "epoch", "")
 
 
 def test_without_known_types_the_flow_stops_before_it_makes_a_table_with_the_settings_to_paste(
@@ -228,9 +228,9 @@ def test_where_the_flow_goes_on_without_types_the_report_names_what_is_in_doubt(
     write_records(archive / "1.jsonl", [bare(1)])
     report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, on_unknown_types=policy)})
     assert rows(spark, lake) == {1: {**BARE, **expected}}
-    told = report.flows[0].batches[0].types
-    assert {each.origin for each in told.values()} == {Origin.VALUES}
-    assert {name for name, each in told.items() if each.doubt} == {"total", "placed", "due"}
+    reported = report.flows[0].batches[0].types
+    assert {each.origin for each in reported.values()} == {Origin.VALUES}
+    assert {name for name, each in reported.items() if each.doubt} == {"total", "placed", "due"}
 
 
 def test_a_table_that_was_guessed_is_not_gone_on_with_once_the_types_are_known(

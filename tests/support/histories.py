@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.connectors import Dialect, LogPlace, Row, spell
 from tests.support.events import Record, tombstone
 
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 KEYS = range(1, 7)
 
 
@@ -204,7 +204,7 @@ class Archive:
         return self._write(database, self._random.randrange(len(database.rows)), None)
 
     def _to(self, database: Database, place: int, key: int) -> list[Change]:
-        return self._write(database, place, {**database.rows[place], "id": key}, touched=not self.dialect.untold_in_moves)
+        return self._write(database, place, {**database.rows[place], "id": key}, touched=not self.dialect.leaves_out_in_moves)
 
     def _move(self, database: Database) -> list[Change]:
         if not database.rows:
@@ -312,8 +312,8 @@ class Archive:
         image = after or before
         assert image
         key = {"db": image["db"], "id": image["id"]}
-        if after and not touched and self.dialect.untold_values:
-            after = {**after, "body": None if self.dialect.name == "huawei cdl" else UNTOLD}
+        if after and not touched and self.dialect.leaves_values_out:
+            after = {**after, "body": None if self.dialect.name == "huawei cdl" else PLACEHOLDER}
         if before and not self.dialect.full_before:
             before = {**key, "v": "", "body": None} if op == "d" else None
         place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % self._partitions, "key": key}

@@ -66,7 +66,7 @@ from airflow_cdc.triggers.archive import CdcArchiveTrigger
 archive, lake = given
 answer = []
 for number in (1, 2):
-    # As other processes would: the file systems that look are not told.
+    # As other processes would: the file systems that look do not know.
     others = [fsspec.filesystem("s3", **options, skip_instance_cache=True) for options in given]
     others[0].pipe_file(f"events/topics/t/t+0+{number}.json", b"{}")
     others[1].pipe_file(f"tables/lake/_cdc/flows/t{number}/flow.json", b"{}")
@@ -248,7 +248,7 @@ def test_the_connections_show_what_they_find_and_what_is_wrong(stores: tuple[Sto
     assert found["archive"][0] is True
     assert found["archive"][1].startswith(f"s3://events/topics holds 1 files of 1 topics; newest: {TOPIC}/{TOPIC}+0+0000000000.json (20")
     assert found["lake"] == [True, "s3://tables/lake can be reached and does not exist yet; the first merge creates it."]
-    for name, told in {
+    for name, message in {
         "empty_archive": "There is no archive at s3://events/nothing.",
         "no_archive_bucket": "There is no bucket evnets",
         "wrong_keys": "the credentials in connection wrong",
@@ -259,7 +259,7 @@ def test_the_connections_show_what_they_find_and_what_is_wrong(stores: tuple[Sto
         "wrong_lake_keys": "the credentials in connection wrong",
     }.items():
         assert found[name][0] is False, name
-        assert told in found[name][1]
+        assert message in found[name][1]
         assert "Next step: " in found[name][1]
         assert "s3cr3t" not in found[name][1]
 

@@ -53,9 +53,9 @@ class YarnCluster:
         try:
             self._start(self._gateway.jvm)
         except Py4JJavaError as error:
-            told = str(error)  # The JVM is asked for it.
+            message = str(error)  # The JVM is asked for it.
             self.stop()
-            raise RuntimeError(told) from None
+            raise RuntimeError(message) from None
         except BaseException:
             self.stop()
             raise

@@ -48,7 +48,7 @@ def _merge(scene: Any, context: Any, *outlets: Any, run_id: str = "a", **argumen
     return told
 
 
-def _is_told(scene: Any, version: int = 0) -> dict[str, Any]:
+def _announced(scene: Any, version: int = 0) -> dict[str, Any]:
     return {"flow": TOPIC, "table": f"{scene.lake}/{TOPIC}", "table_version": version}
 
 
@@ -58,7 +58,7 @@ def test_a_table_is_announced_when_it_changed_and_only_then(scene: Any, context:
     told = _merge(scene, context, orders, customers)
     assert list(told) == [orders.uri]
     extra = told[orders.uri]
-    assert {name: extra[name] for name in ("flow", "table", "table_version")} == _is_told(scene)
+    assert {name: extra[name] for name in ("flow", "table", "table_version")} == _announced(scene)
     assert extra["applied_position"] == {"0": ["7", "1", "-1"]}
     assert (extra["events"]["merged"], extra["rows"]) == (1, {"inserted": 1, "updated": 0, "deleted": 0})
     assert _merge(scene, context, orders, customers, run_id="b") == {}
@@ -86,7 +86,7 @@ def test_what_a_try_that_failed_for_another_table_changed_is_announced_by_the_re
     with pytest.raises(AirflowFailException, match="Column total shrank"):
         _merge(scene, context, orders)
     scene.submit_by(ours)
-    assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders) == {orders.uri: _announced(scene)}
 
 
 def test_what_a_job_changed_whose_task_died_is_announced_by_the_next_run(scene: Any, context: Any) -> None:
@@ -99,7 +99,7 @@ def test_what_a_job_changed_whose_task_died_is_announced_by_the_next_run(scene: 
     with pytest.raises(AirflowException):
         _merge(scene, context, orders, run_id="b")
     scene.submit_by(ours)
-    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
+    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _announced(scene, version=1)}
 
 
 def test_a_retry_announces_again_what_a_try_meant_to_announce(scene: Any, context: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_retry_announces_again_what_a_try_meant_to_announce(scene: Any, contex
     orders = table_asset(TOPIC)
     scene.land("0000000000")
     _merge(scene, context, orders, run_id="a")
-    assert _merge(scene, context, orders, run_id="a") == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders, run_id="a") == {orders.uri: _announced(scene)}
     assert _merge(scene, context, orders, run_id="b") == {}
 
 
@@ -126,11 +126,11 @@ def test_two_airflows_on_one_lake_with_equal_names_announce_each_change_both(
     scene.land("0000000001")
     assert list(merge_in(two, "a")) == [orders.uri]
     # Each announces what the other merged, and once.
-    assert merge_in(one, "b") == {orders.uri: _is_told(scene, version=1)}
+    assert merge_in(one, "b") == {orders.uri: _announced(scene, version=1)}
     assert merge_in("https://one.example.com", "c") == {}
     scene.land("0000000002")
     assert list(merge_in(one, "d")) == [orders.uri]
-    assert merge_in(two, "b") == {orders.uri: _is_told(scene, version=2)}
+    assert merge_in(two, "b") == {orders.uri: _announced(scene, version=2)}
     assert merge_in(two, "c") == {}
 
 
@@ -151,14 +151,14 @@ def test_what_an_earlier_version_announced_is_not_announced_again_after_the_upgr
     file.rename(former)
 
     # Its retry finds what it meant to announce before the upgrade.
-    assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders) == {orders.uri: _announced(scene)}
     file.unlink()
     assert _merge(scene, context, orders, run_id="b") == {}
     # Read once: what an Airflow that was not upgraded writes there later is its own.
     former.write_text(former.read_text().replace(f'"{TOPIC}": 0', f'"{TOPIC}": 1'))
     scene.land("0000000001")
     _merge(scene, context, run_id="other")
-    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
+    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _announced(scene, version=1)}
 
 
 def test_a_task_without_outlets_writes_down_nothing(scene: Any, context: Any) -> None:

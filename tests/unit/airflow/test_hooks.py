@@ -58,7 +58,7 @@ def test_an_azure_container_is_no_connection_id(scene: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"host": ""}, "has no root URL"),
         ({"host": "data/archive"}, "neither a URL nor an absolute path"),
@@ -66,11 +66,11 @@ def test_an_azure_container_is_no_connection_id(scene: Any) -> None:
         ({"host": "s3://bucket/a", "password": "s3cr3t"}, "carry a password"),
     ],
 )
-def test_refuses_a_wrong_root_with_a_next_step_and_without_the_secret(scene: Any, fields: dict[str, str], told: str) -> None:
+def test_refuses_a_wrong_root_with_a_next_step_and_without_the_secret(scene: Any, fields: dict[str, str], message: str) -> None:
     scene.connect("wrong", conn_type="cdc_archive", **fields)
     with pytest.raises(ConfigurationError) as refused:
         _ = CdcArchiveHook("wrong").root
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "Next step: " in str(refused.value)
     assert "s3cr3t" not in str(refused.value)
 
@@ -94,17 +94,17 @@ def test_the_archive_s_connection_shows_what_it_holds(scene: Any) -> None:
     scene.land("0000000000")
     scene.land("0000000001")
     scene.land("0000000000", topic="server.db.customers")
-    holds, told = CdcArchiveHook().test_connection()
+    holds, message = CdcArchiveHook().test_connection()
     assert holds
-    assert "3 files of 2 topics; newest: server.db." in told
-    assert "UTC" in told
+    assert "3 files of 2 topics; newest: server.db." in message
+    assert "UTC" in message
 
 
 def test_the_archive_s_connection_shows_that_the_archive_is_missing(scene: Any) -> None:
     scene.connect("gone", conn_type="cdc_archive", host=str(scene.folder / "gone"))
-    holds, told = CdcArchiveHook("gone").test_connection()
+    holds, message = CdcArchiveHook("gone").test_connection()
     assert not holds
-    assert "There is no archive" in told
+    assert "There is no archive" in message
     with pytest.raises(ArchiveNotFoundError):
         CdcArchiveHook("gone").pending(CdcLakeHook())
 
@@ -113,9 +113,9 @@ def test_the_archive_s_connection_shows_files_other_than_those_it_declares(scene
     scene.connect("avro", conn_type="cdc_archive", host=str(scene.archive), extra={"layout": "sink", "format": "avro"})
     assert CdcArchiveHook("avro").test_connection()[0]
     scene.land("0000000000")
-    holds, told = CdcArchiveHook("avro").test_connection()
+    holds, message = CdcArchiveHook("avro").test_connection()
     assert not holds
-    assert "shall hold files of layout sink and format avro alone, and 1 of 1 files are others: server.db.orders/" in told
+    assert "shall hold files of layout sink and format avro alone, and 1 of 1 files are others: server.db.orders/" in message
 
 
 def test_a_connection_shows_only_what_there_is(scene: Any) -> None:
@@ -126,9 +126,9 @@ def test_a_connection_shows_only_what_there_is(scene: Any) -> None:
 
 def test_a_storage_connection_must_exist(scene: Any) -> None:
     scene.connect("far", conn_type="cdc_lake", host="file:///data/lake", extra={"storage_conn_id": "misspelled"})
-    told = "There is no connection misspelled. Next step: Create the storage connection that far names"
-    assert CdcLakeHook("far").test_connection()[1].startswith(told)
-    with pytest.raises(ConfigurationError, match=told):
+    message = "There is no connection misspelled. Next step: Create the storage connection that far names"
+    assert CdcLakeHook("far").test_connection()[1].startswith(message)
+    with pytest.raises(ConfigurationError, match=message):
         CdcLakeHook("far").storage_settings()
 
 
@@ -146,9 +146,9 @@ def test_names_the_missing_provider_to_install(scene: Any, monkeypatch: pytest.M
     for module in ("s3fs", "gcsfs"):
         monkeypatch.setitem(sys.modules, module, None)
     scene.connect("far", conn_type="cdc_archive", host=root)
-    holds, told = CdcArchiveHook("far").test_connection()
+    holds, message = CdcArchiveHook("far").test_connection()
     assert not holds
-    assert f"Next step: Install what reaches that storage: {provider}" in told
+    assert f"Next step: Install what reaches that storage: {provider}" in message
 
 
 def test_the_lake_s_connection_shows_its_flows(scene: Any) -> None:

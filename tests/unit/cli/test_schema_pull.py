@@ -131,7 +131,7 @@ def test_a_table_can_be_given(source: Source, tmp_path: Path, given: list[str], 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--out", "schemas.txt"], "ends in '.txt'"),
         (["--out", "gone/schemas.yaml"], "There is no folder"),
@@ -142,7 +142,7 @@ def test_a_table_can_be_given(source: Source, tmp_path: Path, given: list[str], 
     ],
 )
 def test_a_wrong_argument_is_refused_before_the_database_is_asked(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.yaml").write_text("reviewed", encoding="utf-8")
@@ -150,7 +150,7 @@ def test_a_wrong_argument_is_refused_before_the_database_is_asked(
     ran = run("a.b", *arguments)
 
     assert ran.exit_code == 2
-    assert told in " ".join(ran.stderr.split())
+    assert message in " ".join(ran.stderr.split())
     assert source.asked == []
     assert (tmp_path / "there.yaml").read_text(encoding="utf-8") == "reviewed"
 

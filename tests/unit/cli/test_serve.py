@@ -20,7 +20,7 @@ from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE
 
-# Stands for spark-submit and the server: writes down what it was given, listens, and says when it was told to end.
+# Stands for spark-submit and the server: writes down what it was given, listens, and prints when it gets a signal to end.
 SERVER = """\
 import json, os, signal, socket, sys, time
 properties = sys.argv[sys.argv.index("--properties-file") + 1]
@@ -57,9 +57,9 @@ def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, n
     line = command.stdout.readline()
     seen = json.loads((tmp_path / "seen.json").read_text())
     command.send_signal(number)
-    told, log = command.communicate(timeout=20)
+    output, log = command.communicate(timeout=20)
     assert line == f"Spark Connect is ready at sc://127.0.0.1:{seen['conf']['spark.connect.grpc.binding.port']}; Ctrl-C ends it.\n"
-    assert (command.returncode, told, log) == (0, "", "The server was ended.\n")
+    assert (command.returncode, output, log) == (0, "", "The server was ended.\n")
     assert json.loads((tmp_path / "seen.json").read_text())["ended"] is True
     # What only this user may read travels by a file.
     assert seen["mode"] == 0o600
@@ -90,8 +90,8 @@ def test_a_server_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> 
 
 def test_a_server_that_does_not_start_is_a_failure_and_one_that_others_would_reach_is_warned_of(tmp_path: Path) -> None:
     command = serve(tmp_path, "--port", "0", "--host", "0.0.0.0", listens=False)
-    told, log = command.communicate(timeout=20)
-    assert (command.returncode, told) == (1, "")
+    output, log = command.communicate(timeout=20)
+    assert (command.returncode, output) == (1, "")
     assert "Warning: everyone who reaches 0.0.0.0 can run what they like" in log
     assert "ServerNotStartedError: The Spark Connect server ended with exit code 7." in log
     assert "Next step: See Spark's log above." in log

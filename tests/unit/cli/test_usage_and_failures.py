@@ -63,7 +63,7 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["apply", "--archive", "a"], "--lake"),
         (["apply", "--lake", "l"], "--archive"),
@@ -88,10 +88,10 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["unheard-of"], "unheard-of"),
     ],
 )
-def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[str], told: str, run: Run, no_spark: None) -> None:
+def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[str], message: str, run: Run, no_spark: None) -> None:
     ended = run(*arguments)
     assert ended.code == 2
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert ended.stdout == ""
 
 

@@ -97,5 +97,5 @@ def test_the_demo_imports_no_airflow_and_no_spark_of_its_own() -> None:
     import subprocess
 
     program = "import sys, airflow_cdc.demo; print(sorted({'airflow', 'pyspark'} & set(sys.modules)))"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
-    assert told.stdout == "[]\n"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    assert ended.stdout == "[]\n"

@@ -14,7 +14,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, to_document
 from airflow_cdc.model.handed_over.read_files import read_files
 from airflow_cdc.model.handed_over.source_schemas import HandedOver, bring_together
-from tests.unit.model.handed_over.spellings import DECIMAL, Json, as_avro, as_json_schema, captured, image_fields, said, topic_of_table
+from tests.unit.model.handed_over.spellings import DECIMAL, Json, as_avro, as_json_schema, captured, essence, image_fields, topic_of_table
 
 # One record for each row's schema: many captures have tables of the same columns.
 TABLES = list({json.dumps(image_fields(record)): record for record in captured() if topic_of_table(record)}.values())
@@ -55,8 +55,8 @@ def fields(schema: SourceSchema) -> list[Json]:
     return [{**column.field, "field": column.name} for column in schema.columns]
 
 
-def told(nodes: Iterable[Json]) -> list[Json]:
-    return [{**said(node), "field": node["field"]} for node in nodes]
+def essences(nodes: Iterable[Json]) -> list[Json]:
+    return [{**essence(node), "field": node["field"]} for node in nodes]
 
 
 # Captures: what the events say is what is read, however it is spelled
@@ -65,7 +65,7 @@ def told(nodes: Iterable[Json]) -> list[Json]:
 @pytest.mark.parametrize("record", TABLES, ids=IDS)
 def test_an_event_with_its_schema_gives_its_columns_connector_and_key(record: Json) -> None:
     schema = one(record)
-    assert fields(schema) == told(image_fields(record))
+    assert fields(schema) == essences(image_fields(record))
     assert schema.flow == record["topic"]
     assert schema.connector == CONNECTORS.get(record["topic"].split(".")[0], schema.connector)
     key = record["key"]
@@ -149,12 +149,12 @@ ROWS = structs(st.recursive(leaves() | decimals(), nested, max_leaves=6), st.jus
 
 @given(ROWS)
 def test_any_row_is_read_from_avro_as_from_connect(row: Json) -> None:
-    assert fields(one(as_avro({**row, "optional": False}))) == told(row["fields"])
+    assert fields(one(as_avro({**row, "optional": False}))) == essences(row["fields"])
 
 
 @given(ROWS)
 def test_any_row_is_read_from_json_schema_as_from_connect(row: Json) -> None:
-    assert fields(one(as_json_schema({**row, "optional": False}))) == told(row["fields"])
+    assert fields(one(as_json_schema({**row, "optional": False}))) == essences(row["fields"])
 
 
 # What an Avro schema says without Connect's words
@@ -185,7 +185,7 @@ def test_avro_that_no_converter_wrote_declares_types_in_its_own_words() -> None:
         {"field": "hash", "type": "bytes", "name": "shop.Md5"},
         {"field": "either"},
         {"field": "tags", "type": "array", "items": {"type": "string"}},
-        # A type that holds itself has no end; nothing is told of it.
+        # A type that holds itself has no end; nothing is known of it.
         {"field": "next"},
     ]
 
@@ -231,7 +231,7 @@ def test_json_schema_that_no_converter_wrote_is_read_as_the_converter_reads_it()
 
 def test_columns_that_extract_new_record_state_added_are_no_columns() -> None:
     flat = {**ROW, "fields": [*ROW["fields"], {"field": "__deleted", "type": "string"}, {"field": "__source_lsn", "type": "int64"}]}
-    assert fields(one(flat)) == told(ROW["fields"])
+    assert fields(one(flat)) == essences(ROW["fields"])
     kept = {**ROW, "fields": [*ROW["fields"], {"field": "__source_lsn", "type": "int64"}]}
     assert len(one(kept).columns) == 4
 

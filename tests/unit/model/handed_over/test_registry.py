@@ -13,7 +13,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.handed_over.read_files import read_files
 from airflow_cdc.model.handed_over.source_schemas import HandedOver, bring_together
 from tests.unit.model.handed_over.spellings import Json, as_avro, as_json_schema, captured, topic_of_table
-from tests.unit.model.handed_over.test_read_files import ENVELOPE, KEY, ORDERS, ROW, SOURCE, fields, read, told
+from tests.unit.model.handed_over.test_read_files import ENVELOPE, KEY, ORDERS, ROW, SOURCE, essences, fields, read
 
 
 def answer(subject: str, schema: Any, version: int = 1, **more: Any) -> Json:
@@ -32,7 +32,7 @@ def test_a_subjects_answer_has_flow_columns_connector_and_key() -> None:
     found = read(answer("shop.orders-value", as_avro(ENVELOPE), version=3), answer("shop.orders-key", as_avro(KEY)))
     (schema,) = found.schemas
     assert (schema.flow, schema.connector, schema.keys) == ("shop.orders", "postgresql", ("id",))
-    assert fields(schema) == told(ROW["fields"])
+    assert fields(schema) == essences(ROW["fields"])
     assert schema.origin == "0.json, subject shop.orders-value version 3"
 
 
@@ -100,7 +100,7 @@ def test_types_that_lie_in_other_subjects_are_taken_from_there() -> None:
     ]
     value = answer(f"{ORDERS}-value", avro, references=references)
     (schema,) = read([*parts, value]).schemas
-    assert (fields(schema), schema.connector) == (told(ROW["fields"]), "postgresql")
+    assert (fields(schema), schema.connector) == (essences(ROW["fields"]), "postgresql")
     with pytest.raises(ConfigurationError, match=r"refers to io\.debezium\.connector\.postgresql\.Source, subject .* version 2"):
         read(value)
 
@@ -145,8 +145,8 @@ class Export:
         self._files[f"{name}.data"] = schema if isinstance(schema, str) else json.dumps(schema)
         folder = f"groups/default/artifacts/{artifact}"
         version = {"groupId": None, "artifactId": artifact, "version": f"{order}.0", "state": "ENABLED", "contentId": number, **more}
-        told = {"versionId": order, "artifactType": kind, "isLatest": False} if self._major == 2 else {"versionOrder": order}
-        self._files[f"{folder}/versions/{order}.0.ArtifactVersion.json"] = json.dumps(version | told)
+        essences = {"versionId": order, "artifactType": kind, "isLatest": False} if self._major == 2 else {"versionOrder": order}
+        self._files[f"{folder}/versions/{order}.0.ArtifactVersion.json"] = json.dumps(version | essences)
         if self._major == 3:
             metadata = {"groupId": "default", "artifactId": artifact, "artifactType": kind}
             self._files[f"{folder}/MetaData.Artifact.json"] = json.dumps(metadata)
@@ -181,7 +181,7 @@ def test_artifacts_of_an_export_refer_to_each_other(export: Export) -> None:
     references = [{"groupId": "default", "artifactId": "nested", "version": "1.0", "name": KEY["name"]}]
     found = export.add("t-value", avro, references=references).add("nested", {**nested, "namespace": ORDERS}).read()
     assert [schema.flow for schema in found.schemas] == ["t"]
-    assert fields(found.schemas[0])[0]["fields"] == told(KEY["fields"])
+    assert fields(found.schemas[0])[0]["fields"] == essences(KEY["fields"])
 
 
 def test_another_zip_is_refused() -> None:

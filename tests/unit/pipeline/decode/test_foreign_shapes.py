@@ -19,7 +19,7 @@ TOPIC = "server1.testDB.dbo.spelled"
 
 
 def shape(records: int, value: Any, key: Any = ("id",)) -> TopicShape:
-    texts = [None if told is None else told if isinstance(told, str) else json.dumps(told) for told in (key, value)]
+    texts = [None if part is None else part if isinstance(part, str) else json.dumps(part) for part in (key, value)]
     return TopicShape("f", TOPIC, RecordLayout.RECORD, "u", "sqlserver", 0, texts[0], texts[1], True, records, 0, 0)
 
 

@@ -154,15 +154,18 @@ def test_what_has_no_place_or_an_unknown_operation_is_rejected_and_heartbeats_ar
 def test_a_large_object_that_an_update_leaves_out_keeps_its_value_under_a_new_key_too(
     version: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    def told(op: str, offset: int, after: Row, before: Row | None = None) -> Record:
+    def sent(op: str, offset: int, after: Row, before: Row | None = None) -> Record:
         made = event(version, op, offset=offset, lsn=offset, transaction=offset, before=before, after=after)
         return {**made, "value": {**made["value"], "LOB_COLUMNS": "v, w"}}
 
-    first = [told("c", 0, {"id": 1, "v": "long", "w": None, "n": "a"}), told("c", 1, {"id": 2, "v": "longer", "w": "w", "n": "a"})]
+    first = [
+        sent("c", 0, {"id": 1, "v": "long", "w": None, "n": "a"}),
+        sent("c", 1, {"id": 2, "v": "longer", "w": "w", "n": "a"}),
+    ]
     write_records(tmp_path / "archive" / "1.jsonl", first)
     apply(tmp_path / "archive", tmp_path / "lake")
-    moved = told("u", 3, {"id": 3, "v": None, "w": "x", "n": None}, before={"id": 2, "v": None, "w": None, "n": "a"})
-    write_records(tmp_path / "archive" / "2.jsonl", [told("u", 2, {"id": 1, "v": None, "w": None, "n": None}), moved])
+    moved = sent("u", 3, {"id": 3, "v": None, "w": "x", "n": None}, before={"id": 2, "v": None, "w": None, "n": "a"})
+    write_records(tmp_path / "archive" / "2.jsonl", [sent("u", 2, {"id": 1, "v": None, "w": None, "n": None}), moved])
     apply(tmp_path / "archive", tmp_path / "lake")
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "long", "w": None, "n": None}, {"id": 3, "v": "longer", "w": "x", "n": None}]
 
@@ -170,15 +173,15 @@ def test_a_large_object_that_an_update_leaves_out_keeps_its_value_under_a_new_ke
 def test_a_large_object_that_an_update_leaves_out_is_not_that_of_a_row_which_had_the_key_in_between(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    def told(op: str, offset: int, after: Row | None, before: Row | None = None) -> Record:
+    def sent(op: str, offset: int, after: Row | None, before: Row | None = None) -> Record:
         made = event("1.0", op, offset=offset, lsn=offset, transaction=min(offset, 1), before=before, after=after)
         return {**made, "value": {**made["value"], "LOB_COLUMNS": "v"}}
 
     lives, brief = {"id": 1, "v": "its own", "n": "a"}, {"id": 1, "v": "the other's", "n": "b"}
-    write_records(tmp_path / "archive" / "1.jsonl", [told("c", 0, lives)])
+    write_records(tmp_path / "archive" / "1.jsonl", [sent("c", 0, lives)])
     apply(tmp_path / "archive", tmp_path / "lake")
-    changed = told("u", 3, {"id": 1, "v": None, "n": "c"}, before={**lives, "v": None})
-    write_records(tmp_path / "archive" / "2.jsonl", [told("c", 1, brief), told("d", 2, None, before=brief), changed])
+    changed = sent("u", 3, {"id": 1, "v": None, "n": "c"}, before={**lives, "v": None})
+    write_records(tmp_path / "archive" / "2.jsonl", [sent("c", 1, brief), sent("d", 2, None, before=brief), changed])
     apply(tmp_path / "archive", tmp_path / "lake")
     assert rows(spark, tmp_path / "lake") == [{"id": 1, "v": "its own", "n": "c"}]
 
@@ -187,7 +190,7 @@ def test_a_large_object_that_an_update_leaves_out_is_not_that_of_a_row_which_had
 def test_a_row_that_came_and_went_in_a_transaction_stays_gone_when_its_insert_comes_again(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Each of CDL's events has a place of its own, so its transaction is not told by the place of its last one."""
+    """Each of CDL's events has a place of its own, so the place of its last one does not identify its transaction."""
     lives, brief = {"id": 1, "v": "lives"}, {"id": 1, "v": "brief"}
     came = event("1.0", "c", offset=1, lsn=1, transaction=1, after=brief)
     went = event("1.0", "d", offset=2, lsn=2, transaction=1, before=brief)
@@ -203,7 +206,7 @@ def test_a_row_that_came_and_went_in_a_transaction_stays_gone_when_its_insert_co
 def test_a_transaction_that_hands_keys_on_loses_no_row_where_microbatches_divide_it(
     order: tuple[int, ...], apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nothing but the transaction's number tells that its events belong together: each has a place of its own."""
+    """Only the transaction's number shows that its events belong together: each has a place of its own."""
     first = [event("1.0", "c", offset=number, lsn=number, transaction=0, after=row(number, f"was {number}")) for number in (1, 2, 3)]
     write_records(tmp_path / "archive" / "0.jsonl", first)
     apply(tmp_path / "archive", tmp_path / "lake")

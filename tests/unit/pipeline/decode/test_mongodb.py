@@ -47,8 +47,8 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
 
     assert counts(report) == EventCounts(read=7, merged=5, superseded=2)
     assert unresolved(report) == [1]
-    told_whole = {"3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}', "5": '{"_id": 5,"n": 1}'}
-    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, **told_whole}
+    whole = {"3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}', "5": '{"_id": 5,"n": 1}'}
+    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, **whole}
 
     # load 2: changes of documents that only the target holds; one goes
     second = [

@@ -41,7 +41,7 @@ def _hands_a_key_on(chain: Chain) -> bool:
 
 def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
     events = [(key, place, *event) for key, chain in enumerate(chains) for place, event in enumerate(chain)]
-    told = spark.createDataFrame(events, f"id INT, place INT, {OP} STRING, {TRANSACTION} STRING").selectExpr(
+    placed = spark.createDataFrame(events, f"id INT, place INT, {OP} STRING, {TRANSACTION} STRING").selectExpr(
         "id",
         OP,
         TRANSACTION,
@@ -54,7 +54,7 @@ def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
         f"CAST(NULL AS ARRAY<STRING>) AS {UNAVAILABLE}",
         f"CAST(NULL AS ARRAY<STRING>) AS {ABSENT}",
     )
-    latest = keep_latest_per_key(order_events(told, ["id"], reads_among_changes=True), ["id"], ["id"])
+    latest = keep_latest_per_key(order_events(placed, ["id"], reads_among_changes=True), ["id"], ["id"])
     return {chains[row["id"]] for row in latest.filter(f"{HAZARD} = 1").select("id").collect()}
 
 

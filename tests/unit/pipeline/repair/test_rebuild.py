@@ -68,14 +68,14 @@ def test_without_a_moment_everything_is_rebuilt_and_the_live_lake_stays_as_it_is
     write_records(archive / "2.jsonl", events[3:])
     apply(archive, lake)
     before = files_below(lake)
-    told: list[str] = []
+    lines: list[str] = []
 
-    report = rebuild(replace(order, into=None, progress=told.append))
+    report = rebuild(replace(order, into=None, progress=lines.append))
 
     (new,) = (lake / "_cdc" / "rebuilds").iterdir()
     assert report.lake == str(new)
-    assert told[0] == f"{TOPIC}: rebuilding into {new}"
-    assert not [line for line in told if "looking into" in line], "the live lake has surveyed the archive"
+    assert lines[0] == f"{TOPIC}: rebuilding into {new}"
+    assert not [line for line in lines if "looking into" in line], "the live lake has surveyed the archive"
     assert (report.flows[0].events.read, report.flows[0].table) == (6, f"{new}/{TOPIC}")
     assert compare_lakes(spark, str(lake), str(new)).equal
     assert {name: data for name, data in files_below(lake).items() if "_cdc/rebuilds/" not in name} == before
@@ -260,9 +260,9 @@ def test_a_rebuild_that_was_cut_off_goes_on_where_it_stood_and_another_is_refuse
 
     with pytest.raises(ConfigurationError, match="holds a table or the state"):
         rebuild(replace(order, as_of=None))
-    told: list[str] = []
-    assert rebuild(replace(order, progress=told.append)).ok
-    assert not [line for line in told if "looking into" in line], "the copy of the surveys was ended"
+    lines: list[str] = []
+    assert rebuild(replace(order, progress=lines.append)).ok
+    assert not [line for line in lines if "looking into" in line], "the copy of the surveys was ended"
     assert (names(spark, tmp_path / "new"), names(spark, tmp_path / "new", ORDERS)) == (STATES[2], {1: "first"})
     # Once more there is nothing to do, unless a run has gone on since: the table is none of that moment any more.
     assert {flow.status for flow in rebuild(order).flows} == {FlowStatus.WAITING, FlowStatus.UP_TO_DATE}

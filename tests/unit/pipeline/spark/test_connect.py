@@ -1,4 +1,4 @@
-"""Clients of a Spark Connect server: what is told of a URL, which settings reach a session, how sessions are released."""
+"""Clients of a Spark Connect server: what is shown of a URL, which settings reach a session, how sessions are released."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Session.__module__ = "pyspark.sql.connect.session"
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown"),
     [
         ("sc://h:1", "sc://h:1"),
         ("sc://h:1/;token=s3cr3t", "sc://h:1"),
@@ -61,8 +61,8 @@ Session.__module__ = "pyspark.sql.connect.session"
         ("sc://u:s3cr3t@h:1/;use_ssl=true", "sc://h:1"),
     ],
 )
-def test_of_a_url_only_the_place_is_shown(url: str, told: str) -> None:
-    assert connect.endpoint_of(url) == told
+def test_of_a_url_only_the_place_is_shown(url: str, shown: str) -> None:
+    assert connect.endpoint_of(url) == shown
 
 
 def test_every_session_is_released_while_the_server_answers_also_behind_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

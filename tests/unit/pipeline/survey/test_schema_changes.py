@@ -63,8 +63,8 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
     row = {"id": 1, "amount": unscaled(1250), "at": MICROS, "day": 18262, "note": "a"}
     events = [sqlserver("c", commit=10, after=row, topic=topic), sqlserver("u", commit=20, after={**row, "note": "b"}, topic=topic)]
     write_sink_file(tmp_path / "archive", numbered(events), keys=False)
-    told = schema_change("sqlserver", '"testDB"."dbo"."orders"', columns, prefix="server1", keys=["id"])
-    write_sink_file(tmp_path / "archive", numbered([told]), keys=False)
+    statement = schema_change("sqlserver", '"testDB"."dbo"."orders"', columns, prefix="server1", keys=["id"])
+    write_sink_file(tmp_path / "archive", numbered([statement]), keys=False)
 
     report = apply(tmp_path / "archive", tmp_path / "lake")
 
@@ -86,7 +86,7 @@ def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_read
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
-    # The type is told by the first values: 12.50 in base64 is no number.
+    # The first values show the type: 12.50 in base64 is no number.
     write_records(archive / "1.jsonl", [created(), order("r", 100, id=1, n=7, amount=unscaled(1250), day=18262)])
     apply(archive, lake)
     first = [{"id": 1, "n": 7, "amount": Decimal("12.50"), "day": date(2020, 1, 1)}]
@@ -117,8 +117,8 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     apply(archive, lake)
 
     # A new column is the topic's own.
-    told = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None), "due": ("DATE", None, None)}, prefix="mdb")
-    write_records(archive / "2.jsonl", [told, order("c", 200, id=2, n=8, amount=unscaled(1251), day=18263, due=18264)])
+    statement = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None), "due": ("DATE", None, None)}, prefix="mdb")
+    write_records(archive / "2.jsonl", [statement, order("c", 200, id=2, n=8, amount=unscaled(1251), day=18263, due=18264)])
     apply(archive, lake)
 
     assert rows_in(spark, lake, ORDERS) == [

@@ -30,10 +30,10 @@ def test_a_commit_is_found_without_spark_as_spark_finds_it(apply: Apply, spark: 
     asked = {"application": f"{TOPIC}:{flow['incarnation']}", "microbatch": 2, "after": 1}
 
     read = find_commit(_NoSpark(), str(lake / TOPIC), **asked, may_read_log=True)  # type: ignore[arg-type]
-    told = find_commit(spark, str(lake / TOPIC), **asked)
+    by_spark = find_commit(spark, str(lake / TOPIC), **asked)
 
     assert isinstance(read, MergeCommit)
-    assert read == told
+    assert read == by_spark
     assert (read.version, read.rows) == (first.table_version, first.rows)
 
 

@@ -81,8 +81,8 @@ def derby(spark: SparkSession) -> Iterator[None]:
         (2, "other", None, "2.50", None, None),
         (4, "d", "d", "4", None, None),
     ]
-    told = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
-    typed = spark.createDataFrame(rows, told).selectExpr(
+    ddl = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
+    typed = spark.createDataFrame(rows, ddl).selectExpr(
         "id AS ID",
         "name AS NAME",
         "note AS NOTE",
