@@ -109,7 +109,7 @@ def as_stored(capture: str, table: str) -> dict[str, str]:
 
 
 def plain_longs(document: str) -> str:
-    """Undo what an update does not tell: whether a short integer is a long (docs/sources/mongodb.md#partial-updates)."""
+    """Undo what an update does not show: whether a short integer is a long (docs/sources/mongodb.md#partial-updates)."""
     return re.sub(r'\{"\$numberLong": "(-?\d{1,9})"\}', r"\1", document)
 
 

@@ -154,7 +154,7 @@ def truncates_of(topic: str) -> list[str]:
     [
         ("msh.shop.parts_all", {}, "table_column"),
         (AMBIGUOUS, {}, "key.enforce.uniqueness"),
-        # The column holds the database's name; with the table's, which all of them share, it would tell no more.
+        # The column holds the database's name; with the table's, which all of them share, it would show nothing.
         (AMBIGUOUS, {"table_column": "shard"}, "key.enforce.uniqueness"),
     ],
 )

@@ -30,7 +30,7 @@ TOPICS = {
 }
 
 OTHERWISE = {
-    # PostgreSQL 15 does not tell generated columns to its replicas.
+    # PostgreSQL 15 does not send generated columns to its replicas.
     ("pgty.public.gen", "b"): ({"type": "int32"}, None),
     # Added while the connector ran, as BOOLEAN: the catalogue says tinyint(1), as of every other.
     ("mdb.shop.evolve", "gone"): ({"type": "int16"}, {"type": "boolean"}),
@@ -40,7 +40,7 @@ OTHERWISE = {
         {"type": "int64", "name": "io.debezium.time.NanoTimestamp"},
     ),
 }
-"""Columns of which the catalogue tells something else than the last event: both."""
+"""Columns for which the catalogue differs from the last event: both."""
 
 
 def rows_of(capture: str) -> dict[str, Any]:

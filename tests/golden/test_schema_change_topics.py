@@ -14,7 +14,7 @@ from tests.conftest import Apply
 CAPTURE = Path(__file__).parent / "captures/maria_types_precise"
 
 UNDECLARED = {"mdb.shop.evolve": ("c: string / decimal(20,4)",)}
-"""``ALTER TABLE evolve MODIFY c decimal(20,4)``: of base64 digits nothing in the event tells which scale they have."""
+"""``ALTER TABLE evolve MODIFY c decimal(20,4)``: the event does not show which scale its base64 digits have."""
 
 
 @pytest.mark.parametrize(

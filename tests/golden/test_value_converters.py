@@ -16,7 +16,7 @@ from airflow_cdc.model.pull.source_column import source_column
 from tests.golden.connect_schemas import CATALOGUES, comparable
 
 OTHERWISE = {
-    # The reference says Decimal, the code a decimal of variable scale: we do not tell it.
+    # The reference has Decimal, the code a decimal of variable scale: we leave it out.
     ("db2", "DECFLOAT"),
     # Later versions write it, as Json.
     ("oracle", "JSON"),

@@ -178,7 +178,7 @@ def test_every_record_of_a_file_that_is_taken_in_parts_counts_once(spark: SparkS
     typed = {ORDERS: CdcFlow(ORDERS, columns={"id": "BIGINT"})}
 
     counts = outcome(apply(shop.archive, shop.lake, flows=typed, consistent=True), ORDERS).events
-    # What has no position belongs to the first part: the tombstone, the broken line, the event that tells none.
+    # What has no position belongs to the first part: the tombstone, the broken line, the event without one.
     assert (counts.read, counts.merged, counts.tombstones, counts.rejected) == (4, 1, 1, 2)
     assert shop.rows(spark)["orders"] == [(1, 1)]
 

@@ -1,4 +1,4 @@
-"""Positions as SQL: the same numbers as the model's, and NULL where the source block does not tell."""
+"""Positions as SQL: the same numbers as the model's, and NULL where the source block has none."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_row_that_a_second_complete_snapshot_did_not_find_is_flagged(table: Ta
 
     table.load(read(10, 1, "first"), read(10, 2, "last"))
     table.load(read(50, 1, "first_in_data_collection"), read(50, 3, "last"))
-    # Nothing tells when the row went.
+    # Nothing records when the row went.
     assert [(*row[:2], *row[4:]) for row in flagged(table)] == [
         (1, "read 50", False, None),
         (2, "read 10", True, None),

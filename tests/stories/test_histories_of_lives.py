@@ -38,7 +38,7 @@ def versions(story: Story) -> list[tuple[str, int | None]]:
 
 
 def named(event: Record, table: str) -> Record:
-    """Return the event of one of several tables that a column of the rows tells apart."""
+    """Return the event of one of several tables that a column of the rows distinguishes."""
     value = {**event["value"], "source": {**event["value"]["source"], "table": table}}
     value |= {image: {**value[image], "shard": table} for image in ("before", "after") if value[image]}
     return {**event, "value": value}

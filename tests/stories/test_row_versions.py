@@ -1,4 +1,4 @@
-"""Keys handed on inside one transaction, and values that events do not tell."""
+"""Keys handed on inside one transaction, and values that events leave out."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_every_spelling_of_an_unavailable_value_keeps_what_the_row_had(apply: Ap
         "hstore": ({"a": "b"}, {PLACEHOLDER: PLACEHOLDER}),
     }
     flows = {TOPIC: CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS)}
-    told = {"id": 1, "n": 1, **{name: value for name, (value, _) in spellings.items()}}
+    with_values = {"id": 1, "n": 1, **{name: value for name, (value, _) in spellings.items()}}
     without_values = {"id": 1, "n": 2, **{name: placeholder for name, (_, placeholder) in spellings.items()}}
-    write_records(tmp_path / "archive" / "1.jsonl", [postgresql("c", commit=1, change=2, after=told, topic=TOPIC, offset=0)])
+    write_records(tmp_path / "archive" / "1.jsonl", [postgresql("c", commit=1, change=2, after=with_values, topic=TOPIC, offset=0)])
     apply(tmp_path / "archive", tmp_path / "lake", flows=flows)
     before = read_rows(spark, str(tmp_path / "lake"), TOPIC).rows
     write_records(tmp_path / "archive" / "2.jsonl", [postgresql("u", commit=3, change=4, after=without_values, topic=TOPIC, offset=1)])
@@ -135,13 +135,13 @@ def test_a_moved_row_is_found_by_the_decimal_key_in_its_header(as_number: bool, 
         value = None if event["value"] is None else {"schema": {"type": "struct", "fields": sides}, "payload": event["value"]}
         return {**event, "key": key, "value": value}
 
-    def told(op: str, change: int, key: int, value: str | None, **more: Any) -> Record:
+    def sent(op: str, change: int, key: int, value: str | None, **more: Any) -> Record:
         side = "before" if op == "d" else "after"
         return {**typed(postgresql(op, commit=change, change=change, **{side: {"id": number(key), "v": value}})), **more}
 
     # Without the delete: only the header says which key the row had.
     header = [{"key": "__debezium.oldkey", "value": {"id": number(1)}}]
-    write_records(tmp_path / "archive" / "1.jsonl", numbered([told("c", 10, 1, "long"), told("c", 30, 2, PLACEHOLDER, headers=header)]))
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sent("c", 10, 1, "long"), sent("c", 30, 2, PLACEHOLDER, headers=header)]))
     apply(tmp_path / "archive", tmp_path / "lake")
     rows = read_rows(spark, str(tmp_path / "lake"), TOPIC).rows
     assert [(int(row["id"]), row["v"]) for row in rows] == [(1, "long"), (2, "long")]

@@ -64,7 +64,7 @@ def table(apply: Apply, spark: SparkSession, tmp_path: Path) -> Table:
 
 
 def sent(at: int, nanoseconds: int) -> Record:
-    """Return one of the rows that a COPY wrote as one record of the log; only the connector's times tell them apart."""
+    """Return one of the rows that a COPY wrote as one record of the log; only the connector's times distinguish them."""
     made = event("c", 25, C)
     return {**made, "value": {**made["value"], "ts_ms": at, "ts_ns": at * 10**6 + nanoseconds}}
 

@@ -29,7 +29,7 @@ def keyed(key: Any, op: str, commit: int, **images: Any) -> Record:
 
 
 def story(form: str) -> list[Record]:
-    """Return creates of three rows, and deletes of two: one that tells the row, and one of which only the key does."""
+    """Return creates of three rows, and deletes of two: one that carries the row, and one that carries only the key."""
     rows = [{"id": SPELLED["text that is a number"](n) if form.startswith("text") else n, "v": f"v{n}"} for n in (1, 2, 3)]
     if form == "texts":
         rows = [{**row, "id": f'"{row["id"]}"'} for row in rows]

@@ -74,7 +74,7 @@ def test_no_name_writes_outside_of_the_lake_or_over_its_state(apply: Apply, spar
     assert {path.name for path in (lake / "_cdc").iterdir()} == {"archives", "flows", "leases"}
     assert {path.name for path in (lake / "_cdc" / "flows").iterdir()} == {TOPIC, *GOOD}
 
-    # The good ones are merged, and the others told, each record of them with its place.
+    # The good ones are merged, and the others reported, each record of them with its place.
     assert [row["id"] for row in read_rows(spark, str(lake), TOPIC).rows] == [1, 2]
     assert {flow.flow for flow in report.flows} == {TOPIC, *GOOD}
     assert held(report) == dict.fromkeys(NAMES, ("illegal_topic_name", 1))

@@ -1,4 +1,4 @@
-"""How each connector tells of one change: which images it has, and how its source block places the event."""
+"""How each connector reports one change: which images it has, and how its source block places the event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one connector tells what the database did."""
+    """How one connector reports what the database did."""
 
     name: str
     full_before: bool

@@ -29,7 +29,7 @@ from airflow_cdc.sensors.archive import CdcArchiveSensor
 
 with DAG("far"):
     wait = CdcArchiveSensor(task_id="wait", timeout=0)
-    # Everything that Spark can tell of its settings, it shall tell.
+    # Spark shall log all that it can log of its settings.
     loud = "-Dlog4j2.configurationFile={log4j}"
     conf = {{"spark.jars.ivy": {ivy!r}, "spark.logConf": "true", "spark.driver.extraJavaOptions": loud}}
     wait >> CdcMergeOperator(task_id="merge", packages={packages!r}, conf=conf, verbose=True)

@@ -99,7 +99,7 @@ class YarnCluster:
         manager.stop()
 
     def ask(self, path: str) -> Any:
-        """Return what the ResourceManager's REST interface tells."""
+        """Return the answer of the ResourceManager's REST interface."""
         request = Request(f"{self.resource_manager}/ws/v1/cluster/{path}", headers={"Accept": "application/json"})
         with urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())

@@ -1,4 +1,4 @@
-"""Every merged table is an asset: who is told of which change, also where a try failed or died."""
+"""Every merged table is an asset: who gets which change, also where a try failed or died."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def test_other_assets_name_no_table(uri: str) -> None:
 
 
 def _merge(scene: Any, context: Any, *outlets: Any, run_id: str = "a", **arguments: Any) -> dict[str, Any]:
-    """Run the merge and return what is told, by asset and, of an alias, by the assets that it adds."""
+    """Run the merge and return what is announced, by asset and, of an alias, by the assets that it adds."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
     context["ti"].run_id, context["outlet_events"] = run_id, OutletEventAccessors()
     operator = scene.merge(outlets=list(outlets), **arguments)
     operator.execute(context)
-    told: dict[str, Any] = {}
+    announced: dict[str, Any] = {}
     for outlet in operator.outlets:
         accessor = context["outlet_events"][outlet]
         if isinstance(outlet, AssetAlias):
-            told |= {event.dest_asset_key.uri: event.extra for event in accessor.asset_alias_events}
+            announced |= {event.dest_asset_key.uri: event.extra for event in accessor.asset_alias_events}
         else:
-            told[outlet.uri] = accessor.extra
-    assert json.loads(json.dumps(told)) == told
-    return told
+            announced[outlet.uri] = accessor.extra
+    assert json.loads(json.dumps(announced)) == announced
+    return announced
 
 
 def _announced(scene: Any, version: int = 0) -> dict[str, Any]:
@@ -55,9 +55,9 @@ def _announced(scene: Any, version: int = 0) -> dict[str, Any]:
 def test_a_table_is_announced_when_it_changed_and_only_then(scene: Any, context: Any) -> None:
     orders, customers = table_asset(TOPIC), table_asset(OTHER_TOPIC)
     scene.land("0000000000")
-    told = _merge(scene, context, orders, customers)
-    assert list(told) == [orders.uri]
-    extra = told[orders.uri]
+    announced = _merge(scene, context, orders, customers)
+    assert list(announced) == [orders.uri]
+    extra = announced[orders.uri]
     assert {name: extra[name] for name in ("flow", "table", "table_version")} == _announced(scene)
     assert extra["applied_position"] == {"0": ["7", "1", "-1"]}
     assert (extra["events"]["merged"], extra["rows"]) == (1, {"inserted": 1, "updated": 0, "deleted": 0})
@@ -70,8 +70,8 @@ def test_an_alias_announces_the_assets_of_tables_that_no_dag_file_knew(scene: An
     scene.connect("my_lake", conn_type="cdc_lake", host=str(scene.lake))
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
-    told = _merge(scene, context, AssetAlias("cdc"), lake_conn_id="my_lake")
-    assert {uri: extra["flow"] for uri, extra in told.items()} == {
+    announced = _merge(scene, context, AssetAlias("cdc"), lake_conn_id="my_lake")
+    assert {uri: extra["flow"] for uri, extra in announced.items()} == {
         table_asset(name, lake_conn_id="my_lake").uri: name for name in (TOPIC, OTHER_TOPIC)
     }
 
@@ -191,5 +191,7 @@ def test_airflow_records_the_events_of_changed_tables_alone(scene: Any, airflow_
     assert str(dag.test().state) == "success"
     with create_session() as session:
         events = session.scalars(select(AssetEvent).where(AssetEvent.id.not_in(before))).all()
-        told = [(event.asset.uri, event.extra["table_version"], sorted(alias.name for alias in event.source_aliases)) for event in events]
-    assert told == [(table_asset(TOPIC).uri, 0, {"table": [], "alias": ["cdc_tables"]}[by])]
+        announced = [
+            (event.asset.uri, event.extra["table_version"], sorted(alias.name for alias in event.source_aliases)) for event in events
+        ]
+    assert announced == [(table_asset(TOPIC).uri, 0, {"table": [], "alias": ["cdc_tables"]}[by])]

@@ -64,12 +64,15 @@ def test_callbacks_and_limits_of_a_try_reach_the_tasks(tmp_path: Path, monkeypat
 
     wait, merge = dag.get_task("wait_for_files"), dag.get_task("merge")
     for task in (wait, merge):
-        assert [list(told) for told in (task.on_failure_callback, task.on_retry_callback)] == [[my_alerts.page], [my_alerts.note]]
+        assert [list(callbacks) for callbacks in (task.on_failure_callback, task.on_retry_callback)] == [
+            [my_alerts.page],
+            [my_alerts.note],
+        ]
         assert task.queue == "big"
     assert (list(merge.on_success_callback), list(wait.on_success_callback)) == ([my_alerts.note], [])
     assert (merge.execution_timeout, wait.execution_timeout, merge.deferrable) == (timedelta(hours=2), None, True)
-    for name, told in (("gone", "ImportError: cannot|AttributeError: module"), ("NOT_ONE", "expected a function, seen a int")):
-        with pytest.raises(ConfigurationError, match=rf"dags\[0\]: on_failure_callback is 'my_alerts.{name}', .*({told})"):
+    for name, cause in (("gone", "ImportError: cannot|AttributeError: module"), ("NOT_ONE", "expected a function, seen a int")):
+        with pytest.raises(ConfigurationError, match=rf"dags\[0\]: on_failure_callback is 'my_alerts.{name}', .*({cause})"):
             cdc_dags(write(tmp_path, {"dags": [{"dag_id": "d", "tables": ["a"], "on_failure_callback": f"my_alerts.{name}"}]}))
 
 
@@ -122,9 +125,9 @@ def test_a_wrong_file_is_the_dag_files_import_error(tmp_path: Path) -> None:
     write(tmp_path, {"dags": [{"dag_id": "d", "table": ["a"]}]})
     found = bag(tmp_path)
     assert found.dags == {}
-    (told,) = found.import_errors.values()
-    assert f"{tmp_path / 'airflow_cdc.yaml'}: dags[0].table is no setting; known are" in told
-    assert "Next step: Correct the file" in told
+    (error,) = found.import_errors.values()
+    assert f"{tmp_path / 'airflow_cdc.yaml'}: dags[0].table is no setting; known are" in error
+    assert "Next step: Correct the file" in error
 
 
 def test_three_hundred_tables_are_three_hundred_dags_that_airflow_takes_in_a_moment(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ def test_parsing_imports_neither_spark_nor_the_pipeline(file: str) -> None:
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'delta', 'pandas', 'pyarrow')"
         " or m.startswith('airflow_cdc.pipeline')))"
     )
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", program, str(DAGS / file)], capture_output=True, text=True, check=False, cwd=DAGS.parent, timeout=120
     )
-    assert told.stdout.splitlines()[-1:] == ["[]"], told.stderr[-2000:]
+    assert ended.stdout.splitlines()[-1:] == ["[]"], ended.stderr[-2000:]
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -100,11 +100,11 @@ def test_the_alias_of_the_shipped_dags_announces_the_tables_that_a_run_changed(s
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    scene.land("0000000000", topic="server.db.told_by_alias")
+    scene.land("0000000000", topic="server.db.announced_by_alias")
     assert run_dag(None)["merge"] == "success"
     with create_session() as session:
-        told = [(event.asset.uri, [alias.name for alias in event.source_aliases]) for event in session.scalars(select(AssetEvent))]
-    assert ("x-cdc://lake/cdc_lake_default/server.db.told_by_alias", ["cdc_tables:cdc_lake_default"]) in told
+        events = [(event.asset.uri, [alias.name for alias in event.source_aliases]) for event in session.scalars(select(AssetEvent))]
+    assert ("x-cdc://lake/cdc_lake_default/server.db.announced_by_alias", ["cdc_tables:cdc_lake_default"]) in events
 
 
 @pytest.mark.parametrize("task", ["merge", "maintain", "reprocess", "replay", "rebuild"])
@@ -180,9 +180,9 @@ REPAIRS = [
 
 
 @pytest.mark.parametrize("logical_date", DATES, ids=["with a date", "without a date"])
-@pytest.mark.parametrize(("form", "told"), REPAIRS, ids=[form["mode"] for form, _ in REPAIRS])
+@pytest.mark.parametrize(("form", "arguments"), REPAIRS, ids=[form["mode"] for form, _ in REPAIRS])
 def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
-    scene: Any, run_dag: Any, form: dict[str, Any], told: list[str], logical_date: datetime | None
+    scene: Any, run_dag: Any, form: dict[str, Any], arguments: list[str], logical_date: datetime | None
 ) -> None:
     mode = form["mode"]
     scene.connect("other_lake", conn_type="cdc_lake", host="/other/lake")
@@ -193,7 +193,7 @@ def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith(f"jobs/{mode}.py"))
     into = ["--into", "/other/lake"] if mode == "rebuild" else []
     roots = ["--archive", str(scene.archive), "--lake", str(scene.lake), *into, "--table", "a.*", "--table", "b"]
-    assert scene.arguments[job + 1 : -4] == [*roots, *told]
+    assert scene.arguments[job + 1 : -4] == [*roots, *arguments]
     assert scene.arguments[-4::2] == ["--report", "--run-name"]
 
 

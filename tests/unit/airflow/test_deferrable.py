@@ -81,7 +81,7 @@ def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, contex
     assert before + 3600 <= asked["until"] <= time.time() + 3600
     event = _event(_at(deferred.trigger, ask_at=0.0))
     assert event["found"] == {"why": "ask", "job": JOB, "until": asked["until"], "report": asked["report"]}
-    # It runs: wait on, no longer than was said at first.
+    # It runs: wait on, no longer than was set at first.
     with pytest.raises(TaskDeferred) as again:
         _resume(yarn.merge(**merge), context, deferred, event)
     assert again.value.trigger.serialize()[1]["until"] == asked["until"]

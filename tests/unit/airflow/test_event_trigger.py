@@ -1,4 +1,4 @@
-"""The watcher's trigger: it tells of each file once, over restarts too, whether or not anybody merges."""
+"""The watcher's trigger: it announces each file once, over restarts too, whether or not anybody merges."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ OPERATORS = [
 
 @pytest.fixture
 def scene_of_marks(scene: Any) -> Iterator[Any]:
-    """A scene whose stores are told by nested JSON, on YARN in cluster mode."""
+    """A scene whose stores are declared in nested JSON, on YARN in cluster mode."""
     scene.land("0000000000")
     client = {"endpoint_url": "http://minio:9000", "region_name": "eu-west-3"}
     scene.connect("store", conn_type="aws", extra=client)

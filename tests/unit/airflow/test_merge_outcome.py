@@ -95,7 +95,7 @@ def test_a_merge_that_has_a_change_to_announce_is_not_skipped(scene: Any, contex
     scene.land("0000000000")
     scene.merge(outlets=[table_asset(TOPIC)]).execute(context)
     scene.land("0000000001")
-    # The run that made the change died before it could tell.
+    # The run that made the change died before it could announce it.
     scene.merge().execute(context)
     context["ti"].run_id = "next"
     result = scene.merge(skip_if_nothing_pending=True, outlets=[table_asset(TOPIC)]).execute(context)

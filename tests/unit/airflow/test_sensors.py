@@ -139,7 +139,7 @@ def test_a_snapshot_is_waited_for_to_its_last_read(scene: Any) -> None:
     scene.land("0000000000")
     merge(scene)
     not_yet(sensor(CdcSnapshotSensor, tables=TOPIC))
-    # What the merge's report tells of the last read.
+    # What the merge's report has of the last read.
     (marker,) = Path(scene.lake).glob(f"_cdc/flows/{TOPIC}/commits/00000001.json")
     commit = json.loads(marker.read_text())
     commit["report"]["snapshot"] = Snapshot(Position(1), is_first=True, is_complete=True).to_json()

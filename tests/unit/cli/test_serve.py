@@ -71,7 +71,7 @@ def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, n
     assert conf["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells the server")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends the server")
 def test_a_server_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> None:
     command = serve(tmp_path, "--port", "0")
     assert command.stdout

@@ -40,7 +40,7 @@ def records(
 
 
 def values(file: str, count: int, kind: str = "c", topic: str = "t") -> TopicShape:
-    """Return records of a sink's value file: the file's name alone tells partition and first offset."""
+    """Return records of a sink's value file: only the file's name has partition and first offset."""
     return TopicShape(file, topic, RecordLayout.VALUE, kind, None, 0, None, None, False, count, None, None)
 
 

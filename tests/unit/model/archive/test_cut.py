@@ -33,7 +33,7 @@ def test_a_transaction_of_which_nothing_but_its_end_is_there_holds_back_what_end
 
 
 def test_what_ended_in_the_same_moment_as_one_that_lacks_events_goes_by_its_position() -> None:
-    # MariaDB and Oracle tell of an END nothing but the time.
+    # MariaDB and Oracle give of an END only the time.
     ended_together = [CommittedTransaction((5,), number, number, whole) for number, whole in ((1, True), (2, False), (3, True))]
     assert consistent_before(ended_together) == 2
 

@@ -206,7 +206,7 @@ CAPTURED_TOPICS = tuple(f"mssql.testDB.dbo.{table}" for table in ("customers", "
 
 
 def captured() -> Iterator[Transaction]:
-    """Yield what each record of the capture tells."""
+    """Yield what each record of the capture holds."""
     for path in sorted(CAPTURE.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:

@@ -209,15 +209,15 @@ def test_globs_choose_whole_names_by_case_and_none_choose_all(globs: tuple[str, 
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, iter(globs))] == chosen
 
 
-@pytest.mark.parametrize(("told", "read"), [("key", "key"), (["a", "b"], ("a", "b")), ([], ())])
-def test_a_flow_may_declare_how_its_table_is_clustered(told: object, read: object) -> None:
-    assert CdcFlow.from_mapping({"topic": "t", "cluster_by": told}).cluster_by == read
+@pytest.mark.parametrize(("setting", "read"), [("key", "key"), (["a", "b"], ("a", "b")), ([], ())])
+def test_a_flow_may_declare_how_its_table_is_clustered(setting: object, read: object) -> None:
+    assert CdcFlow.from_mapping({"topic": "t", "cluster_by": setting}).cluster_by == read
 
 
-@pytest.mark.parametrize("told", ["id", ["a", "a"], 1, [1]])
-def test_columns_to_cluster_by_are_a_list_or_the_key(told: object) -> None:
+@pytest.mark.parametrize("setting", ["id", ["a", "a"], 1, [1]])
+def test_columns_to_cluster_by_are_a_list_or_the_key(setting: object) -> None:
     with pytest.raises(ConfigurationError, match="cluster_by is"):
-        CdcFlow.from_mapping({"topic": "t", "cluster_by": told})
+        CdcFlow.from_mapping({"topic": "t", "cluster_by": setting})
 
 
 def test_a_glob_may_leave_names_out() -> None:

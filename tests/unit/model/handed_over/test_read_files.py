@@ -97,7 +97,7 @@ def test_mongodbs_documents_declare_no_columns() -> None:
         read(carts)
 
 
-# Any schema: its spelling in Avro and in JSON Schema tells the same fields
+# Any schema: its spelling in Avro and in JSON Schema gives the same fields
 
 SEMANTIC = {
     "int32": ["io.debezium.time.Date", "io.debezium.time.Time", "org.apache.kafka.connect.data.Date"],

@@ -65,7 +65,7 @@ def test_what_waits_counts_from_the_last_commit_that_is_applied(scene: Scene) ->
     flows = {"t": Lag(3, 9, 90.5), "u": Lag(1, 3, 10.0)}
     assert lag(scene) == (Lag(4, 12, 90.5), flows)
     assert lag(scene, "u") == (Lag(1, 3, 10.0), {"u": flows["u"]})
-    # A name that tells no topic: it may be of any table, and is one file.
+    # A name without a topic: it may be of any table, and is one file.
     scene.arrive("any name")
     together, flows = lag(scene)
     assert (together.files, together.bytes, flows["u"].files) == (5, 15, 2)

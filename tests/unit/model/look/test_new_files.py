@@ -63,7 +63,7 @@ class Cost:
         return list(self.folders), self.entries, len(self.asked)
 
 
-# -- folders that tell when they changed ---------------------------------------------------------------------------
+# -- folders that show when they changed ---------------------------------------------------------------------------
 
 
 def test_a_look_lists_what_changed_and_costs_the_same_however_much_lies_there(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +221,8 @@ def test_looks_find_what_a_whole_listing_finds(rounds: list[tuple[set[str], set[
                     os.utime(parent, (now, now))
             ledger = scene.state.ledger()
             truth = [file.path for file in scene.state.unsurveyed(list_archive(FS, scene.root).files, ledger)]
-            told = [file.path for file in find_new_files(FS, scene.root, scene.state, ledger, now=now).files]
-            assert told == truth
+            seen = [file.path for file in find_new_files(FS, scene.root, scene.state, ledger, now=now).files]
+            assert seen == truth
             now += LATER if settled else 1
             scene.survey(now=now)
 
@@ -354,7 +354,7 @@ def test_a_file_that_changed_is_new_again_for_looks_and_pokes_alike(scene: Scene
     with (scene.archive / "x" / "a").open("a") as file:
         file.write("{}\n")
     os.utime(scene.archive / "x", (old, old))
-    # Its folder does not tell: within the hour nobody asks.
+    # Its folder does not show it: within the hour nobody asks.
     assert seen(scene) == []
     later = time.time() + WHOLE_LOOK_SECONDS + 1
     ledger = scene.state.ledger()

@@ -107,7 +107,7 @@ def test_globs_narrow_the_question(scene: Scene) -> None:
     assert scene.waiting("t") == ([], {"t": 1}, 1)
     assert scene.waiting("[tu]") == ([], {"t": 1, "u": 1}, 2)
     assert scene.waiting("x*") == ([], {}, 0)
-    # A name of no sink's tells nothing: the file may hold any topic until somebody has looked.
+    # A name of no sink's shows nothing: the file may hold any topic until somebody has looked.
     scene.arrive("any name")
     assert scene.waiting("t") == (["any name"], {"t": 1}, 2)
 

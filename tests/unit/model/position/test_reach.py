@@ -23,7 +23,7 @@ def microbatch(commit: int | None, offset: int | None, partition: str = "0") -> 
         # The last transaction goes on: its events may concern the same keys.
         (microbatch(20, 100), True),
         (microbatch(19, 100), True),
-        # Reads have no place in the log; the archive tells theirs.
+        # Reads have no place in the log; the archive gives theirs.
         (microbatch(None, 100), False),
         (microbatch(None, 99), True),
         (microbatch(21, 99), True),

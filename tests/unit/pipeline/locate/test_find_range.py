@@ -63,7 +63,7 @@ def position(number: int) -> AsOf:
     [
         (time(3), None, 3, None),
         (None, time(3), None, 4),
-        # What a clock that steps back tells of the middle, its log decides: from a time on nothing is left out …
+        # Where a clock steps back, the log decides about the middle: from a time on nothing is left out …
         (time(2), None, 2, None),
         # … and to a time nothing is in that stands behind a later one.
         (None, time(2), None, 2),

@@ -203,7 +203,7 @@ def test_avro_values_and_keys_as_a_sink_writes_them(apply: Apply, spark: SparkSe
 
 
 def test_parquet_of_whole_records(apply: Apply, spark: SparkSession, reference: Path, archive: Path, lake: Path) -> None:
-    # The name tells nothing, the first bytes do.
+    # The name shows nothing, the first bytes do.
     write_parquet(archive / "part-00000", EVENTS)
     (flow,) = apply(archive, lake).flows
 

@@ -1,4 +1,4 @@
-"""Which keys the last event alone does not tell: every chain of four events, against the rule in plain Python."""
+"""Which keys the last event alone does not decide: every chain of four events, against the rule in plain Python."""
 
 from __future__ import annotations
 

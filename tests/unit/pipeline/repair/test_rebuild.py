@@ -154,7 +154,7 @@ def snapshots() -> list[Record]:
 @pytest.mark.parametrize(
     ("moment", "rows"),
     [
-        # The archive begins with the first snapshot: whatever position it tells, nothing older is known.
+        # The archive begins with the first snapshot: whatever position it has, nothing older is known.
         ("48", {1: "ann", 2: "ben"}),
         ("49", {1: "ann b.", 2: "ben"}),
         ("0/3B", {1: "ann b.", 2: "bea"}),

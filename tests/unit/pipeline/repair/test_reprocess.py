@@ -62,7 +62,7 @@ class Live:
             assert counts.accounted() == counts.read, counts
         if done.report:
             assert done.report.ok, done.report.flows[0].error
-            assert done.report.flows[0].rows == done.found.rows, "the dry run tells what the real one does"
+            assert done.report.flows[0].rows == done.found.rows, "the dry run reports what the real one does"
         return done
 
     def sql(self, statement: str) -> None:
@@ -200,12 +200,12 @@ def test_of_a_file_that_was_applied_in_part_only_that_part_is_read_again(spark: 
 def test_values_that_are_missing_are_filled_by_the_event_that_carries_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     live = Live(spark, apply, tmp_path)
     unavailable = "__debezium_unavailable_value"
-    told = postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"})
+    whole = postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"})
     later = postgresql("u", commit=20, change=21, after={"id": 1, "n": 2, "big": unavailable})
-    for number, event in enumerate(numbered([told, later]), start=1):
+    for number, event in enumerate(numbered([whole, later]), start=1):
         live.bring(f"{number}.jsonl", [event])
     table = f"delta.`{live.lake}/{PG}`"
-    # The row is lost, and comes back first from the event that does not tell all of it.
+    # The row is lost, and comes back first from the event that does not carry all of it.
     spark.sql(f"DELETE FROM {table}")
     order = replace(live.order, flow=PG)
     assert reprocess(replace(order, first=parse_as_of("20"))).found.rows == RowCounts(inserted=1)
@@ -296,7 +296,7 @@ def test_what_cannot_be_read_leaves_no_intent_in_the_flow_s_way(live: Live) -> N
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda order: replace(order, flow="nobody"), "knows no flow nobody"),
         (lambda order: replace(order, archive=f"{order.archive}2"), f"knows no flow {TOPIC} of archive"),
@@ -304,8 +304,8 @@ def test_what_cannot_be_read_leaves_no_intent_in_the_flow_s_way(live: Live) -> N
         (lambda order: replace(order, first=moment(3), last=moment(2)), "is empty"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(change: Callable[[Reprocessing], Reprocessing], told: str, live: Live) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_meant_is_refused(change: Callable[[Reprocessing], Reprocessing], message: str, live: Live) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         reprocess(change(live.order))
 
 

@@ -79,7 +79,7 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     assert rows(spark, guessed) == {number: row(number) for number in (1, 2, 4)}
     assert report.flows[0].events.stale == 1
     assert not list((guessed / "_cdc" / "retypes").iterdir())
-    # It remembers who tells how to read the columns, as a table does that was made so.
+    # It records which columns were declared, as a table that was made so.
     target = read_target(spark, str(guessed / TOPIC))
     assert target
     assert (target.declared, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})

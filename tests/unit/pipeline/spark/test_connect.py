@@ -107,7 +107,7 @@ def test_hadoops_settings_lose_sparks_prefix_and_the_servers_own_are_named(
     connect._set_asked(Session(client), asked)
     assert client.settings == {"fs.s3a.bucket.b.secret.key": "s3cr3t", "spark.sql.x": "1"}
     assert "own, and were not set: spark.executor.memory." in caplog.text
-    # PySpark's own warning tells the value.
+    # PySpark's own warning shows the value.
     assert "s3cr3t" not in caplog.text + str([str(warning.message) for warning in recwarn])
 
 

@@ -1,4 +1,4 @@
-"""What a table's log tells of its files, without a look at them."""
+"""What a table's log records of its files, without a look at them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_two_lakes_are_equal_whatever_the_order_and_swapped_values_are_not(
     assert (table.stands.microbatch, table.other_stands.microbatch) == (1, 3)
     assert set(table.stands.applied_through) == {"0"}
 
-    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not tell.
+    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not show it.
     swapped = [{**ROWS[0], "name": "a", "note": None}, {**ROWS[1], "amount": None}, {**ROWS[2], "amount": "2.50"}]
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=9, after=row) for row in swapped]))
