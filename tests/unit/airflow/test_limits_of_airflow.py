@@ -16,7 +16,7 @@ POOL = "cdc_one_slot"
 
 
 def begins_beside(scene: Any, state: str, **limits: Any) -> bool:
-    """Tell whether the scheduler lets a run's merge begin while another run's is in a state."""
+    """Return whether the scheduler lets a run's merge begin while another run's is in a state."""
     from airflow.api.client.local_client import Client
     from airflow.jobs.job import Job
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner

@@ -45,7 +45,7 @@ def _records(file: Path) -> Iterator[Json]:
 
 
 def topic_of_table(record: Json) -> bool:
-    """Tell whether a record is a row's, with images that have columns."""
+    """Return whether a record is a row's, with images that have columns."""
     fields = {field["field"]: field for field in record["value"]["schema"].get("fields", ())}
     return any(fields.get(image, {}).get("fields") for image in ("after", "data"))
 

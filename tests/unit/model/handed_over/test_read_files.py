@@ -267,7 +267,7 @@ def test_a_document_of_ours_passes_as_it_is() -> None:
 def test_the_envelopes_name_gives_the_topic_where_nothing_else_does() -> None:
     assert one(ENVELOPE).flow == one(as_avro(ENVELOPE)).flow == one(as_json_schema(ENVELOPE)).flow == ORDERS
     assert one(ENVELOPE, flow="routed").flow == "routed"
-    with pytest.raises(ConfigurationError, match=r"of which topic the rows are: Connect schema, 0\.json") as raised:
+    with pytest.raises(ConfigurationError, match=r"topic of these schemas is not known: Connect schema, 0\.json") as raised:
         read({**ROW, "name": "Order"})
     assert "--flow TOPIC" in raised.value.next_step
 

@@ -29,7 +29,7 @@ def _chains(longest: int) -> Iterator[Chain]:
 
 
 def _hands_a_key_on(chain: Chain) -> bool:
-    """Tell whether a delete stands behind a create of its transaction that did not follow a delete."""
+    """Return whether a delete stands behind a create of its transaction that did not follow a delete."""
     created_in, before = None, ""
     for operation, transaction in chain:
         if operation == "d" and created_in == transaction:
