@@ -24,7 +24,6 @@ _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 """One part of a name in a catalog, as SQL spells it."""
 # A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
-_COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
 class OnTruncate(str, Enum):
@@ -213,8 +212,13 @@ class CdcFlow:
         self._refuse_modes_that_exclude_each_other()
 
     def _refuse_columns_of_one_name(self) -> None:
+        if not self.document_columns:
+            return
+        # Imported here: few flows have documents, and Dag files import this module.
+        from airflow_cdc.model.connectors.mongodb import MONGODB
+
         # Delta compares names without case.
-        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        names = [name.lower() for name in (*MONGODB.values.columns, *self.document_columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(

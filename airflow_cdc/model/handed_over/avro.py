@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from airflow_cdc.model.catalogue.fields import DECIMAL
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.handed_over.connect import ConnectSchema, literal
 
 _PRIMITIVES = {"int": "int32", "long": "int64", **{name: name for name in ("float", "double", "boolean", "string", "bytes")}}
 _NAMED = ("record", "enum", "fixed")
 _BASES = {"enum": "string", "fixed": "bytes", **_PRIMITIVES}
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _PRECISION = "connect.decimal.precision"
 _NO_PRECISION = 64
 """``AvroData``'s precision for a decimal that has none."""
@@ -116,7 +116,7 @@ class _Reader:
     def _leaf(self, node: Mapping[str, Any], kind: str, namespace: str) -> ConnectSchema:
         schema: ConnectSchema = {"type": literal(node.get("connect.type")) or _BASES[kind]}
         logical = node.get("logicalType")
-        if kind in ("bytes", "fixed") and (logical == "decimal" or node.get("connect.name") == _DECIMAL):
+        if kind in ("bytes", "fixed") and (logical == "decimal" or node.get("connect.name") == DECIMAL):
             schema |= _decimal(node)
         elif kind in _NAMED:
             schema |= {"name": _full_name(node, namespace), **_annotated(node)}
@@ -146,4 +146,4 @@ def _parameters(node: Mapping[str, Any]) -> ConnectSchema:
 def _decimal(node: Mapping[str, Any]) -> ConnectSchema:
     precision = node.get("precision", _NO_PRECISION)
     parameters = {"scale": str(node.get("scale", 0)), **({} if precision == _NO_PRECISION else {_PRECISION: str(precision)})}
-    return {"name": _DECIMAL, "parameters": {**parameters, **_parameters(node).get("parameters", {})}}
+    return {"name": DECIMAL, "parameters": {**parameters, **_parameters(node).get("parameters", {})}}

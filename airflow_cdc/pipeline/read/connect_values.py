@@ -29,12 +29,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_cdc.model.catalogue.fields import DECIMAL
 from airflow_cdc.pipeline.read.embedded_schema import AvroNode
 from airflow_cdc.pipeline.spark import sql
 
 ConnectSchema = dict[str, Any]
 
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _LITERAL: Mapping[type[DataType], str] = {
     ByteType: "int8",
     ShortType: "int16",
@@ -127,7 +127,7 @@ def _of_spark(kind: DataType, connect_name: str, value: str) -> tuple[str, Conne
         # As text a number keeps all its digits; with a point it is not taken for base64.
         digits = f"concat(CAST({value} AS STRING), '{'' if kind.scale else '.0'}')"
         parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
-        return digits, {"type": "bytes", "name": _DECIMAL, "parameters": parameters}
+        return digits, {"type": "bytes", "name": DECIMAL, "parameters": parameters}
     if isinstance(kind, DateType):
         return f"unix_date({value})", {"type": "int32", "name": "org.apache.kafka.connect.data.Date"}
     if isinstance(kind, TimestampType):
@@ -142,7 +142,7 @@ def _of_spark(kind: DataType, connect_name: str, value: str) -> tuple[str, Conne
 
 def _of_avro(node: Mapping[str, Any]) -> ConnectSchema:
     logical = node.get("logicalType")
-    name = node.get("connect.name") or (_DECIMAL if logical == "decimal" else logical)
+    name = node.get("connect.name") or (DECIMAL if logical == "decimal" else logical)
     parameters = {
         **({"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node["precision"])} if logical == "decimal" else {}),
         **node.get("connect.parameters", {}),
