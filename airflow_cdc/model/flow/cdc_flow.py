@@ -214,10 +214,9 @@ class CdcFlow:
     def _refuse_columns_of_one_name(self) -> None:
         if not self.document_columns:
             return
-        # Imported here: few flows have documents, and Dag files import this module.
+        # Dag files import this module, and few flows have documents. Delta compares names without case.
         from airflow_cdc.model.connectors.mongodb import MONGODB
 
-        # Delta compares names without case.
         names = [name.lower() for name in (*MONGODB.values.columns, *self.document_columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
