@@ -14,17 +14,15 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, log_line, run_job
+from airflow_cdc.jobs.job_parser import ARCHIVE, DRY_RUN, FLOWS, job_parser
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("replay")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--flows")
+    parser = job_parser("replay", ARCHIVE, FLOWS, DRY_RUN)
     parser.add_argument("--reason", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args(argv)
 
 

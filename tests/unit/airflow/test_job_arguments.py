@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_cdc.jobs.run_job import job_parser
+from airflow_cdc.jobs.job_parser import job_parser
 from airflow_cdc.model.job_argument import ENCODED, read_argument
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
