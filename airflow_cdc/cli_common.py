@@ -36,6 +36,7 @@ Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_defa
 FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
 Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
 Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would be done; change nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]

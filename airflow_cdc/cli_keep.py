@@ -11,6 +11,7 @@ from airflow_cdc.cli_common import (
     EXIT_FAILED,
     AsJson,
     Connect,
+    DryRun,
     FlowsFile,
     Globs,
     Lake,
@@ -31,7 +32,7 @@ from airflow_cdc.model.report.maintenance import MaintenanceSettings
 def maintain(
     lake: Lake,
     tables: Globs = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be done; change nothing.")] = False,
+    dry_run: DryRun = False,
     vacuum_after_days: Annotated[float, typer.Option(help="Days that files stay which no table needs any more.")] = 7,
     expire_after_days: Annotated[float, typer.Option(help="Days that delete markers stay: how late an event may come.")] = 30,
     purge_from: Annotated[float, typer.Option(help="Share of a table's rows that deletion vectors may hide.")] = 0.1,

@@ -11,6 +11,7 @@ from airflow_cdc.cli_common import (
     Archive,
     AsJson,
     Connect,
+    DryRun,
     Flow,
     FlowsFile,
     Globs,
@@ -92,7 +93,7 @@ def quarantine_replay(
     reason: Annotated[
         list[str] | None, typer.Option(help="Only files with records of this reason; may be repeated.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would become of the rows; change nothing.")] = False,
+    dry_run: DryRun = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

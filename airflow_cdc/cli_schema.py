@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_cdc.cli_common import AsJson, Flow, Lake, usage
+from airflow_cdc.cli_common import AsJson, DryRun, Flow, Lake, usage
 from airflow_cdc.cli_schema_pull import schema_pull
 from airflow_cdc.console import print_json
 from airflow_cdc.print_schema import print_import, print_schema
@@ -22,7 +22,7 @@ def schema_import(
     flow: Annotated[
         str | None, typer.Option(help="Topic, where the files name none or several.", show_default=False, metavar="TOPIC")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be kept; change nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep in a lake the schemas that files hold: of Connect, of Avro, of JSON Schema, of a registry's export. Starts no Spark.

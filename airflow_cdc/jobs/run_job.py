@@ -71,7 +71,7 @@ def run_job(
 ) -> int:
     """Do a job's work, write its report and return its exit code: 0 on success, else 1.
 
-    :param given: the arguments of :func:`~airflow_cdc.jobs.job_parser.job_parser`: ``report``, the URI at which the report is always written;
+    :param given: the arguments of :func:`~airflow_cdc.jobs.job_parser.job_parser`: ``report``, the URI where the report is always written;
         ``storage``, settings of the stores, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file with it, which is
         removed after reading.
     :param failed: makes the report for an error that stopped the work.
