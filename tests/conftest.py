@@ -26,7 +26,7 @@ from airflow_cdc.pipeline.target.target_table import read_target
 # How long an example takes says how busy the machine is.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
-# At the interpreter's end py4j tells each closed connection to a stream that pytest has closed before.
+# At the interpreter's end py4j reports each closed connection to a stream that pytest has closed before.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

@@ -82,5 +82,5 @@ def test_what_is_handed_over_once_gives_the_tables_that_events_with_schemas_give
     assert {table.flow for table in found.tables} == set(flows)
     assert (found.only_left, found.only_right) == ((), ())
     assert [table for table in found.tables if not table.equal] == []
-    origins = {told.origin for flow in report.flows for batch in flow.batches for told in batch.types.values()}
+    origins = {column.origin for flow in report.flows for batch in flow.batches for column in batch.types.values()}
     assert origins == {Origin.SCHEMA}

@@ -103,13 +103,13 @@ def as_stored(capture: str, table: str) -> dict[str, str]:
 
 
 def plain_longs(document: str) -> str:
-    """Undo what an update does not tell: whether a short integer is a long (docs/sources/mongodb.md#partial-updates)."""
+    """Undo what an update does not show: whether a short integer is a long (docs/sources/mongodb.md#partial-updates)."""
     return re.sub(r'\{"\$numberLong": "(-?\d{1,9})"\}', r"\1", document)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("archive", "table"), [("archive/plain", "carts"), ("archive/schema", "carts"), ("archive/plain", "orders")])
-def test_updates_that_tell_only_what_changed_leave_the_database_s_documents(
+def test_updates_that_carry_only_what_changed_leave_the_database_s_documents(
     archive: str, table: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     report = apply(CAPTURES / "mongo_patch_synth" / archive, tmp_path / "lake", tables=(f"*.{table}",))

@@ -17,7 +17,7 @@ from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 
 ACCEPT = {"on_log_went_back": OnLogWentBack.ACCEPT}
-TOLD: dict[str, dict[str, object]] = {
+DECIDED: dict[str, dict[str, object]] = {
     "sqlserver_restored": {},
     # Changes of the restored database were archived before its snapshot.
     "sqlserver_late_snapshot": {**ACCEPT, "on_snapshot": OnSnapshot.REPLACE},
@@ -46,8 +46,8 @@ def topics_of(capture: str) -> list[str]:
 
 def flows_of(capture: str, **settings: object) -> dict[str, CdcFlow]:
     """Return the flows of a capture with what a person has to say, and more settings."""
-    told = {**TOLD[capture], **settings}
-    return {topic: CdcFlow(topic, table_column=TABLE_COLUMNS.get(topic), **told) for topic in topics_of(capture)}  # type: ignore[arg-type]
+    decided = {**DECIDED[capture], **settings}
+    return {topic: CdcFlow(topic, table_column=TABLE_COLUMNS.get(topic), **decided) for topic in topics_of(capture)}  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def land(archive: Path, capture: str, *, files: int, copies: int) -> None:
     ("capture", "topics"),
     [
         *[pytest.param(capture, (topic,), id=f"{capture}, one table") for capture, topic in QUICK.items()],
-        *[pytest.param(capture, tuple(topics_of(capture)), id=capture, marks=pytest.mark.deep) for capture in TOLD],
+        *[pytest.param(capture, tuple(topics_of(capture)), id=capture, marks=pytest.mark.deep) for capture in DECIDED],
     ],
 )
 def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
@@ -99,7 +99,7 @@ def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("capture", TOLD)
+@pytest.mark.parametrize("capture", DECIDED)
 def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_databas
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("capture", [capture for capture, told in TOLD.items() if "on_log_went_back" in told])
+@pytest.mark.parametrize("capture", [capture for capture, decided in DECIDED.items() if "on_log_went_back" in decided])
 def test_changes_of_a_log_that_went_back_without_a_snapshot_stop_the_flow_until_a_person_has_decided(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -158,11 +158,11 @@ def truncates_of(topic: str) -> list[str]:
     [
         ("msh.shop.parts_all", {}, "table_column"),
         (AMBIGUOUS, {}, "key.enforce.uniqueness"),
-        # The column holds the database's name; with the table's, which all of them share, it would tell no more.
+        # The column holds the database's name; with the table's, which all of them share, it would show nothing.
         (AMBIGUOUS, {"table_column": "shard"}, "key.enforce.uniqueness"),
     ],
 )
-def test_a_truncate_of_a_shard_stops_the_flow_where_nothing_says_which_rows_are_the_shard_s(
+def test_a_truncate_of_a_shard_stops_the_flow_where_the_shard_s_rows_are_not_known(
     topic: str, settings: dict[str, str], way: str, apply: Apply, tmp_path: Path
 ) -> None:
     flows = {topic: CdcFlow(topic, **settings)}  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The connector documents' own example events, letter by letter, through a real archive into a real table.
 
-``reference/*.json`` holds each example with its place in the document; what the document elides is filled and said so there.
+``reference/*.json`` holds each example with its place in the document; what the document elides is filled in, and noted there.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ UNAVOIDABLE = {
             "c_f": "a snapshot rounds FLOAT to six digits",
             "c_enum": "the stream escapes the comma of a value",
             "c_uuid": "the stream shifts the bytes of a UUID that ends in zeros",
-            "c_ts": "the stream tells 0000-00-00 as 1970-01-01 in a column that a snapshot reads as null",
+            "c_ts": "the stream has 1970-01-01 for 0000-00-00 in a column that a snapshot reads as null",
         },
     },
 }

@@ -26,7 +26,7 @@ HAZARDS = {
     "there and back",
     "reborn",
     "rolled back",
-    "untold value",
+    "left-out value",
     "incremental read",
 }
 

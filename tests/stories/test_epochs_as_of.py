@@ -139,7 +139,7 @@ def test_a_position_that_names_no_epoch_stops_with_the_epochs_there_are(scene: S
     assert error is not None
     assert error["type"] == "ConfigurationError"
     for fact in (
-        f"Flow {TOPIC}: the source's log went back, and position '1035' says nothing of which epoch it is",
+        f"Flow {TOPIC}: the source's log went back, and position '1035' names no epoch",
         "epoch 1: commits 1000 to 1040 (2023-11-14T22:13:21Z to 2023-11-14T22:13:21Z)",
         "epoch 2: commits 10 to 1045 (2023-11-15T22:13:20Z to 2023-11-15T22:13:21Z)",
     ):
@@ -290,7 +290,7 @@ def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("in_one_file", [True, False])
-def test_a_range_may_go_from_one_epoch_to_the_next_and_be_told_by_times(scene: Scene, *, in_one_file: bool) -> None:
+def test_a_range_may_go_from_one_epoch_to_the_next_and_be_given_by_times(scene: Scene, *, in_one_file: bool) -> None:
     restored(scene, in_one_file=in_one_file)
     scene.apply()
     assert scene.again("1030@1", "20@2", dry_run=True).found.events.read == 3

@@ -109,7 +109,7 @@ def test_the_last_event_per_key_gets_most_of_them_wrong() -> None:
     assert len(wrong) > len(HAZARDS) / 2, wrong
 
 
-def test_the_docs_tell_of_each_hazard_what_both_give() -> None:
+def test_the_docs_show_of_each_hazard_what_both_give() -> None:
     """What we give is the source's rows: the tests above."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "hazards.md"
     assert table_of_hazards() in page.read_text(encoding="utf-8"), f"{page.name} should hold:\n{table_of_hazards()}"

@@ -33,7 +33,7 @@ def write_compressed(path: Path, text: str, codec: str) -> None:
 
 
 def table(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
-    """Return the table's rows without the columns that tell of microbatches."""
+    """Return the table's rows without the columns about microbatches."""
     rows = read_rows(spark, str(lake), TOPIC).rows
     return [{name: value for name, value in row.items() if name != "__cdc_microbatch"} for row in rows]
 

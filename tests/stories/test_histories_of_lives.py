@@ -36,7 +36,7 @@ def versions(story: Story) -> list[tuple[str, int | None]]:
 
 
 def named(event: Record, table: str) -> Record:
-    """Return the event of one of several tables that a column of the rows tells apart."""
+    """Return the event of one of several tables that a column of the rows distinguishes."""
     value = {**event["value"], "source": {**event["value"]["source"], "table": table}}
     value |= {image: {**value[image], "shard": table} for image in ("before", "after") if value[image]}
     return {**event, "value": value}
@@ -88,15 +88,15 @@ def test_truncates_of_several_tables_stand_in_the_change_log_with_their_tables_o
     batch = story.apply(*statement, of_table(change("c", 1, "again", at=30, offset=5), "t_2"), **LOG)
 
     assert (batch.events.merged, batch.events.stale) == (2, 1)
-    told = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
-    assert told == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
+    truncates = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
+    assert truncates == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
     again = story.apply(*two_tables(first=6), *statement, **LOG)
     assert again.events.merged == 0
     assert len(history(story)) == 5
 
 
 @pytest.mark.deep
-def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
+def test_a_change_log_records_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
     settings = {**LOG, "table_column": "shard"}
     story.apply(*[named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)], **settings)
     story.apply(truncate(at=20, offset=3, table="t_2"), **settings)
@@ -106,7 +106,7 @@ def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("settings", "way"), [(VERSIONS, "table_column"), (LOG, "table_column"), ({}, "keys, which a table without")])
-def test_a_truncate_stops_a_history_in_which_nothing_says_which_table_a_row_is_of(story: Story, settings: dict[str, Any], way: str) -> None:
+def test_a_truncate_stops_a_history_in_which_the_table_of_a_row_is_not_known(story: Story, settings: dict[str, Any], way: str) -> None:
     events = [named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)]
     keyless = [{**event, "key": None} for event in events]
     story.apply(*(events if settings else keyless), **settings)
@@ -164,7 +164,7 @@ def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(
 
 @pytest.mark.deep
 @pytest.mark.parametrize("settings", [{}, VERSIONS, LOG], ids=["rows", "versions", "change log"])
-def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, settings: dict[str, Any]) -> None:
+def test_a_later_snapshot_stops_every_kind_of_table_that_declares_it(story: Story, settings: dict[str, Any]) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), **settings, on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*snapshot(SECOND, at=30, first=5), **settings, on_snapshot=OnSnapshot.STOP)
@@ -237,7 +237,7 @@ def names(story: Story) -> list[str]:
 
 
 @pytest.mark.deep
-def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story) -> None:
+def test_a_later_snapshot_stops_a_table_without_a_key_that_declares_it(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=10, first=0)), on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*keyless(*snapshot({1: "A", 3: "C"}, at=30, first=2)), on_snapshot=OnSnapshot.STOP)

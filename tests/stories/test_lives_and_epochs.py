@@ -62,7 +62,7 @@ def test_a_file_that_comes_twice_is_a_redelivery_and_no_new_life(story: Story) -
     assert batch.offsets.repeated == 6
 
 
-def test_other_records_at_known_offsets_stop_the_flow_where_nothing_says_which_came_first(story: Story) -> None:
+def test_other_records_at_known_offsets_stop_the_flow_where_their_order_is_not_known(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0, sent=50), change("c", 2, "b", at=20, offset=1, sent=70))
 
     error = story.error(change("c", 3, "c", at=15, offset=0, sent=60))

@@ -17,7 +17,7 @@ from tests.conftest import Apply
 from tests.support.events import Record, postgresql, sqlserver, write_records
 from tests.support.stories import CHOSEN
 
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 KEYS = ("key, `no.` 1", "ORDER")
 LARGE = "large `text`.part"
 COLUMNS = (
@@ -114,17 +114,17 @@ def life(story: Story) -> FlowOutcome:
         ("c", 11, 2, "two", "large two"),
         ("c", 12, 3, "three", "large three"),
         ("c", 13, 4, "four", "large four"),
-        ("u", 20, 1, "one again", UNTOLD),
+        ("u", 20, 1, "one again", PLACEHOLDER),
         ("d", 21, 2, None, None),
         # A key change is a delete and a create at one position.
         ("d", 22, 3, None, None),
-        ("c", 22, 30, "moved", UNTOLD),
+        ("c", 22, 30, "moved", PLACEHOLDER),
     )
     story.load(
-        ("u", 40, 1, "one at last", UNTOLD),
+        ("u", 40, 1, "one at last", PLACEHOLDER),
         ("d", 41, 4, None, None),
-        ("c", 41, 40, "moved too", UNTOLD),
-        ("u", 42, 30, "moved and changed", UNTOLD),
+        ("c", 41, 40, "moved too", PLACEHOLDER),
+        ("u", 42, 30, "moved and changed", PLACEHOLDER),
         ("c", 43, 5, "five", "large five"),
     )
     # Late: a deleted row does not come back, a newer one does not go back, and what it left out is filled in.

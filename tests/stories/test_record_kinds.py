@@ -125,7 +125,9 @@ CONTROL = {
 
 
 @pytest.mark.parametrize("has_schema", [False, True])
-def test_control_events_are_told_by_their_members_bare_and_with_schemas(has_schema: bool, apply: Apply, archive: Path, lake: Path) -> None:
+def test_control_events_are_recognized_by_their_members_bare_and_with_schemas(
+    has_schema: bool, apply: Apply, archive: Path, lake: Path
+) -> None:
     for topic, (key, value) in CONTROL.items():
         spelled = {"schema": {"type": "struct"}, "payload": value} if has_schema else value
         write_records(archive / f"{topic}.jsonl", [record(topic, key, spelled, 0)])
@@ -158,7 +160,7 @@ def test_a_record_with_bytes_that_are_no_utf_8_is_set_aside_and_the_others_are_m
     if form == "lines":
         write_bytes(archive / "1.jsonl", events)
     else:
-        # What an array's text was replaced in nothing tells: there the source's own U+FFFD shares a file with no bad bytes.
+        # Nothing shows what an array's text was replaced in: there the source's own U+FFFD shares a file with no bad bytes.
         events.pop(2)
         write_bytes(archive / "0.json", [[named(3, "\ufffd")]])  # type: ignore[list-item]
         write_bytes(archive / "1.json", [events])  # type: ignore[list-item]

@@ -32,7 +32,7 @@ def test_a_truncate_of_one_of_several_tables_in_a_topic_leaves_the_others_alone(
     assert len(read_rows(story._spark, str(story.lake), TOPIC).rows) == 2
 
 
-def test_a_truncate_stops_where_nothing_says_which_table_a_row_is_of(story: Story) -> None:
+def test_a_truncate_stops_where_the_table_of_a_row_is_not_known(story: Story) -> None:
     one = change("c", 1, "one", at=10, offset=0)
     two = change("c", 2, "two", at=11, offset=1)
     two["value"]["source"]["table"] = "others"
@@ -74,7 +74,7 @@ def test_a_blocking_snapshot_that_comes_first_in_another_life_of_its_topic_remov
     assert batch.reach.partitions == {"65536"}
 
 
-def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(story: Story) -> None:
+def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_declares_it(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     story.apply(*snapshot({2: "B", 3: "C"}, at=30, first=5, blocking=True))
     assert len(story.rows) == 5
@@ -85,7 +85,7 @@ def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(stor
     assert batch.rows.deleted == 3
 
 
-def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
+def test_a_later_snapshot_stops_a_flow_that_declares_it(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 
     error = story.error(*snapshot(SECOND, at=30, first=5), on_snapshot=OnSnapshot.STOP)

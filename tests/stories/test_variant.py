@@ -14,7 +14,7 @@ from tests.conftest import Apply
 from tests.support.events import postgresql, write_records
 
 TOPIC = "pg.public.carts"
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 
 
 ROWS = {number: {"id": number, "cart": cart} for number, cart in enumerate(('{"n": 1.10, "a": [true]}', "[]", "7", None, "{broken"), 1)}
@@ -39,7 +39,7 @@ def test_json_texts_are_kept_as_values_that_queries_look_into(apply: Apply, spar
     second = [
         postgresql("u", commit=20, change=21, after={"id": 2, "cart": '{"late": "not"}'}, topic=TOPIC, offset=21),
         postgresql("d", commit=22, change=23, before={"id": 1, "cart": None}, topic=TOPIC, offset=22),
-        postgresql("c", commit=22, change=23, after={"id": 9, "cart": UNTOLD}, topic=TOPIC, offset=23),
+        postgresql("c", commit=22, change=23, after={"id": 9, "cart": PLACEHOLDER}, topic=TOPIC, offset=23),
     ]
     late = [postgresql("u", commit=10, change=11, after={"id": 2, "cart": '{"late": true}'}, topic=TOPIC, offset=11)]
     lakes = [tmp_path / "lake", tmp_path / "other"]

@@ -18,7 +18,7 @@ from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
 
 TOPIC = "pg.public.customers"
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 EPOCH = 1_700_000_000_000
 """Milliseconds: an event at position n is committed n later."""
 CHOSEN = ScdColumns(valid_from="valid from", valid_to="t.valid `to`", is_current="s", previous_key="früherer Schlüssel, falls {bekannt}")

@@ -23,7 +23,6 @@ BY_KEY = "key"
 """Clusters a table by the columns of its key."""
 # A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
-_COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
 class OnTruncate(str, Enum):
@@ -215,13 +214,17 @@ class CdcFlow:
         self._refuse_modes_that_exclude_each_other()
 
     def _refuse_columns_of_one_name(self) -> None:
-        # Delta compares names without case.
-        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        if not self.document_columns:
+            return
+        # Dag files import this module, and few flows have documents. Delta compares names without case.
+        from airflow_cdc.model.connectors.mongodb import MONGODB
+
+        names = [name.lower() for name in (*MONGODB.values.columns, *self.document_columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(
                 f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
-                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+                next_step="Give the columns other names: {path: …, type: …} names the value's place.",
             )
 
     def _refuse_modes_that_exclude_each_other(self) -> None:
@@ -241,7 +244,7 @@ class CdcFlow:
             )
         if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
             raise ConfigurationError(
-                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps each event's row.",
                 next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
             )
         if self.scd_columns != ScdColumns() and self.mode is not TableMode.VERSIONS:
@@ -253,7 +256,7 @@ class CdcFlow:
     @cached_property
     def declared(self) -> dict[str, DeclaredColumn]:
         """The flow's declared columns by name."""
-        return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
+        return {name: DeclaredColumn(column) if isinstance(column, str) else column for name, column in self.columns.items()}
 
     @property
     def mode(self) -> TableMode:

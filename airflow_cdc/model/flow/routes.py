@@ -190,7 +190,7 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
     )
     return ConfigurationError(
         f"Topics {one.topic} and {other.topic} would share a table, or one would lie in the other's ({tables}).",
-        next_step="Give each a table of its own: under 'flows' in the flows file, or by a route that tells them apart.",
+        next_step="Give each a table of its own: under 'flows' in the flows file, or by a route that gives them different tables.",
     )
 
 

@@ -88,7 +88,7 @@ def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str,
     if otherwise:
         raise ConfigurationError(
             f"Flow {run.flow.name}: document_columns spells columns otherwise than table {run.table} (setting: table): {otherwise}.",
-            next_step="Spell them as the table does; it does not tell upper from lower case.",
+            next_step="Spell them as the table does; case does not distinguish its columns.",
         )
     return types
 

@@ -161,10 +161,10 @@ class _FlowRetyping:
         if held is None and wanted is None:
             return
         session = session_for_batch(spark, batch_bytes=self.again.table_bytes)
-        told = metadata_text({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
+        mark = metadata_text({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
         lost = unless_lost(self.flow.name, live, "replaced", next_step="Nothing is lost; run airflow-cdc retype again.")
         try:
-            with lost, noted(session, told):
+            with lost, noted(session, mark):
                 if wanted is None:
                     session.sql(f"DELETE FROM {sql.delta(live)}")
                 else:

@@ -28,7 +28,7 @@ from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.connect import release_session
 from airflow_cdc.pipeline.spark.session import noted, session_for_batch
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.find_commit import history_of
@@ -97,7 +97,7 @@ class _Repair(RepairedFlow):
                 session.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
         except SPARK_ERRORS as problem:
             # VACUUM removed its files, or log clean-up its commit.
-            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
+            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {error_line(problem)}")
             return False
         finally:
             release_session(session)
@@ -170,9 +170,9 @@ class _Repair(RepairedFlow):
 
     @contextmanager
     def _committing(self, session: SparkSession) -> Iterator[None]:
-        told = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
+        mark = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
         lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
-        with lost, noted(session, metadata_text(told)):
+        with lost, noted(session, metadata_text(mark)):
             yield
 
     def _refused(self, why: str) -> TableChangedError:

@@ -134,7 +134,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
     foreign = _foreign(flow, microbatch, target)
     rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
     # A record that lost its offset proves nothing.
-    if not rows or not are_few([shape for shape in rows if not _tells_no_key(shape)], rows):
+    if not rows or not are_few([shape for shape in rows if not _shows_no_key(shape)], rows):
         return False
     if flow.mode is not TableMode.CURRENT:
         raise KeysUnknownError(
@@ -145,7 +145,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
     return True
 
 
-def _tells_no_key(shape: TopicShape) -> bool:
+def _shows_no_key(shape: TopicShape) -> bool:
     is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
     entry = CONNECTORS.get(shape.connector or "")
     return is_record and shape.key_shape is None and (entry is None or entry.values.null_key_means_no_key)
@@ -170,7 +170,7 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
     key = columns[0]
     if flow.keys not in ((), (key,)):
         raise KeysUnknownError(
-            f"Flow {flow.name}: a document is identified by {key}, the flow's settings say {list(flow.keys)}.",
+            f"Flow {flow.name}: a document is identified by {key}, the flow's settings declare {list(flow.keys)}.",
             next_step="Leave the flow's keys out.",
         )
     return SourceColumns(dict.fromkeys(columns, STRING), (key,))

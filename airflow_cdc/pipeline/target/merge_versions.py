@@ -71,5 +71,5 @@ def current_versions(spark: SparkSession, target: TargetTable, changes: DataFram
     rows = target.with_default_names(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
     held = rows.alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
     columns = [*map(sql.name, target.columns), IS_CURRENT]
-    told = changes.filter(f"{ACTION} <> 'd'").select(*columns)
-    return held.select(*columns).unionByName(told).filter(IS_CURRENT).drop(IS_CURRENT)
+    written = changes.filter(f"{ACTION} <> 'd'").select(*columns)
+    return held.select(*columns).unionByName(written).filter(IS_CURRENT).drop(IS_CURRENT)

@@ -46,7 +46,7 @@ class TargetTable:
     """Number of live files."""
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
-    told: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
     """Columns read by a schema-change topic, a schema or the flow's declaration: their JSON text alone is ambiguous."""
     guessed: frozenset[str] = frozenset()
     """Columns whose type was inferred from JSON values."""
@@ -60,8 +60,8 @@ class TargetTable:
     def under(self, renames: Mapping[str, str]) -> TargetTable:
         """Return the table with current column names."""
         columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
-        told, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.told, self.guessed))
-        return replace(self, columns=columns, told=told, guessed=guessed)
+        declared, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.declared, self.guessed))
+        return replace(self, columns=columns, declared=declared, guessed=guessed)
 
     def with_all_columns(self, log: DataFrame) -> DataFrame:
         """Return a log with all of the table's columns; columns that no event has carried yet are NULL."""
@@ -102,7 +102,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     properties = detail["properties"] or {}
     scd_columns = _scd_columns(properties)
     fields = [field for field in _fields(spark, uri) if not _is_ours(field.name, scd_columns)]
-    told, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
+    declared, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
         columns=_types(fields),
@@ -111,7 +111,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         files=int(detail["numFiles"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
-        told=told,
+        declared=declared,
         guessed=guessed,
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
@@ -120,12 +120,12 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, from the columns' comments."""
-    told, guessed = (
+    """Return :attr:`TargetTable.declared` and :attr:`TargetTable.guessed`, from the columns' comments."""
+    declared, guessed = (
         frozenset(name for name, text in comments.items() if text in texts)
         for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))
     )
-    return told, guessed
+    return declared, guessed
 
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:

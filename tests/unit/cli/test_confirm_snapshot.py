@@ -83,16 +83,16 @@ class Lake:
         return FlowState(*file_system(str(self.lake)), TOPIC)
 
     def rows(self, lake: Path | None = None) -> list[str]:
-        told = self.spark.sql(f"SELECT * EXCEPT (__cdc_microbatch) FROM delta.`{(lake or self.lake) / TOPIC}`")
-        return sorted(map(str, told.collect()))
+        given = self.spark.sql(f"SELECT * EXCEPT (__cdc_microbatch) FROM delta.`{(lake or self.lake) / TOPIC}`")
+        return sorted(map(str, given.collect()))
 
 
 @pytest.fixture
 def begin(tmp_path: Path, apply: Apply, spark: SparkSession) -> Callable[..., Lake]:
     def made(mode: str = "rows") -> Lake:
-        flow, told = SETTINGS[mode]
+        flow, given = SETTINGS[mode]
         flows = tmp_path / "flows.json"
-        flows.write_text(json.dumps({"flows": [{"topic": TOPIC, **told}]}))
+        flows.write_text(json.dumps({"flows": [{"topic": TOPIC, **given}]}))
         lake = Lake(tmp_path / "archive", tmp_path / "lake", flows, flow, apply, spark)
         lake.apply(*FIRST)
         lake.apply(*PARTIAL)
@@ -130,8 +130,8 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     mode: str, begin: Callable[..., Lake], run: Run, tmp_path: Path, apply: Apply
 ) -> None:
     lake = begin(mode)
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--replace")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert ended.code == 0, ended.stderr
     assert lake.ids == [1, 2, 3]
     if mode == "rows":
@@ -141,10 +141,10 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     assert intent.decides
     assert (intent.decides.choice, str(intent.decides.position), intent.files) == (SnapshotChoice.REPLACE, "100", ())
 
-    again = run("confirm-snapshot", TOPIC, *told, "--replace")
+    again = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert (again.code, "those that do: none" in " ".join(again.stderr.split())) == (2, True)
     assert lake.state.checkpoint().number == 3
-    assert run("confirm-snapshot", TOPIC, *told, "--json").document["snapshots"] == []
+    assert run("confirm-snapshot", TOPIC, *given, "--json").document["snapshots"] == []
     # As if the snapshot had been applied under on_snapshot: replace.
     other = tmp_path / "other"
     apply(lake.archive, other, flows={TOPIC: replace(lake.flow, on_snapshot=OnSnapshot.REPLACE)})
@@ -157,10 +157,10 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
 @pytest.mark.deep
 def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--keep")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--keep")
     assert (ended.code, f"{TOPIC}: the rows that the snapshot did not find are kept" in ended.stdout) == (0, True), ended.stderr
-    assert run("confirm-snapshot", TOPIC, *told, "--json").document["snapshots"] == []
+    assert run("confirm-snapshot", TOPIC, *given, "--json").document["snapshots"] == []
     lake.apply(create(5, at=200, offset=8), flow=replace(PLAIN, on_snapshot=OnSnapshot.REPLACE))
     assert lake.ids == [1, 2, 3, 4, 5]
     snapshot = lake.state.checkpoint().snapshot
@@ -174,8 +174,8 @@ def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snaps
     # The other partition has no read; its events came before anybody decided.
     lake.apply(create(7, at=20, offset=0, partition=1), create(8, at=150, offset=1, partition=1))
     assert lake.ids == [1, 2, 3, 4, 7, 8]
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--replace")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert ended.code == 0, ended.stderr
     assert "rows go once the snapshot is proven to be whole; no event behind it yet in partition 1" in ended.stdout
     assert lake.ids == [1, 2, 3, 4, 7, 8]

@@ -81,10 +81,10 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     assert rows(spark, guessed) == {number: row(number) for number in (1, 2, 4)}
     assert report.flows[0].events.stale == 1
     assert not list((guessed / "_cdc" / "retypes").iterdir())
-    # It remembers who tells how to read the columns, as a table does that was made so.
+    # It records which columns were declared, as a table that was made so.
     target = read_target(spark, str(guessed / TOPIC))
     assert target
-    assert (target.told, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
+    assert (target.declared, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
 
 
 @pytest.mark.deep
@@ -178,8 +178,8 @@ def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: Spa
     write_records(archive / "2.jsonl", [sqlserver("c", commit=2, after={"id": 2}, topic=orders, offset=0)])
     apply(archive, lake, flows={TOPIC: GUESSED})
     (archive / "2.jsonl").unlink()
-    told: list[str] = []
-    run = FlowsRetyping(spark, str(archive), str(lake), ("*",), flows={TOPIC: RIGHT}, progress=told.append)
+    lines: list[str] = []
+    run = FlowsRetyping(spark, str(archive), str(lake), ("*",), flows={TOPIC: RIGHT}, progress=lines.append)
     # A name that matches nothing stops everything: silence would look like success.
     with pytest.raises(ConfigurationError, match=r"knows no flow \*\.odrers"):
         retype_flows(replace(run, tables=("*", "*.odrers")))
@@ -191,4 +191,4 @@ def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: Spa
     assert (found[orders].error or {})["type"] == "TableChangedError"
     assert found[TOPIC].retyped == Retyped(TOPIC, CHANGED, (1, 1), (0, 0), is_done=True)
     assert rows(spark, lake) == {1: row(1)}
-    assert f"{TOPIC}: the table was replaced" in told
+    assert f"{TOPIC}: the table was replaced" in lines

@@ -100,9 +100,7 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
 
 
 @pytest.mark.deep
-def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path
-) -> None:
+def test_delete_markers_that_a_crash_left_twice_count_once(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     deletes = [sqlserver("d", commit=20, before=BEN), sqlserver("d", commit=21, before=CAT)]
     write_records(archive / "b.jsonl", numbered([sqlserver("c", commit=19, after=ANN), *deletes], first=10))
 
@@ -153,7 +151,7 @@ def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_e
 
 
 @pytest.mark.parametrize(("policy", "left"), [pytest.param(OnTruncate.IGNORE, [ANN], marks=pytest.mark.deep), (OnTruncate.FAIL, [ANN])])
-def test_the_flow_says_what_a_truncate_does(
+def test_the_flow_declares_what_a_truncate_does(
     policy: OnTruncate, left: list[Any], apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     topic = "pg.public.customers"
@@ -257,7 +255,7 @@ def test_sink_files_in_folders_by_time_with_and_without_companions(apply: Apply,
     assert report.ignored_files == ()
 
 
-def test_a_value_only_archive_without_keys_says_what_it_needs(apply: Apply, archive: Path, lake: Path) -> None:
+def test_a_value_only_archive_without_keys_names_what_it_needs(apply: Apply, archive: Path, lake: Path) -> None:
     write_sink_file(archive, numbered([sqlserver("c", commit=1, after=ANN)]), keys=False)
     report = apply(archive, lake, may_fail=True)
     error = report.flows[0].error
@@ -330,7 +328,7 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
 
 
 @pytest.mark.deep
-def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
+def test_a_lake_whose_state_was_lost_reports_it_and_is_made_anew_with_its_tables(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after=BEN)]))
@@ -371,9 +369,7 @@ def test_a_removed_file_stops_its_flow_for_good_and_a_wrong_type_too(apply: Appl
     assert (failed.error["type"], failed.error["transient"]) == ("ArchivedFileMissingError", False)
 
 
-def test_the_outcome_tells_the_columns_of_a_table_that_changed_and_the_version_of_every_one(
-    apply: Apply, archive: Path, lake: Path
-) -> None:
+def test_the_outcome_has_the_columns_of_a_table_that_changed_and_the_version_of_every_one(apply: Apply, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
     first, second = apply(archive, lake).flows[0], apply(archive, lake).flows[0]
     assert (list(first.columns), first.document_columns) == (["id", "name"], ())

@@ -136,7 +136,7 @@ def test_the_version_before_the_change_is_restored_while_delta_has_it(
     assert {change.undone for change in outcome.foreign_changes} == {REPAIRED_BY_RESTORE.format(3 + commits)}
     assert any("changed by others: version 3: " in line and "; repaired by version" in line for line in outcome.gap_lines())
     assert FlowOutcome.from_json(outcome.to_json()) == outcome
-    # It is told once, and done once.
+    # It is reported once, and done once.
     assert both.step(sqlserver("d", commit=8, before=row(1, "b"))).foreign_changes == ()
     assert both.are_equal
 

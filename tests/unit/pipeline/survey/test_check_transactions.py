@@ -40,7 +40,7 @@ def ending(transaction: str, count: int) -> dict[str, Any]:
 
 
 @pytest.mark.deep
-def test_a_run_that_is_asked_tells_which_transactions_lack_events_until_they_come(apply: Apply, tmp_path: Path) -> None:
+def test_a_run_that_is_asked_reports_which_transactions_lack_events_until_they_come(apply: Apply, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     creates = [sqlserver("c", commit=number, after={"id": number}) for number in range(4)]
     changes = [of("7:100", 1, creates[0]), of("7:101", 2, creates[1]), of("8:200", 1, creates[2])]

@@ -20,7 +20,7 @@ class _NoSpark:
         raise AssertionError(f"Spark is asked: {statement}")
 
 
-def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_commit_is_found_without_spark_as_spark_finds_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=number, after={"id": number}) for number in (1, 2, 3)]))
     apply(archive, lake)
     write_records(archive / "2.jsonl", numbered([sqlserver("d", commit=4, before={"id": 1})], first=3))
@@ -31,10 +31,10 @@ def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: 
     asked = {"application": f"{TOPIC}:{flow['incarnation']}", "microbatch": 2, "after": 1}
 
     read = find_commit(_NoSpark(), str(lake / TOPIC), **asked, may_read_log=True)  # type: ignore[arg-type]
-    told = find_commit(spark, str(lake / TOPIC), **asked)
+    by_spark = find_commit(spark, str(lake / TOPIC), **asked)
 
     assert isinstance(read, MergeCommit)
-    assert read == told
+    assert read == by_spark
     assert (read.version, read.rows) == (first.table_version, first.rows)
 
 

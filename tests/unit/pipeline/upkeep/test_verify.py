@@ -60,7 +60,7 @@ def test_two_lakes_are_equal_whatever_the_order_and_swapped_values_are_not(
     assert (table.stands.microbatch, table.other_stands.microbatch) == (1, 3)
     assert set(table.stands.applied_through) == {"0"}
 
-    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not tell.
+    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not show it.
     swapped = [{**ROWS[0], "name": "a", "note": None}, {**ROWS[1], "amount": None}, {**ROWS[2], "amount": "2.50"}]
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=9, after=row) for row in swapped]))
@@ -83,8 +83,8 @@ def derby(spark: SparkSession) -> Iterator[None]:
         (2, "other", None, "2.50", None, None),
         (4, "d", "d", "4", None, None),
     ]
-    told = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
-    typed = spark.createDataFrame(rows, told).selectExpr(
+    ddl = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
+    typed = spark.createDataFrame(rows, ddl).selectExpr(
         "id AS ID",
         "name AS NAME",
         "note AS NOTE",
@@ -116,7 +116,7 @@ def test_a_source_is_compared_by_key_and_values_in_the_tables_types(lakes: tuple
 
 
 @pytest.mark.usefixtures("derby")
-def test_what_a_query_gets_wrong_is_told(lakes: tuple[Path, Path], spark: SparkSession) -> None:
+def test_what_a_query_gets_wrong_is_reported(lakes: tuple[Path, Path], spark: SparkSession) -> None:
     def verify(query: str) -> VerifyReport:
         return verify_source(spark, str(lakes[0]), TOPIC, {**DERBY, "query": query, "password": "SeCrEt9"})
 
