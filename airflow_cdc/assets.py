@@ -90,7 +90,7 @@ def refuse_foreign_tables(outlets: Sequence[Any], lake_conn_id: str) -> None:
             )
 
 
-def tell_assets(
+def announce_assets(
     context: Context, outlets: Sequence[Any], *, lake_conn_id: str, tables: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any]
 ) -> list[Any]:
     """Set each outlet's event, and return the outlets that have one: Airflow records an event for every outlet that a task keeps.

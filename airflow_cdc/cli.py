@@ -14,6 +14,7 @@ from airflow_cdc.cli_common import (
     Archive,
     AsJson,
     Connect,
+    DryRun,
     Flow,
     FlowsFile,
     Globs,
@@ -150,7 +151,7 @@ def reprocess(
     to_position: Annotated[
         str | None, typer.Option(help="Last position or time; none: to the end of what is applied.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    dry_run: DryRun = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

@@ -36,6 +36,7 @@ Archive = Annotated[str, typer.Option(help="Root URI of the archive.", show_defa
 FlowsFile = Annotated[Path | None, typer.Option(help="YAML or JSON file with settings of flows.", show_default=False)]
 Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of a flow.")]
 Lake = Annotated[str, typer.Option(help="Root URI of the lake.", show_default=False, callback=absolute_uri)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would be done; change nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
 Globs = Annotated[list[str] | None, typer.Option("--table", help="Glob of flow names; may be repeated.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Spark master.", envvar="AIRFLOW_CDC_SPARK_MASTER")]
@@ -81,7 +82,7 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
     except Exception as error:
         # Into the log, which is where stderr goes.
         traceback.print_exc()
-        next_step = "Next step: the log's end says where; unless a setting is wrong, please report it."
+        next_step = "Next step: see the end of the log; unless a setting is wrong, please report it."
         console.print(Text(f"{type(error).__name__}: {first_line(error)}\n  {next_step}"))
         raise typer.Exit(EXIT_FAILED) from error
     finally:
@@ -92,7 +93,7 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
 
 
 def settings_of(items: list[str] | None, hint: str = "--conf") -> dict[str, str]:
-    """Return what options of the form key=value say."""
+    """Return options of the form key=value as a mapping."""
     settings = {}
     for item in items or []:
         key, equals, value = item.partition("=")
@@ -113,5 +114,5 @@ def usage() -> Iterator[None]:
 
 
 def progress_on(console: Console) -> Callable[[str], None]:
-    """Return what tells progress to people."""
+    """Return a function that prints lines of progress."""
     return lambda line: console.print(printable(line), style="dim", highlight=False, markup=False)

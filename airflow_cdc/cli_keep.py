@@ -11,6 +11,7 @@ from airflow_cdc.cli_common import (
     EXIT_FAILED,
     AsJson,
     Connect,
+    DryRun,
     FlowsFile,
     Globs,
     Lake,
@@ -31,7 +32,7 @@ from airflow_cdc.model.report.maintenance import MaintenanceSettings
 def maintain(
     lake: Lake,
     tables: Globs = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")] = False,
+    dry_run: DryRun = False,
     vacuum_after_days: Annotated[float, typer.Option(help="Days that files stay which no table needs any more.")] = 7,
     expire_after_days: Annotated[float, typer.Option(help="Days that delete markers stay: how late an event may come.")] = 30,
     purge_from: Annotated[float, typer.Option(help="Share of a table's rows that deletion vectors may hide.")] = 0.1,
@@ -102,7 +103,7 @@ def verify(
         options = _jdbc_options(jdbc_url, query, jdbc_user, jdbc_password_env, jdbc_option)
         if sum(map(bool, (options, other, history))) != 1 or (options and len(tables or ()) != 1):
             raise ConfigurationError(
-                "What the tables are to be compared with is not told, or told twice.",
+                "Tables are compared with exactly one other side: another lake, a query on their source, or their own history.",
                 next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow; or --history.",
             )
     with spark_command("verify", master, conf, connect) as (spark, _):
@@ -134,9 +135,9 @@ def _jdbc_options(url: str | None, query: str | None, user: str | None, variable
             "A password on the command line can be read by every user of the machine.",
             next_step="Put it into an environment variable, and give that variable's name: --jdbc-password-env NAME.",
         )
-    told = {"url": url, "query": query, "user": user}
+    given = {"url": url, "query": query, "user": user}
     if variable is not None:
         if variable not in os.environ:
             raise ConfigurationError(f"There is no environment variable {variable}.", next_step="Put the source's password into it.")
-        told["password"] = os.environ[variable]
-    return {**options, **{name: value for name, value in told.items() if value is not None}}
+        given["password"] = os.environ[variable]
+    return {**options, **{name: value for name, value in given.items() if value is not None}}

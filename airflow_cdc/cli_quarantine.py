@@ -11,6 +11,7 @@ from airflow_cdc.cli_common import (
     Archive,
     AsJson,
     Connect,
+    DryRun,
     Flow,
     FlowsFile,
     Globs,
@@ -92,7 +93,7 @@ def quarantine_replay(
     reason: Annotated[
         list[str] | None, typer.Option(help="Only files with records of this reason; may be repeated.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would become of the rows, and change nothing.")] = False,
+    dry_run: DryRun = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
@@ -114,8 +115,8 @@ def quarantine_replay(
         done = replay_quarantine(order, reasons)
         found, report = (done.again.found, done.again.report) if done.again else (None, None)
         if as_json:
-            told = {"found": found and found.to_json(), "report": report and report.to_json()}
-            print_json({"flow": flow, "dry_run": dry_run, "files": done.files, **told})
+            outcome = {"found": found and found.to_json(), "report": report and report.to_json()}
+            print_json({"flow": flow, "dry_run": dry_run, "files": done.files, **outcome})
         else:
             batches = report.flows[0].batches if report else ()
             for line in FlowReprocess(flow, found, batches).lines():

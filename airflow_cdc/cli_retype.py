@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from airflow_cdc.cli_common import Archive, AsJson, Connect, Flow, FlowsFile, Lake, Master, SparkConf, progress_on, spark_command, usage
+from airflow_cdc.cli_common import (
+    Archive,
+    AsJson,
+    Connect,
+    DryRun,
+    Flow,
+    FlowsFile,
+    Lake,
+    Master,
+    SparkConf,
+    progress_on,
+    spark_command,
+    usage,
+)
 from airflow_cdc.console import print_json, stdout_console
 from airflow_cdc.flows_file import read_flows
 
@@ -15,7 +24,7 @@ def retype(
     flow: Flow,
     archive: Archive,
     lake: Lake,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would change, and leave the table as it is.")] = False,
+    dry_run: DryRun = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",

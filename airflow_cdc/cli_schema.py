@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from airflow_cdc.cli_common import AsJson, Flow, Lake, usage
+from airflow_cdc.cli_common import AsJson, DryRun, Flow, Lake, usage
 from airflow_cdc.cli_schema_pull import schema_pull
 from airflow_cdc.console import print_json
 from airflow_cdc.print_schema import print_import, print_schema
 
-schema = typer.Typer(help="Types of a source's columns, for archives that do not tell them.", no_args_is_help=True)
+schema = typer.Typer(help="Types of a source's columns, for archives without schemas.", no_args_is_help=True)
 schema.command("pull")(schema_pull)
 
 
@@ -20,9 +20,9 @@ def schema_import(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files or URIs that hold schemas; - is stdin.")],
     lake: Lake,
     flow: Annotated[
-        str | None, typer.Option(help="Topic that is meant, where the files tell none or several.", show_default=False, metavar="TOPIC")
+        str | None, typer.Option(help="Topic, where the files name none or several.", show_default=False, metavar="TOPIC")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and change nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep in a lake the schemas that files hold: of Connect, of Avro, of JSON Schema, of a registry's export. Starts no Spark.
@@ -42,7 +42,7 @@ def schema_import(
 
 @schema.command("show")
 def schema_show(flow: Flow, lake: Lake, as_json: AsJson = False) -> None:
-    """Show a flow's columns: what each is, how bare JSON spells it, and who says so. Starts no Spark.
+    """Show a flow's columns: type, spelling in bare JSON, and where the type comes from. Starts no Spark.
 
     Beside them the schema that was handed over. Exit code 0, 2 on usage and when nothing is known of the flow.
     """

@@ -42,7 +42,7 @@ def schema_pull(
         typer.Option("--table", help="Table [FLOW=]schema.table, where the topic is named otherwise; may be repeated.", show_default=False),
     ] = None,
     connector: Annotated[
-        str | None, typer.Option(help=f"{', '.join(catalogues())}; none: as the connection tells.", show_default=False)
+        str | None, typer.Option(help=f"{', '.join(catalogues())}; none: by the connection's type or driver.", show_default=False)
     ] = None,
     decimal_handling_mode: Annotated[str | None, _mode("decimal.handling.mode")] = None,
     time_precision_mode: Annotated[str | None, _mode("time.precision.mode")] = None,
@@ -122,10 +122,10 @@ def _print(pulled: Sequence[SourceSchema], out: Path) -> None:
         console.print(table(f"{each.flow}: {printable(each.origin)}, {printable(key)}", COLUMNS, rows))
     unknown = [f"{each.flow}.{printable(name)}" for each in pulled for name in unknown_columns(each)]
     if unknown:
-        _say(console, f"not known how the connector spells: {', '.join(unknown)}; declare them under columns in the flows file")
-    _say(console, f"settings of the connector: {', '.join(f'{name}={value}' for name, value in pulled[0].settings.items())}")
-    _say(console, f"wrote {out}; compare the settings with the connector's configuration, then: airflow-cdc schema import {out} --lake …")
+        _line(console, f"not known how the connector spells: {', '.join(unknown)}; declare them under columns in the flows file")
+    _line(console, f"settings of the connector: {', '.join(f'{name}={value}' for name, value in pulled[0].settings.items())}")
+    _line(console, f"wrote {out}; compare the settings with the connector's configuration, then: airflow-cdc schema import {out} --lake …")
 
 
-def _say(console: Console, line: str) -> None:
+def _line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)

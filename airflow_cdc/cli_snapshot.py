@@ -24,7 +24,7 @@ def confirm_snapshot(
         str | None, typer.Option(help="Position of the snapshot, as listed; none: the only one.", show_default=False)
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Remove the rows that it did not find, once it is proven.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep them, whatever the flow's on_snapshot says.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep them, whatever the flow's on_snapshot is.")] = False,
     flows: FlowsFile = None,
     as_json: AsJson = False,
     master: Master = "local[*]",
@@ -108,7 +108,7 @@ def _lacks(snapshot: Snapshot, checkpoint: FlowCheckpoint) -> str:
 
 
 def _lane(lane: str) -> str:
-    return "a partition that the archive does not tell" if lane == UNKNOWN_PARTITION else lane_text(int(lane))
+    return "a partition that the archive does not record" if lane == UNKNOWN_PARTITION else lane_text(int(lane))
 
 
 def _lines(lanes: dict[str, list[int | None]]) -> str:

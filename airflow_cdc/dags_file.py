@@ -19,7 +19,7 @@ from airflow_cdc.model.flow.routes import flows_from_document
 from airflow_cdc.model.globs import is_glob
 
 _MOST_NAMED = 5
-_TOLD = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}
+_EXPECTATIONS = {"value_error": "{error}", "too_short": "{min_length} or more", "string_too_short": "a text"}
 _MOST_INLINE = 100_000
 """Most bytes of flows in one command-line argument, with some room: Linux allows 131,072."""
 _NAME = "{table}"
@@ -96,7 +96,7 @@ class DagEntry(DagSettings):
     """Names."""
 
     @model_validator(mode="after")
-    def _tells_its_tables_once(self) -> DagEntry:
+    def _names_its_tables_once(self) -> DagEntry:
         if (self.tables is None) is (self.each_table is None):
             raise ValueError("one of 'tables' and 'each_table'")
         if (self.each_table is not None) is not (_NAME in self.dag_id):
@@ -167,7 +167,7 @@ def read_dags_file(path: Path | str) -> DagsFile:
     try:
         asked = _Document.model_validate(document)
     except ValidationError as error:
-        raise _wrong(path, "; ".join(_told(error))) from error
+        raise _wrong(path, "; ".join(_problems(error))) from error
     dags = tuple(_planned(asked))
     _refuse_no_intervals(path, dags)
     _refuse_same_ids(path, dags)
@@ -191,7 +191,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _told(error: ValidationError) -> Iterator[str]:
+def _problems(error: ValidationError) -> Iterator[str]:
     problems = error.errors(include_url=False)
     for problem in problems[:_MOST_NAMED]:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".") or "the document"
@@ -206,10 +206,10 @@ def _told(error: ValidationError) -> Iterator[str]:
 
 
 def _expected(problem: Mapping[str, Any]) -> str:
-    told = _TOLD.get(problem["type"])
+    expectation = _EXPECTATIONS.get(problem["type"])
     if problem["type"] == "string_pattern_mismatch" and problem["ctx"]["pattern"] == _DOTTED:
         return "a dotted path such as my_alerts.page"
-    return told.format(**problem["ctx"]) if told else str(problem["msg"]).removeprefix("Input should be ")
+    return expectation.format(**problem["ctx"]) if expectation else str(problem["msg"]).removeprefix("Input should be ")
 
 
 def _known(place: tuple[int | str, ...]) -> list[str]:
@@ -269,7 +269,7 @@ def _refuse_shared_tables(path: Path | str, dags: tuple[PlannedDag, ...]) -> Non
         raise ConfigurationError(
             f"{path}: {one.place} ({one.dag_id}) and {other.place} ({other.dag_id}) could merge one table at the same time, "
             f"of which one would wait or fail every time: {shared[0]!r} and {shared[1]!r} may match the same.",
-            next_step=f"Tell them apart (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
+            next_step=f"Make them disjoint (a glob behind '!' leaves tables out: '!{shared[1]}'), or give both the same one_slot_pool.",
         )
 
 

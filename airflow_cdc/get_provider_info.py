@@ -75,7 +75,7 @@ _LAYOUT = {
 }
 _FORMAT = {
     "label": "Format",
-    "description": "What every data file must be; another one is an error. auto: each file says itself what it is.",
+    "description": "What every data file must be; another one is an error. auto: each file by its name and first bytes.",
     "schema": {"type": ["string", "null"], "default": "auto", "enum": ["auto", "json", "avro", "parquet"]},
 }
 _SOURCE = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.assets import table_of
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.connectors.mongodb import DOCUMENT
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
 from airflow_cdc.model.state.lake import FlowState
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "wasb": "wasbs", "wasbs": "wasbs"}
 """Schemes of stores whose keys have no leading slash, with OpenLineage's names."""
 _OTHER_SCHEMES = {"abfs": "abfss"}
-_DOCUMENT = "document"
-"""Column of a MongoDB table from which its document columns are extracted."""
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
@@ -98,6 +97,6 @@ def _column_lineage(topic: tuple[str, str], flow: FlowOutcome) -> Any:
     def source_of(column: str) -> Any:
         derived = column in flow.document_columns
         how = facet.Transformation(type="DIRECT", subtype="TRANSFORMATION" if derived else "IDENTITY")
-        return facet.InputField(*topic, field=_DOCUMENT if derived else column, transformations=[how])
+        return facet.InputField(*topic, field=DOCUMENT if derived else column, transformations=[how])
 
     return facet.ColumnLineageDatasetFacet(fields={column: facet.Fields(inputFields=[source_of(column)]) for column in flow.columns})

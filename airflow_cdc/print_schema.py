@@ -56,7 +56,7 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
     for each in schemas:
         flow = printable(each.schema.flow)
         if not each.in_archive:
-            yield f"{flow}: no archive of this lake has a topic of that name; --flow says another one."
+            yield f"{flow}: no archive of this lake has a topic of that name; name another one by --flow."
         if each.table:
             yield f"{flow} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {flow}."
 
@@ -64,7 +64,8 @@ def _hints(schemas: Iterable[ImportedSchema]) -> Iterable[str]:
 def print_schema(found: ShownSchema) -> None:
     """Print a flow's known columns, one line each."""
     rows = [
-        [printable(name), told.sql_type, told.spelled or "-", told.origin.value, Text(told.doubt)] for name, told in found.settled.items()
+        [printable(name), known.sql_type, known.spelled or "-", known.origin.value, Text(known.doubt)]
+        for name, known in found.settled.items()
     ]
     if rows:
         columns = ("column", "type", "spelled", "from", "in doubt")

@@ -43,12 +43,12 @@ class Traffic:
             _write_lines(archive_path(folder, partition, _PER_PARTITION), connection.execute(query))
 
 
-def kept(cache: Path, told: str, write: Callable[[Path], None]) -> list[Path]:
+def kept(cache: Path, content: str, write: Callable[[Path], None]) -> list[Path]:
     """Return the files of a folder that ``write`` makes, in their order; it is made once.
 
-    :param told: what they hold, down to the last detail.
+    :param content: what they hold, down to the last detail.
     """
-    name = hashlib.sha256(told.encode()).hexdigest()[:16]
+    name = hashlib.sha256(content.encode()).hexdigest()[:16]
     if not (cache / name).exists():
         half = cache / f"{name}.half"
         shutil.rmtree(half, ignore_errors=True)

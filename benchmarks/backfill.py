@@ -35,7 +35,7 @@ def run(spark: SparkSession, folder: Path) -> Result:
     """Merge all files in one go into a new lake each round; replay the first ones, and extrapolate to all."""
     chosen = size.of(tiny=_Size(48, 50, 1, 3), quick=_Size(240, 50, 3, 6), full=_Size(720, 2_000, 3, 30))
     files, events, sample = chosen.files, chosen.events, chosen.sample
-    told = f"{files} hourly files of {events:,} events each, in one go and one by one ({sample} measured, their mean times {files})"
+    title = f"{files} hourly files of {events:,} events each, in one go and one by one ({sample} measured, their mean times {files})"
     source, archive = Source(seed=1), folder / "archive"
     hours = [archive / source.topic / f"day={number // 24 + 1:02d}" / f"hour={number % 24:02d}" / "0.jsonl" for number in range(files)]
     after = folder / "rows-after-sample.jsonl"
@@ -44,7 +44,7 @@ def run(spark: SparkSession, folder: Path) -> Result:
         if number == WARM_UPS + sample:
             source.write_rows(after)
     rows = source.write_rows(folder / "rows.jsonl")
-    result = Result("backfill", told, REPLAYED, {ONE_GO: [], REPLAYED: []}, budgets=BUDGETS)
+    result = Result("backfill", title, REPLAYED, {ONE_GO: [], REPLAYED: []}, budgets=BUDGETS)
     reports: list[ApplyReport] = []
     for number in range(chosen.rounds + 1):
         lake = folder / f"lake-{number}"

@@ -69,7 +69,7 @@ class Base:
 
     @property
     def flow(self) -> CdcFlow:
-        """The flow of the table: its settings say what bare JSON does not."""
+        """The flow of the table: its settings declare the types that bare JSON lacks."""
         return CdcFlow(TOPIC, columns=self.shape.declared)
 
     def offer(self, files: Sequence[Path]) -> None:

@@ -33,8 +33,8 @@ def merge_command(archive: Path, lake: Path, report: Path) -> MergeCommand:
     ask = [sys.executable, "-m", __name__, *(str(path.absolute()) for path in (archive, lake, report))]
     with tempfile.TemporaryDirectory(prefix="airflow-") as home:
         environment = {**os.environ, **_airflow(home, archive, lake)}
-        told = subprocess.run(ask, env=environment, check=True, capture_output=True, text=True).stdout
-    document = json.loads(told.splitlines()[-1])
+        output = subprocess.run(ask, env=environment, check=True, capture_output=True, text=True).stdout
+    document = json.loads(output.splitlines()[-1])
     # The job ends with the task that submitted it, which is this process.
     return MergeCommand(document["command"], {**document["environment"], SUBMITTER_VARIABLE: str(os.getpid())})
 
@@ -66,8 +66,8 @@ def _built(report: str) -> dict[str, Any]:
     try:
         context: Any = {"ti": SimpleNamespace(dag_id="bench", task_id="merge", run_id="bench", map_index=-1)}
         Asking(task_id="merge").execute(context)
-    except Asked as told:
-        built: dict[str, Any] = told.args[0]
+    except Asked as asked:
+        built: dict[str, Any] = asked.args[0]
         return built
     raise RuntimeError("the task submitted nothing")
 

@@ -45,12 +45,12 @@ def run(spark: SparkSession, folder: Path) -> Result:
     """
     chosen = size.of(tiny=_TINY, quick=_QUICK, full=_FULL)
     first, last = chosen.before(chosen.every), chosen.before(chosen.batches)
-    told = f"{chosen.batches} microbatches of {chosen.events:,} events into {chosen.rows:,} rows, maintained every {chosen.every}"
+    title = f"{chosen.batches} microbatches of {chosen.events:,} events into {chosen.rows:,} rows, maintained every {chosen.every}"
     source = Source(seed=1)
     batches, maintained, files = _work(spark, folder, source, chosen)
     held = {first: batches[chosen.every - chosen.held : chosen.every], last: batches[-chosen.held :], "maintenance": maintained}
     most = Bound("live files before a clean-up", max(files), files[0] + chosen.every)
-    result = Result("flat", told, first, held, budgets=(Budget(first, MOST_RATIO, of=last),), bounds=(most,))
+    result = Result("flat", title, first, held, budgets=(Budget(first, MOST_RATIO, of=last),), bounds=(most,))
     lake = folder / "lake"
     table = (lake / source.topic).absolute()
     result.void = differs(spark, table, source.write_rows(folder / "rows.jsonl"))

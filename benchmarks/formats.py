@@ -86,8 +86,8 @@ def _write_enveloped(files: Sequence[Path], shape: Shape, folder: Path) -> None:
             for line in lines:
                 head, _, rest = line.rstrip()[:-1].partition(',"key":')
                 key_text, _, value_text = rest.partition(',"value":')
-                told = "null" if value_text == "null" else f'{{"schema":{value},"payload":{value_text}}}'
-                written.write(f'{head},"key":{{"schema":{key},"payload":{key_text}}},"value":{told}}}\n')
+                value_of_record = "null" if value_text == "null" else f'{{"schema":{value},"payload":{value_text}}}'
+                written.write(f'{head},"key":{{"schema":{key},"payload":{key_text}}},"value":{value_of_record}}}\n')
 
 
 def _fields(types: dict[str, str]) -> list[dict[str, object]]:

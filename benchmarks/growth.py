@@ -35,9 +35,9 @@ def run(spark: SparkSession, folder: Path) -> Result:
     tables = [_Table(spark, folder / str(rows), rows, int(small * _FILE)) for rows in (small, small * TIMES)]
     for table in tables:
         table.fill()
-    told = f"{events:,} events into {small:,} and {small * TIMES:,} rows, on the newest {HOT:.0%} of the keys and all over them"
+    title = f"{events:,} events into {small:,} and {small * TIMES:,} rows, on the newest {HOT:.0%} of the keys and all over them"
     budgets = (Budget(_name("hot", tables[0]), MOST_RATIO, of=_name("hot", tables[1])),)
-    result = Result("growth", told, _name("hot", tables[0]), budgets=budgets)
+    result = Result("growth", title, _name("hot", tables[0]), budgets=budgets)
     for kind in ("hot", "spread"):
         for number in range(rounds + 1):
             for table in tables[:: -1 if number % 2 else 1]:

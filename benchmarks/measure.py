@@ -25,9 +25,9 @@ class Taken:
     peak: int
     """Bytes: the most that the processes held at once meanwhile."""
     bytes_written: int | None = None
-    """Bytes of data files and deletion vectors that its commits added to the table; None where nothing tells."""
+    """Bytes of data files and deletion vectors that its commits added to the table; None where it is not known."""
     files_touched: int | None = None
-    """Files of the table that it rewrote or marked rows in; None where nothing tells."""
+    """Files of the table that it rewrote or marked rows in; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Budget:
     """``cpu`` or ``wall``."""
 
     @property
-    def told(self) -> str:
+    def what(self) -> str:
         """What may be how much, in words."""
         of = self.of if self.figure == "cpu" else f"{self.of}, {self.figure}"
         return f"{of} / {self.against}" if self.against else f"{of}, seconds"
@@ -55,7 +55,7 @@ class Budget:
 class Bound:
     """What was counted, and how much it may be."""
 
-    told: str
+    what: str
     found: float
     at_most: float
 
@@ -65,7 +65,7 @@ class Result:
     """What the contestants of one scenario took, a list each, and against whom they are held."""
 
     scenario: str
-    told: str
+    title: str
     """The scenario in a sentence, with its sizes."""
     against: str
     """Name of the contestant that the ratios are about."""
@@ -95,7 +95,7 @@ class Result:
         """Return the bounds, and the budgets whose contestants took part and count, each with what was found and whether it is met."""
         counted = {name for name, taken in self.taken.items() if taken} - self.void_rows.keys()
         held = [budget for budget in self.budgets if {budget.of, budget.against} <= {*counted, ""}]
-        found: list[dict[str, Any]] = [{**vars(budget), "told": budget.told, "found": self._found(budget)} for budget in held]
+        found: list[dict[str, Any]] = [{**vars(budget), "what": budget.what, "found": self._found(budget)} for budget in held]
         found += [dict(vars(bound)) for bound in self.bounds]
         return [{**each, "found": round(each["found"], 4), "met": bool(each["found"] <= each["at_most"])} for each in found]
 

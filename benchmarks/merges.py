@@ -41,7 +41,7 @@ class Scenario:
     """Events of some kind into a table of some size, at full size, and what is aimed at."""
 
     name: str
-    told: str
+    onto: str
     events: int
     rows: int
     newest: float = 1.0
@@ -67,8 +67,8 @@ class Scenario:
         warm_ups = self._warm_ups(chosen)
         race = Race(spark, {kind.name: kind(task, folder / kind.name) for kind in chosen}, turns=rounds + warm_ups)
         megabytes = sum(file.stat().st_size for file in files) / 1e6
-        told = f"{self._scaled(self.events):,} events ({megabytes:.0f} MB) {self.told} {base.rows:,} rows"
-        result = Result(self.name, told, Textbook.name, limit=NativeLimit.name, budgets=self.budgets)
+        title = f"{self._scaled(self.events):,} events ({megabytes:.0f} MB) {self.onto} {base.rows:,} rows"
+        result = Result(self.name, title, Textbook.name, limit=NativeLimit.name, budgets=self.budgets)
         result.taken = in_turn(race.works, rounds=rounds, warm_ups=warm_ups, before=race.before, after=race.after)
         result.facts = {"rows and hash": race.found, **race.facts()}
         result.void_rows = race.differing()
@@ -105,7 +105,7 @@ class Race:
             jvm.System.gc()
 
     def after(self, name: str, taken: Taken) -> Taken:
-        """Say what the contestant wrote; after its last turn look at its table."""
+        """Record what the contestant wrote; after its last turn look at its table."""
         contestant = self._contestants[name]
         written = contestant.written()
         self._left[name] -= 1
@@ -116,21 +116,21 @@ class Race:
         return replace(taken, bytes_written=written.size, files_touched=written.files)
 
     def facts(self) -> dict[str, Any]:
-        """Return by contestant what else it tells of its last merge."""
-        return {name: told for name, contestant in self._contestants.items() if (told := contestant.facts())}
+        """Return by contestant what else is known of its last merge."""
+        return {name: facts for name, contestant in self._contestants.items() if (facts := contestant.facts())}
 
     def differing(self) -> dict[str, str]:
         """Return the contestants whose tables are not those of most, with both fingerprints."""
         found = list(self.found.values())
         usual = max(found, key=found.count)
-        return {name: f"its table is {told}, the others' is {usual}" for name, told in self.found.items() if told != usual}
+        return {name: f"its table is {own}, the others' is {usual}" for name, own in self.found.items() if own != usual}
 
 
 def fingerprint(rows: DataFrame) -> str:
     """Return how many rows there are and a hash of their values that does not depend on their order."""
     value = F.xxhash64(*rows.columns)
-    told = rows.agg(F.count(F.lit(1)).alias("rows"), F.bit_xor(value).alias("xor"), F.sum(value.cast("decimal(38,0)")).alias("sum"))
-    found = told.collect()[0]
+    totals = rows.agg(F.count(F.lit(1)).alias("rows"), F.bit_xor(value).alias("xor"), F.sum(value.cast("decimal(38,0)")).alias("sum"))
+    found = totals.collect()[0]
     return f"{found['rows']} rows, {(found['xor'] or 0) & (2**64 - 1):016x}, {(found['sum'] or 0)}"
 
 

@@ -34,10 +34,10 @@ def run(spark: SparkSession, folder: Path) -> Result:
     """Let ten files land each round in each archive, look as a sensor does, plan, and only then merge, unmeasured."""
     few, many, hours, rounds = size.of(tiny=(20, 200, 24, 1), quick=(100, 5_000, 240, 3), full=(1_000, 100_000, 720, 5))
     archives = [_Archive(spark, folder, few), _Archive(spark, folder, many), _Archive(spark, folder, many, hours=hours)]
-    told = f"{NEW} new files in archives of {few:,} and {many:,}: a run up to its first intent, and a sensor's look (mean of {LOOKS})"
+    title = f"{NEW} new files in archives of {few:,} and {many:,}: a run up to its first intent, and a sensor's look (mean of {LOOKS})"
     held = [(kind, archive.name) for kind in ("run", "look") for archive in archives[1:]]
     budgets = [Budget(f"{kind}: {archives[0].name}", MOST_RATIO, of=f"{kind}: {name}") for kind, name in held]
-    result = Result("planning", told, f"run: {archives[0].name}", budgets=tuple(budgets))
+    result = Result("planning", title, f"run: {archives[0].name}", budgets=tuple(budgets))
     for archive in archives:
         archive.fill()
     for number in range(rounds + 1):

@@ -42,8 +42,8 @@ def run(spark: SparkSession, folder: Path, *, hazards: float) -> Result:
     write_events(archive / "0.jsonl", changes, first=1, seed=3)
     apply_archive(ArchiveRun(spark, str(archive), str(lake)))
     works = _works(spark, lake)
-    told = f"{events:,} events of {keys:,} keys, {hazards:.0%} of them hazards: lines to row changes"
-    return Result(name, told, "last per key", in_turn(works, rounds=ROUNDS, warm_ups=3))
+    title = f"{events:,} events of {keys:,} keys, {hazards:.0%} of them hazards: lines to row changes"
+    return Result(name, title, "last per key", in_turn(works, rounds=ROUNDS, warm_ups=3))
 
 
 def _works(spark: SparkSession, lake: Path) -> dict[str, Callable[[], object]]:

@@ -35,11 +35,11 @@ def report(result: Result, *, size: str = "", folder: Path = RESULTS) -> None:
         mark = "[green]met[/green]" if verdict["met"] else "[yellow]not met[/yellow]"
         reach = f", reach for {_short(verdict['reach'])}" if verdict.get("reach") else ""
         console.print(
-            f"  {verdict['told']} at most {_short(verdict['at_most'])}{reach}: {_short(verdict['found'])} {mark}", highlight=False
+            f"  {verdict['what']} at most {_short(verdict['at_most'])}{reach}: {_short(verdict['found'])} {mark}", highlight=False
         )
-    for name, told in result.facts.items():
-        if not isinstance(told, dict):
-            console.print(f"  {name}: {told}", highlight=False)
+    for name, fact in result.facts.items():
+        if not isinstance(fact, dict):
+            console.print(f"  {name}: {fact}", highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{result.scenario}-{size}" if size else result.scenario
     (folder / f"{stem}.json").write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
@@ -55,7 +55,7 @@ def report_aims(results: Sequence[Result]) -> None:
         void = "void" if result.void else ""
         for verdict in result.verdicts():
             met = "met" if verdict["met"] else "not met"
-            table.add_row(result.scenario, verdict["told"], _short(verdict["at_most"]), _short(verdict["found"]), void or met)
+            table.add_row(result.scenario, verdict["what"], _short(verdict["at_most"]), _short(verdict["found"]), void or met)
     _console().print(table)
 
 
@@ -69,7 +69,7 @@ def _short(figure: float) -> str:
 
 
 def _table(result: Result) -> Table:
-    table = Table(title=result.told, title_justify="left")
+    table = Table(title=result.title, title_justify="left")
     ratios = [("CPU", "cpu", result.against), ("wall", "wall", result.against), *([("CPU", "cpu", result.limit)] if result.limit else [])]
     # Of chosen contestants the one that others are held against may not be one.
     ratios = [ratio for ratio in ratios if ratio[2] in result.taken]
@@ -92,7 +92,7 @@ def _most(taken: list[Taken], figure: Callable[[Taken], int | None]) -> int | No
 
 def _document(result: Result) -> dict[str, Any]:
     return {
-        "scenario": result.told,
+        "scenario": result.title,
         "medians": {name: {figure: round(result.median(name, figure), 3) for figure in ("cpu", "wall")} for name in result.taken},
         "budgets": result.verdicts(),
         "runs": {name: [asdict(item) for item in taken] for name, taken in result.taken.items()},
@@ -114,7 +114,7 @@ def _plot(result: Result, path: Path) -> None:
             axes.plot([getattr(item, kind) for item in result.taken[name]], [height] * len(result.taken[name]), "k.", markersize=3)
     axes.set_yticks(range(len(names)), [f"{name} (void)" if name in result.void_rows else name for name in names])
     axes.set_xlim(left=0)
-    axes.set_title(result.told, fontsize=9, loc="left")
+    axes.set_title(result.title, fontsize=9, loc="left")
     axes.legend(fontsize=8)
     # Without a date in it the file changes only with the figures.
     figure.savefig(path, metadata={"Date": None})

@@ -23,7 +23,7 @@ class Column:
     json: str
     """DuckDB's SQL of the same as JSON text, as Debezium writes it with ``decimal.handling.mode=string``."""
     declared: bool = False
-    """Whether the flow has to say the type, because the JSON does not."""
+    """Whether the flow has to declare the type, because the JSON does not show it."""
 
 
 @dataclass(frozen=True)

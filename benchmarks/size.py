@@ -39,5 +39,5 @@ def scaled(full: int) -> int:
 
 
 def of(*, tiny: _T, quick: _T, full: _T) -> _T:
-    """Return what a scenario says of the chosen size."""
+    """Return a scenario's value for the chosen size."""
     return {Size.TINY: tiny, Size.QUICK: quick, Size.FULL: full}[chosen()]

@@ -22,7 +22,7 @@ _BATCH = f"{EVENTS:,} events into {ROWS:,} rows"
 class Scenario:
     """Ways under the names that they have here, and what is aimed at."""
 
-    told: str
+    title: str
     ways: Mapping[str, type[Way]]
     budgets: tuple[Budget, ...]
     against: str
@@ -61,10 +61,10 @@ def run(spark: SparkSession, folder: Path, names: Sequence[str]) -> list[Result]
     results = []
     for name in names:
         scenario = SCENARIOS[name]
-        result = Result(name, scenario.told.format(tables=chosen.tables), scenario.against, budgets=scenario.budgets)
+        result = Result(name, scenario.title.format(tables=chosen.tables), scenario.against, budgets=scenario.budgets)
         result.taken = {label: taken[kind] for label, kind in scenario.ways.items()}
         result.void_rows = {label: void[kind] for label, kind in scenario.ways.items() if void[kind]}
-        result.facts = {f"{label}: {fact}": told for label, kind in scenario.ways.items() for fact, told in ways[kind].facts().items()}
+        result.facts = {f"{label}: {fact}": value for label, kind in scenario.ways.items() for fact, value in ways[kind].facts().items()}
         results.append(result)
     return results
 

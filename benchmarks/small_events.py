@@ -73,8 +73,8 @@ class Source:
         is_read = op == "r"
         last_commit, transaction = ("null", 0) if is_read else (f'\\"{place}\\"', place)
         moment = _FIRST_MILLISECOND + place
-        told = ("true" if is_read else "false", last_commit, place, self.topic.rpartition(".")[2], transaction, place)
-        return _RECORD % (self.topic, place, key, before, after, moment, *told, op, moment)
+        source = ("true" if is_read else "false", last_commit, place, self.topic.rpartition(".")[2], transaction, place)
+        return _RECORD % (self.topic, place, key, before, after, moment, *source, op, moment)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[1]
 def run_process(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Taken:
     """Run a command and return what it took; ``peak`` is that of its largest process.
 
-    ``measure`` asks the processes that live, and these do not any more: the kernel tells of those that were waited for.
+    ``measure`` asks the processes that live, and these have ended: the kernel keeps the sums of the children that were waited for.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()

@@ -48,7 +48,7 @@ with DAG(
             title="Purge from this share on",
             description="Share of a table's rows that deletion vectors may hide.",
         ),
-        "only_plan": Param(default=False, type="boolean", title="Only plan", description="Tell what would be done, and change nothing."),
+        "only_plan": Param(default=False, type="boolean", title="Only plan", description="Report what would be done; change nothing."),
     },
     tags=["cdc"],
 ):

@@ -23,7 +23,7 @@ with DAG(
     dag_id="cdc_merge",
     description="Apply archived change events to Delta tables",
     doc_md=with_links(__doc__, "how-to/replay-quarantine.md"),
-    # A plain cron text would give runs that begin and end at one moment: no backfill could tell their files apart.
+    # A plain cron text would give runs that begin and end at one moment: no backfill could divide their files.
     schedule=CronDataIntervalTimetable("*/10 * * * *", timezone="UTC"),
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,

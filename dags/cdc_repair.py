@@ -81,7 +81,7 @@ with DAG(
             type="boolean",
             title="Only plan",
             section="Reprocess, replay or retype",
-            description="Tell what would be done, and change nothing.",
+            description="Report what would be done; change nothing.",
         ),
         "as_of": position("As of", "Rebuild", "Last transaction; empty: everything."),
         "into_lake_conn_id": Param(

@@ -1,7 +1,7 @@
 """Bring what the tests on object stores need: an S3-compatible server, and Airflow's Amazon provider beside the locked packages.
 
 ``python3 scripts/object_store.py [FOLDER]``, after ``make setup``; a second time does nothing. Needs Go. The folder is
-``.tools/object-store/`` unless named, and the tests look there or where OBJECT_STORE_TOOLS says. Hadoop's jars come with the first test.
+``.tools/object-store/`` unless named; the tests look there, or where OBJECT_STORE_TOOLS points. Hadoop's jars come with the first test.
 """
 
 from __future__ import annotations

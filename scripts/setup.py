@@ -52,7 +52,7 @@ FOREIGN_VARIABLES = (
 
 
 class SetupError(Exception):
-    """Raised when a step cannot be done; says the next one for the user."""
+    """Raised when a step cannot be done; names the user's next step."""
 
     def __init__(self, what: str, next_step: str) -> None:
         super().__init__(f"{what}\nNext step: {next_step}")
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 
 
 def set_up() -> None:
-    """Bring ``.venv/`` to what the lock files say; do nothing where it is there already."""
+    """Install what the lock files name into ``.venv/``; do nothing where it is there already."""
     bundle_java = not machine_has_java()
     state = wanted_state(bundle_java=bundle_java)
     if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == state and (VENV / "bin" / "airflow-cdc").exists():
@@ -189,7 +189,7 @@ def install_packages(uv: Path, *, bundle_java: bool) -> None:
     """Make the packages of ``.venv/`` those of the lock files, no more and no fewer."""
     locks = [LOCK, JAVA_LOCK] if bundle_java else [LOCK]
     names = " and ".join(lock.name for lock in locks)
-    # pyspark comes as source: the lock also says which setuptools builds it.
+    # pyspark comes as source: the lock also pins the setuptools that builds it.
     command: list[str | Path] = [uv, "pip", "sync", "--python", PYTHON, "--require-hashes", "--build-constraints", LOCK, *locks]
     advice = "see that this machine reaches its Python package registry, then run the same again."
     # uv asks the registry about every package even where all of them are there: first without.
@@ -206,7 +206,7 @@ def install_project(uv: Path) -> None:
 def install_runtime() -> None:
     """Bring the Delta jars, and the bundled Java where it is wanted."""
     command: list[str | Path] = [PYTHON, "-m", "airflow_cdc.runtime", "install"]
-    run("Java and Delta jars", command, "the one that the last line above tells.")
+    run("Java and Delta jars", command, "the one in the last line above.")
 
 
 def lock() -> None:
@@ -239,7 +239,7 @@ def bring_tools(arguments: list[str], name: str, bring: Callable[[Path], None]) 
 
 
 def is_brought(folder: Path, state: str) -> bool:
-    """Tell whether a folder holds what a state describes, as its stamp says."""
+    """Return whether a folder's stamp is that of a state: the folder then holds what the state describes."""
     stamp = folder / "stamp"
     return stamp.is_file() and stamp.read_text(encoding="utf-8") == state
 

@@ -1,7 +1,7 @@
 """Bring what the tests on source databases need: Airflow's PostgreSQL and MySQL providers with a driver each, beside the locked packages.
 
 ``python3 scripts/source_databases.py [FOLDER]``, after ``make setup``; a second time does nothing. The folder is
-``.tools/source-databases/`` unless named, and the tests look there or where SOURCE_DATABASES_TOOLS says. The servers are the machine's own
+``.tools/source-databases/`` unless named; the tests look there, or where SOURCE_DATABASES_TOOLS points. The servers are the machine's own
 (Debian: ``postgresql``, ``mariadb-server``); tests of one that is not there are skipped.
 """
 

@@ -1,7 +1,7 @@
 """Bring what the tests on YARN and HDFS need: Hadoop's MiniCluster, and a Python for its nodes that has no Airflow.
 
 ``.venv/bin/python scripts/yarn_cluster.py [FOLDER]``, after ``make setup``; a second time does nothing. The folder is
-``.tools/yarn-cluster/`` unless named, and the tests look there or where YARN_CLUSTER_TOOLS says. The jars come from Maven Central by the
+``.tools/yarn-cluster/`` unless named; the tests look there, or where YARN_CLUSTER_TOOLS points. The jars come from Maven Central by the
 Ivy that pyspark ships; their checksums are pinned here. There is nothing to compile: the tests drive the cluster's JVM by Py4J.
 """
 

@@ -17,10 +17,10 @@ def write_connect_sink(archive: Path, table: SourceTable) -> Path:
     """Write a table's new events like the Connect sinks for S3: values as ``{schema, payload}``, keys beside them, no tombstones."""
     events = table.take_unarchived()
     file = archive / table.topic / "partition=0" / f"{table.topic}+0+{events[0].offset:010d}.json"
-    told = [event for event in events if event.value is not None]
+    changes = [event for event in events if event.value is not None]
     key_schema, value_schema = _key_schema(table), _envelope_schema(table)
-    _write_lines(file, ({"schema": value_schema, "payload": event.value} for event in told))
-    _write_lines(file.with_suffix(".keys.json"), ({"schema": key_schema, "payload": event.key} for event in told))
+    _write_lines(file, ({"schema": value_schema, "payload": event.value} for event in changes))
+    _write_lines(file.with_suffix(".keys.json"), ({"schema": key_schema, "payload": event.key} for event in changes))
     return file
 
 

@@ -156,7 +156,7 @@ REASONS: dict[tuple[str, object], str] = {
     ("customers", 5): "deleted",
     ("customers", 7): "inserted; its event came twice",
     ("products", "A-1"): "this morning's event again: stale",
-    ("products", "B-2"): "new price; the note, not told, stays",
+    ("products", "B-2"): "new price; the note, which the event leaves out, stays",
     ("products", "D-4"): "inserted, by the whole line",
     **{("carts", id_): "truncated" for id_ in range(1, 5)},
     ("carts", 9): "inserted after the truncate",

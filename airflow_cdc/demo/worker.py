@@ -18,7 +18,7 @@ from typing import Any
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_END = 20
-_LINES_TOLD = 20
+_LINES_SHOWN = 20
 _RAISED = re.compile(r"[\w.]+(Exception|Error): ")
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\dT")
 
@@ -75,9 +75,9 @@ class Worker:
         """Return the last exception in the log, or the log's last lines where there is none, for an error message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         raised = [number for number, line in enumerate(lines) if _RAISED.match(line)]
-        words = lines[raised[-1] :] if raised else lines[-_LINES_TOLD:]
-        told = list(takewhile(lambda line: not _LOGGED.match(line), words)) or words
-        return "\n  ".join(["", *told[:_LINES_TOLD], f"The whole log: {self.log}"])
+        words = lines[raised[-1] :] if raised else lines[-_LINES_SHOWN:]
+        message = list(takewhile(lambda line: not _LOGGED.match(line), words)) or words
+        return "\n  ".join(["", *message[:_LINES_SHOWN], f"The whole log: {self.log}"])
 
     def __enter__(self) -> Worker:
         return self

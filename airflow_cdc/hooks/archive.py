@@ -55,13 +55,13 @@ class CdcArchiveHook(CdcStorageHook):
         return named
 
     def _choice(self, choices: type[_Choice], fields: dict[str, Any], name: str) -> _Choice:
-        told = fields.get(name) or "auto"
+        given = fields.get(name) or "auto"
         try:
-            return choices(told)
+            return choices(given)
         except ValueError as error:
             known = ", ".join(str(choice.value) for choice in choices)
             raise ConfigurationError(
-                f"Connection {self.conn_id}: its {name} is {told!r}.", next_step=f"Set it to one of {known}."
+                f"Connection {self.conn_id}: its {name} is {given!r}.", next_step=f"Set it to one of {known}."
             ) from error
 
     def pending(self, lake: CdcLakeHook, tables: Iterable[str] = (), *, interval: Interval = ALWAYS) -> PendingFiles:

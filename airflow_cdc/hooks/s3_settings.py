@@ -29,7 +29,7 @@ def s3_settings(root: str, connection: Connection) -> StorageSettings:
     style = (extra(connection, "config_kwargs") or {}).get("s3", {}).get("addressing_style") or ("path" if endpoint else None)
     if connection.extra_dejson.get("verify") not in (None, True):
         raise ConfigurationError(
-            f"Storage connection {connection.conn_id} sets verify, which Spark cannot be told.",
+            f"Storage connection {connection.conn_id} sets verify, for which Spark has no setting.",
             next_step="Add the store's certificate authority to the machines' own and remove verify.",
         )
     hadoop: dict[str, str] = {}

@@ -109,8 +109,8 @@ class SourceCatalogue:
         if kind in _OF_ANY_DATABASE:
             return self._by_driver(kind)
         asked = catalogues()[allowed[0]].name_query
-        told = str(self._records(asked)[0][0]).lower() if asked else ""
-        return next((name for name in allowed[1:] if name in told), allowed[0])
+        product = str(self._records(asked)[0][0]).lower() if asked else ""
+        return next((name for name in allowed[1:] if name in product), allowed[0])
 
     def tables(self) -> list[Table]:
         """Return the tables that the connection's user can see.
@@ -148,11 +148,11 @@ class SourceCatalogue:
         return hook
 
     def _by_driver(self, kind: str) -> str:
-        told = (self._connection.host if kind == "jdbc" else self._hook.driver) or ""
-        found = next((connector for word, connector in _words() if word in told.lower()), None)
+        driver = (self._connection.host if kind == "jdbc" else self._hook.driver) or ""
+        found = next((connector for word, connector in _words() if word in driver.lower()), None)
         if found is None:
             raise ConfigurationError(
-                f"Connection {self._conn_id} of type {kind} does not tell which database it is of.",
+                f"Connection {self._conn_id} of type {kind} names no database that is known.",
                 next_step=f"Give it as --connector: {', '.join(catalogues())}.",
             )
         return found
@@ -197,14 +197,14 @@ def _words() -> Iterable[tuple[str, str]]:
 
 def _secrets(connection: Connection) -> Iterable[str]:
     """Return the connection's secrets, plain and URL-encoded."""
-    told = [str(value) for name, value in connection.extra_dejson.items() if _SECRET.search(name)]
-    plain = [secret for secret in (connection.password, *told) if secret]
+    in_extra = [str(value) for name, value in connection.extra_dejson.items() if _SECRET.search(name)]
+    plain = [secret for secret in (connection.password, *in_extra) if secret]
     return (*plain, *(quote(secret, safe="") for secret in plain))
 
 
 def _without(secrets: Iterable[str], problem: Exception) -> str:
-    told = first_line(problem)
+    text = first_line(problem)
     for secret in secrets:
-        told = told.replace(secret, "…")
-    told = _SECRET_IN_URL.sub(r"\1…", told)
-    return told if told.endswith(".") else f"{told}."
+        text = text.replace(secret, "…")
+    text = _SECRET_IN_URL.sub(r"\1…", text)
+    return text if text.endswith(".") else f"{text}."

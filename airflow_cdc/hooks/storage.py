@@ -106,7 +106,7 @@ class CdcStorageHook(BaseHook):
             fs = get_fs(self.path.protocol or "file", self.storage_conn_id) if self._anew else self.path.fs
         except (ValueError, ImportError, OSError) as error:
             raise ConfigurationError(
-                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {_told(error)}",
+                f"Connection {self.conn_id}: the {self.what} {self.root} cannot be reached: {_sentence(error)}",
                 next_step=f"Install what reaches that storage: {_PROVIDERS.get(self._scheme, _ANY_PROVIDER)}.",
             ) from error
         # Airflow keeps one file system per connection for the life of the process, and a triggerer lives long: its cache would hide what
@@ -137,7 +137,7 @@ class CdcStorageHook(BaseHook):
         except CdcError as error:
             return False, str(error)
         except Exception as error:  # noqa: BLE001 - the form shows whatever went wrong.
-            return False, f"{self.root} cannot be looked at: {_told(error)} Next step: {self._next_step(error)}"
+            return False, f"{self.root} cannot be looked at: {_sentence(error)} Next step: {self._next_step(error)}"
 
     def refuse_missing_bucket(self) -> None:
         """Refuse a missing bucket or container; call it where the root itself does not exist.
@@ -244,6 +244,6 @@ def _as_airflow_spells_it(root: str) -> str:
     return parts._replace(netloc=parts.netloc.split("@", 1)[0]).geturl()
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text if text.endswith(".") else f"{text}."

@@ -19,8 +19,8 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser, shape_of
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
@@ -28,16 +28,12 @@ from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("apply")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--flows")
+    parser = job_parser("apply", ARCHIVE, FLOWS, SHAPE)
     parser.add_argument("--check-transactions", action="store_true")
     parser.add_argument("--consistent", action="store_true")
     parser.add_argument("--since")
     parser.add_argument("--until")
     parser.add_argument("--only-survey", action="store_true")
-    parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
-    parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
 
 
@@ -52,13 +48,13 @@ def main(argv: list[str]) -> int:
             given.lake,
             read_flows(given.flows),
             tuple(given.table),
-            say,
+            log_line,
             check_transactions=given.check_transactions,
             consistent=given.consistent,
             interval=parse_interval(given.since, given.until),
             wait_seconds=given.wait,
             only_survey=given.only_survey,
-            expected=ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format)),
+            expected=shape_of(given),
         )
         return apply_archive(run)
 

@@ -16,14 +16,14 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.job_parser import FLOWS, job_parser
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("maintain")
-    parser.add_argument("--flows")
+    parser = job_parser("maintain", FLOWS)
     parser.add_argument("--settings", default="{}")
     return parser.parse_args(argv)
 
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     def work(spark: SparkSession) -> MaintenanceReport:
         settings = MaintenanceSettings.from_json(json.loads(given.settings))
-        run = MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, say)
+        run = MaintenanceRun(spark, given.lake, read_flows(given.flows), tuple(given.table), settings, log_line)
         return maintain(replace(run, wait_seconds=given.wait))
 
     return run_job("maintain", given, work, lambda error: MaintenanceReport(given.lake, error=error))

@@ -15,21 +15,17 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
-from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser, shape_of
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild_matching
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("rebuild")
-    parser.add_argument("--archive", required=True)
+    parser = job_parser("rebuild", ARCHIVE, FLOWS, SHAPE)
     parser.add_argument("--into", required=True)
-    parser.add_argument("--flows")
     parser.add_argument("--as-of")
-    parser.add_argument("--layout", choices=[layout.value for layout in ArchiveLayout], default=ArchiveLayout.AUTO.value)
-    parser.add_argument("--format", choices=[form.value for form in ArchiveFormat], default=ArchiveFormat.AUTO.value)
     return parser.parse_args(argv)
 
 
@@ -39,9 +35,9 @@ def main(argv: list[str]) -> int:
 
     def work(spark: SparkSession) -> ApplyReport:
         as_of = parse_as_of(given.as_of) if given.as_of else None
-        expected = ArchiveShape(ArchiveLayout(given.layout), ArchiveFormat(given.format))
+        expected = shape_of(given)
         order = Rebuild(
-            spark, given.archive, given.lake, tuple(given.table), as_of, given.into, read_flows(given.flows), say, expected=expected
+            spark, given.archive, given.lake, tuple(given.table), as_of, given.into, read_flows(given.flows), log_line, expected=expected
         )
         return rebuild_matching(order)
 

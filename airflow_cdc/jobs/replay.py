@@ -14,17 +14,15 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.job_parser import ARCHIVE, DRY_RUN, FLOWS, job_parser
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("replay")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--flows")
+    parser = job_parser("replay", ARCHIVE, FLOWS, DRY_RUN)
     parser.add_argument("--reason", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args(argv)
 
 
@@ -35,7 +33,14 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> ReprocessReport:
         flows = read_flows(given.flows)
         order = FlowsAgain(
-            spark, given.archive, given.lake, tuple(given.table), dry_run=given.dry_run, flows=flows, progress=say, wait_seconds=given.wait
+            spark,
+            given.archive,
+            given.lake,
+            tuple(given.table),
+            dry_run=given.dry_run,
+            flows=flows,
+            progress=log_line,
+            wait_seconds=given.wait,
         )
         return replay_flows(order, given.reason)
 

@@ -15,19 +15,17 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.job_parser import ARCHIVE, DRY_RUN, FLOWS, job_parser
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, reprocess_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("reprocess")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--flows")
+    parser = job_parser("reprocess", ARCHIVE, FLOWS, DRY_RUN)
     parser.add_argument("--from-position")
     parser.add_argument("--to-position")
-    parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args(argv)
 
 
@@ -38,7 +36,7 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> ReprocessReport:
         first, last = (parse_as_of(text) if text else None for text in (given.from_position, given.to_position))
         flows = read_flows(given.flows)
-        order = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, say, given.wait)
+        order = FlowsAgain(spark, given.archive, given.lake, tuple(given.table), first, last, given.dry_run, flows, log_line, given.wait)
         return reprocess_flows(order)
 
     return run_job("reprocess", given, work, lambda error: ReprocessReport(given.archive, given.lake, given.dry_run, error=error))

@@ -14,17 +14,14 @@ import sys
 from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.jobs.run_job import job_parser, run_job, say
+from airflow_cdc.jobs.job_parser import ARCHIVE, DRY_RUN, FLOWS, job_parser
+from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.pipeline.repair.retype_flows import FlowsRetyping, retype_flows
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = job_parser("retype")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--flows")
-    parser.add_argument("--dry-run", action="store_true")
-    return parser.parse_args(argv)
+    return job_parser("retype", ARCHIVE, FLOWS, DRY_RUN).parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +31,7 @@ def main(argv: list[str]) -> int:
     def work(spark: SparkSession) -> RetypeReport:
         flows = read_flows(given.flows)
         order = FlowsRetyping(
-            spark, given.archive, given.lake, tuple(given.table), given.dry_run, flows, progress=say, wait_seconds=given.wait
+            spark, given.archive, given.lake, tuple(given.table), given.dry_run, flows, progress=log_line, wait_seconds=given.wait
         )
         return retype_flows(order)
 

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.jobs.die_with_parent import die_with_parent, end_on_sigterm
 from airflow_cdc.jobs.write_report import write_report
 from airflow_cdc.model.archive.topics import printable
-from airflow_cdc.model.errors import CdcError, ConfigurationError, storage_refusal
-from airflow_cdc.model.job_argument import read_argument
-from airflow_cdc.model.state.lease import WAIT_SECONDS, name_this_run
+from airflow_cdc.model.errors import CdcError, storage_refusal
+from airflow_cdc.model.state.lease import name_this_run
 from airflow_cdc.model.state_kind import JOB_REPORT
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline.run.explain_failure import missing_connector
@@ -31,28 +30,6 @@ class _Report(Protocol):
     def ok(self) -> bool: ...
 
     def to_json(self) -> dict[str, Any]: ...
-
-
-class _JobParser(argparse.ArgumentParser):
-    """Accepts arguments as an operator encodes them, and as a person types them."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
-        try:
-            return super().parse_known_args([read_argument(text) for text in (sys.argv[1:] if args is None else args)], namespace)
-        except ConfigurationError as error:
-            self.error(str(error))
-
-
-def job_parser(job: str) -> argparse.ArgumentParser:
-    """Return the parser of the arguments common to all jobs, in the form of :func:`airflow_cdc.model.job_argument.as_argument`."""
-    parser = _JobParser(prog=f"{job}.py")
-    parser.add_argument("--lake", required=True)
-    parser.add_argument("--table", action="append", default=[])
-    parser.add_argument("--storage")
-    parser.add_argument("--run-name", default="")
-    parser.add_argument("--wait", type=float, default=WAIT_SECONDS)
-    parser.add_argument("--report", required=True)
-    return parser
 
 
 def _storage(given: str | None) -> JobStorage:
@@ -82,7 +59,7 @@ def _cause(problem: Exception) -> dict[str, Any]:
     return {"type": type(problem).__name__, "message": str(problem)[:2000], "next_step": "See the job's log.", "transient": True}
 
 
-def say(line: str) -> None:
+def log_line(line: str) -> None:
     """Write a progress line to stdout."""
     # A line may contain a record's or a file's name, which may be anything.
     sys.stdout.write(f"[airflow-cdc] {printable(line)}\n")
@@ -94,8 +71,9 @@ def run_job(
 ) -> int:
     """Do a job's work, write its report and return its exit code: 0 on success, else 1.
 
-    :param given: the arguments of :func:`job_parser`: ``report``, the URI at which the report is always written; ``storage``, settings of
-        the stores, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file with it, which is removed after reading.
+    :param given: the arguments of :func:`~airflow_cdc.jobs.job_parser.job_parser`: ``report``, the URI where the report is always written;
+        ``storage``, settings of the stores, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file with it, which is
+        removed after reading.
     :param failed: makes the report for an error that stopped the work.
     """
     try:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.jobs.run_job import job_parser, run_job
+from airflow_cdc.jobs.job_parser import job_parser
+from airflow_cdc.jobs.run_job import run_job
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
 

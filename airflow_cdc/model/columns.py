@@ -1,4 +1,7 @@
-"""Every column name this package owns: one prefix, one list."""
+"""Every column name this package owns: one prefix, one list.
+
+Tables and logs of existing lakes hold these texts: a text stays where its constant has a better name.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PARTITION = "__cdc_partition"
 lane (:mod:`airflow_cdc.model.position.lives`): 65,536 more for each earlier life."""
 OFFSET = "__cdc_offset"
 """Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not record it."""
-TOLD_AT = "__cdc_told_at"
+VALUE_POSITIONS = "__cdc_told_at"
 """Target: array<struct<column string, position, known boolean>>, values that the row's last event did not carry: each with the position
 of the event that did. Not known: no event carried the value and it is NULL; an event behind ``position`` may still supply it. NULL where
 the last event carries all values."""
@@ -30,7 +33,7 @@ DELETED_AT = "__cdc_deleted_at"
 """Target that flags deletes: timestamp, when the source committed what removed the row; NULL for live rows and where the time is not
 known."""
 
-TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, TOLD_AT)
+TARGET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET, VALUE_POSITIONS)
 """Our own columns of a target table, in the order in which they follow the source's columns."""
 FLAGGED_COLUMNS = (*TARGET_COLUMNS, DELETED, DELETED_AT)
 """As above, for a table that flags deletes."""
@@ -44,6 +47,7 @@ CHANGE_LOG_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, PARTITION, OFFSET,
 
 END_POSITION = "__cdc_end_position"
 """Versions: like :data:`POSITION`, of the event that ended the version; NULL while it is current."""
+# The default names of four columns: a flow may choose others for its table (airflow_cdc/model/flow/scd_columns.py).
 VALID_FROM = "__cdc_valid_from"
 """Versions: timestamp, when the source committed the event that began the version."""
 VALID_TO = "__cdc_valid_to"
@@ -83,7 +87,7 @@ OLD_KEY = "__cdc_old_key"
 MOVED = "__cdc_moved"
 DEPENDS = "__cdc_depends"
 BEGAN = "__cdc_began"
-TOLD = "__cdc_told"
+CARRIED = "__cdc_told"
 LEFT_OUT = "__cdc_left_out"
 CUT = "__cdc_cut"
 TABLE = "__cdc_table"

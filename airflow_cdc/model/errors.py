@@ -92,7 +92,7 @@ class RetypeUnfinishedError(TerminalError):
 
 
 class TableModeError(TerminalError):
-    """Raised when a flow's table keeps another history than the flow's settings ask for."""
+    """Raised when a flow's table keeps another history than the flow's settings ask for, or names its columns of versions otherwise."""
 
 
 class CatalogTableError(TerminalError):
@@ -194,7 +194,7 @@ class RejectReason(str, Enum):
     """The source block lacks the fields that order the event."""
     MISSING_IMAGE = "missing_image"
     """A create, read or update carries no ``after``, and for documents an update carries no change either."""
-    ROW_NOT_TOLD = "row_not_told"
+    INCOMPLETE_ROW = "row_not_told"
     """The table has no key, and the event does not carry the whole row that it removes or leaves behind."""
     VALUE_DOES_NOT_FIT_COLUMN = "value_does_not_fit_column"
     """A value cannot be read as its column's type."""

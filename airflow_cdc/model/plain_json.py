@@ -156,8 +156,8 @@ class _ArraySpelling:
         self._names = list(converters)
 
     def write(self, value: Any) -> list[Any]:
-        told = vars(value)
-        values = [told[name] for name in self._names]
+        members = vars(value)
+        values = [members[name] for name in self._names]
         for place, write in self._writers:
             values[place] = write(values[place])
         return values

@@ -108,7 +108,7 @@ SOURCE_SCHEMA = StateKind("schema", when_unreadable="Hand it over again: airflow
 LEASE = StateKind("lease", when_unreadable="Remove it once no run writes the flow.")
 REBUILD_NOTE = StateKind("rebuild note", when_unreadable="Remove it, and rebuild into another folder.")
 RETYPE_NOTE = StateKind("retype note", when_unreadable="Restore it, or rebuild the flow.")
-ANNOUNCED_VERSIONS = StateKind("record of announced versions", when_unreadable="Remove it; tables that change from now on are told.")
+ANNOUNCED_VERSIONS = StateKind("record of announced versions", when_unreadable="Remove it; tables that change from now on are announced.")
 JOB_REPORT = StateKind("report", when_unreadable="Give the job and Airflow the same version of airflow-cdc.")
 
 KINDS = (

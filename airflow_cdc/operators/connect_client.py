@@ -20,7 +20,7 @@ from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.operators.spark_target import python_path
 
-_LINES_TOLD = 20
+_LINES_SHOWN = 20
 _SECONDS_TO_END = 3.0
 """Seconds that a killed job has to end; Airflow kills the task itself by force after five."""
 _OF_A_SUBMISSION = (
@@ -71,13 +71,13 @@ def without_effect(operator: Any) -> list[str]:
 class ConnectClient:
     """A job that runs as a child of this process.
 
-    :param tell: called with every line that the job writes.
+    :param log_line: called with every line that the job writes.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, log_line: Callable[[str], None]) -> None:
+        self._log_line = log_line
         self._process: subprocess.Popen[str] | None = None
-        self.last_lines: deque[str] = deque(maxlen=_LINES_TOLD)
+        self.last_lines: deque[str] = deque(maxlen=_LINES_SHOWN)
 
     def run(self, application: str, arguments: Iterable[str], variables: Mapping[str, str]) -> int:
         """Run the job to its end and return its exit code.
@@ -100,7 +100,7 @@ class ConnectClient:
             assert process.stdout
             for line in process.stdout:
                 self.last_lines.append(line.rstrip())
-                self._tell(line.rstrip())
+                self._log_line(line.rstrip())
             return process.wait()
 
     def kill(self) -> None:

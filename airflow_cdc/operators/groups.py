@@ -11,7 +11,7 @@ from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.look.groups import DEFAULT_GROUP_BYTES, DEFAULT_MAX_GROUPS, FlowGroup, plan_groups
-from airflow_cdc.operators.submit import told_by_airflow
+from airflow_cdc.operators.submit import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -58,7 +58,7 @@ class CdcPlanGroupsOperator(BaseOperator):
     def execute(self, context: Context) -> list[list[str]]:
         """Return the groups."""
         globs = table_globs(self.tables)
-        with told_by_airflow():
+        with as_airflow_errors():
             _refuse_backfill(context)
             pending = CdcArchiveHook(self.archive_conn_id).pending(CdcLakeHook(self.lake_conn_id), globs)
             bounds = {"group_bytes": _whole("group_bytes", self.group_bytes), "max_groups": _whole("max_groups", self.max_groups)}

@@ -40,9 +40,9 @@ def hand_over(
             next_step="Take the login out of the storage connection, and start the server as that user.",
         )
     if remote:
-        told = settings.for_job()
+        of_connections = settings.for_job()
         options = {name: str(value) for name, value in conf.items()}
-        job = replace(told, spark={**options, **told.spark}, remote=remote)
+        job = replace(of_connections, spark={**options, **of_connections.spark}, remote=remote)
         path = Path(place.path).with_name("storage.json")
         write_privately(path, json.dumps(job.to_json()))
         return "--storage", str(path)

@@ -135,8 +135,8 @@ def asset_extra(report: ApplyReport) -> dict[str, Any]:
     short = summary(report)
     applied = {name: flow for name, flow in short["flows"].items() if flow["status"] == FlowStatus.APPLIED.value}
     tables = {name: {"table": flow["table"], "table_version": flow["table_version"]} for name, flow in applied.items()}
-    told: dict[str, Any] = {name: short[name] for name in ("archive", "lake", "events", "rows", "cuts") if name in short}
-    return {**told, "tables": tables}
+    of_run: dict[str, Any] = {name: short[name] for name in ("archive", "lake", "events", "rows", "cuts") if name in short}
+    return {**of_run, "tables": tables}
 
 
 def log_report(log: Any, report: ApplyReport) -> None:
@@ -153,8 +153,8 @@ def log_report(log: Any, report: ApplyReport) -> None:
 def log_flows(log: Any, report: FlowsReport) -> None:
     """As above, for another job's report: a failed flow's last line is the error."""
     for flow in report.flows:
-        *told, last = flow.lines()
-        for line in told:
+        *lines, last = flow.lines()
+        for line in lines:
             log.info(line)
         (log.error if flow.error else log.info)(last)
 
@@ -208,10 +208,10 @@ def errors_of(report: FlowsReport) -> dict[str, Any]:
 
 def failure_of(head: str, causes: Sequence[tuple[str, dict[str, Any] | None]]) -> AirflowException:
     """Return the exception for a job's reported causes, by flow: without retries where any persists until somebody acts."""
-    told = [f"{name}: {_cause(error)}" for name, error in causes[:_NAMED_FAILURES]]
+    lines = [f"{name}: {_cause(error)}" for name, error in causes[:_NAMED_FAILURES]]
     if len(causes) > _NAMED_FAILURES:
-        told.append(f"… and {len(causes) - _NAMED_FAILURES} more; the task's log names them all.")
-    message = "\n".join([head, *told])
+        lines.append(f"… and {len(causes) - _NAMED_FAILURES} more; the task's log names them all.")
+    message = "\n".join([head, *lines])
     transient = all((error or {}).get("transient", False) for _, error in causes)
     return AirflowException(message) if transient else AirflowFailException(message)
 

@@ -25,7 +25,7 @@ def conf_to_leave(target: SparkTarget, conf: dict[str, Any]) -> dict[str, Any]:
     option = _KUBERNETES_WAITS if target.is_kubernetes else _YARN_WAITS
     if str(conf.get(option, "false")).strip().lower() != "false":
         raise ConfigurationError(
-            f"The task is deferrable, and its conf says {option}={conf[option]}: spark-submit would hold the worker's slot.",
+            f"The task is deferrable, and its conf sets {option}={conf[option]}: spark-submit would hold the worker's slot.",
             next_step=f"Take {option} out of conf, or set deferrable=False.",
         )
     return {**conf, option: "false"}

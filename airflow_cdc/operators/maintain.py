@@ -10,7 +10,7 @@ from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -75,7 +75,7 @@ class CdcMaintainOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake, settings = CdcLakeHook(self.lake_conn_id), self._settings()
             return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
 
@@ -116,5 +116,5 @@ class CdcMaintainOperator(CdcSubmitOperator):
 def _summary(report: MaintenanceReport) -> dict[str, Any]:
     """Return the task's XCom: small, plain JSON."""
     flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
-    told = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
-    return {**told, "flows": flows, **errors_of(report)}
+    whole_lake = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
+    return {**whole_lake, "flows": flows, **errors_of(report)}

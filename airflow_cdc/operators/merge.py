@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_cdc.assets import refuse_foreign_tables, table_extra, tell_assets
+from airflow_cdc.assets import announce_assets, refuse_foreign_tables, table_extra
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.intervals_of_run import interval_of_run
@@ -15,9 +15,9 @@ from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
+from airflow_cdc.operators.announcements import announcements
 from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
-from airflow_cdc.operators.told_versions import told_versions
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -99,7 +99,7 @@ class CdcMergeOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
             # A typo must not cost the start of Spark.
             RejectLimit.parse(self.fail_on_rejects)
@@ -131,21 +131,21 @@ class CdcMergeOperator(CdcSubmitOperator):
         self._report = report
         log_report(self.log, report)
         refused = list(RejectLimit.parse(self.fail_on_rejects).broken(report))
-        told = told_versions(lake, context["ti"]) if self.outlets else None
+        announced = announcements(lake, context["ti"]) if self.outlets else None
         if refused or not report.ok:
-            if told:
-                told.begin(report)
+            if announced:
+                announced.begin(report)
             return Outcome(summary(report), failure(report) if not report.ok else rejects_failure(refused))
         if not report.flows and (globs := table_globs(self.tables)):
             self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
-        changed = told.changed(report) if told else []
+        changed = announced.changed(report) if announced else []
         is_first_try = context["ti"].try_number == 1
         if self.skip_if_nothing_pending and report.nothing_pending and is_first_try and not changed:
             return Outcome(summary(report), AirflowSkipException("Nothing was pending."))
-        if told:
+        if announced:
             tables = {flow.flow: table_extra(flow) for flow in changed}
-            self.outlets = tell_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
-            told.write(report)
+            self.outlets = announce_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
+            announced.write(report)
         return Outcome(summary(report))
 
     def _interval(self, context: Context) -> Interval:

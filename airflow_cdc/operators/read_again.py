@@ -12,7 +12,7 @@ from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.model.truth import truth
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -69,7 +69,7 @@ class CdcReadAgainOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             asked = [*self.asked(), *(["--dry-run"] if self._only_plans() else [])]
             return self.submit(context, lake, lambda place: self._arguments(archive.root, lake.root, asked, place), others=(archive,))

@@ -14,7 +14,7 @@ from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.position.as_of import AsOf, parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.operators.job_report import Outcome, failure, log_report, summary
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -72,7 +72,7 @@ class CdcRebuildOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             into = CdcLakeHook(self.into_lake_conn_id) if self.into_lake_conn_id else None
             # A wrong moment must not cost the start of Spark.

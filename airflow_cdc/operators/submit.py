@@ -138,7 +138,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Resume after the trigger fired, as :meth:`execute` does when the job has ended."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake = CdcLakeHook(self.lake_conn_id)
             return self._settle(context, lake, self._report_of(event, context, lake))
 
@@ -163,8 +163,8 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
         :raises AirflowException: when the job ended without a report, did not end in time, or its report cannot be read.
         """
-        told = event["told"]
-        why, job, until = told["why"], told["job"], told["until"]
+        found = event["found"]
+        why, job, until = found["why"], found["job"], found["until"]
         target = spark_target(self._conn_id, deploy_mode=self._deploy_mode, spark_binary=self._spark_binary)
         self._leave(target)
         self._hook = self._get_hook()
@@ -174,7 +174,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
             self.log.warning("The triggerer cannot look for the report of job %s: %s", job, event["message"])
         # Asked before the look: a job that ends in between has its report there.
         may_run = why != "report" and self._may_run(job, context)
-        report = self._read(lake, told, waits=may_run)
+        report = self._read(lake, found, waits=may_run)
         if report is None and may_run:
             if why == "late" or (until is not None and time.time() >= until):
                 bound = f"execution_timeout ({self.execution_timeout})" if self.execution_timeout else f"{_LONGEST_UNASKED.days} days"
@@ -187,19 +187,19 @@ class CdcSubmitOperator(SparkSubmitOperator):
             self._hook._run_post_submit_commands()
         return report
 
-    def _read(self, lake: CdcLakeHook, told: dict[str, Any], *, waits: bool) -> Any:
+    def _read(self, lake: CdcLakeHook, found: dict[str, Any], *, waits: bool) -> Any:
         """Return the report that a trigger announced; None where there is none, or where it cannot be read now and the task may wait on."""
         try:
-            self._place = lake_report(lake, told["report"])
+            self._place = lake_report(lake, found["report"])
             return self._place.read(self.parse)
         except Exception as error:
             refused = error if isinstance(error, CdcError) else storage_refusal(error)
             terminal = refused is not None and not refused.transient
-            if waits and told["why"] == "ask" and not terminal and self._place:
+            if waits and found["why"] == "ask" and not terminal and self._place:
                 # The triggerer limits how long that may last.
-                self.log.warning("The report of job %s cannot be looked for now: %s", told["job"], error)
+                self.log.warning("The report of job %s cannot be looked for now: %s", found["job"], error)
                 return None
-            raise self._given_up(told["job"], f"The report of job {told['job']} cannot be read: {error}", terminal=terminal) from error
+            raise self._given_up(found["job"], f"The report of job {found['job']} cannot be read: {error}", terminal=terminal) from error
 
     def _given_up(self, job: str | None, problem: str, *, terminal: bool = False) -> AirflowException:
         """Kill a job that is no longer awaited, and return the error: without retries where a retry would run beside the job."""
@@ -323,7 +323,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
         try:
             return bool(self.is_job_active(self.get_job_status(job, context)))
         except Exception as error:  # noqa: BLE001 - a cluster that does not answer proves nothing about the job.
-            self.log.warning("The cluster does not tell whether job %s still runs: %s", job, error)
+            self.log.warning("The cluster does not answer whether job %s still runs: %s", job, error)
             return True
 
     def _prepare(self, target: SparkTarget, *, little_waits: bool) -> None:
@@ -347,8 +347,8 @@ class CdcSubmitOperator(SparkSubmitOperator):
         code = self._client.run(self.application, self.application_args or (), self.env_vars or {})
         report = place.read(self.parse)
         if report is None:
-            told = "\n".join(self._client.last_lines)
-            raise AirflowException(f"The job ended with exit code {code} and left no report: it did not start, or was killed.\n{told}")
+            lines = "\n".join(self._client.last_lines)
+            raise AirflowException(f"The job ended with exit code {code} and left no report: it did not start, or was killed.\n{lines}")
         if report.ok and code:
             raise AirflowException(f"The job did all it had to and then ended with exit code {code}; a retry finds nothing left to do.")
         return report
@@ -385,7 +385,7 @@ class CdcSubmitOperator(SparkSubmitOperator):
 
 
 @contextlib.contextmanager
-def told_by_airflow() -> Iterator[None]:
+def as_airflow_errors() -> Iterator[None]:
     """Raise our errors as Airflow's: without retries where a retry cannot help."""
     try:
         yield

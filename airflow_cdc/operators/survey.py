@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.operators.merge import CdcMergeOperator
-from airflow_cdc.operators.submit import told_by_airflow
+from airflow_cdc.operators.submit import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -33,7 +33,7 @@ class CdcSurveyOperator(CdcMergeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job if there are files to survey."""
-        with told_by_airflow():
+        with as_airflow_errors():
             new = CdcArchiveHook(self.archive_conn_id).pending(CdcLakeHook(self.lake_conn_id)).unsurveyed
         size = sum(file.size for file in new)
         self.log.info("%s files that no run has looked into (%s bytes).", len(new), size)

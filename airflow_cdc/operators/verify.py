@@ -18,7 +18,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.operators.job_report import Outcome, failure_of
 from airflow_cdc.operators.spark_target import spark_target
-from airflow_cdc.operators.submit import CdcSubmitOperator, told_by_airflow
+from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 from airflow_cdc.runtime.private_file import write_privately
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
-        with told_by_airflow():
+        with as_airflow_errors():
             lake = CdcLakeHook(self.lake_conn_id)
             with self._against() as against:
                 others = [CdcLakeHook(self.other_lake_conn_id)] if self.other_lake_conn_id else []
@@ -114,7 +114,7 @@ class CdcVerifyOperator(CdcSubmitOperator):
         """Yield the job's arguments for the other side of the comparison."""
         if sum(map(bool, (self.other_lake_conn_id, self.jdbc_conn_id, self.history))) != 1:
             raise ConfigurationError(
-                "What the tables are to be compared with is not told, or told twice.",
+                "Tables are compared with exactly one other side: another lake, a query on their source, or their own history.",
                 next_step="Give other_lake_conn_id; or jdbc_conn_id with a query; or history.",
             )
         if self.other_lake_conn_id:
@@ -142,14 +142,14 @@ class CdcVerifyOperator(CdcSubmitOperator):
                 f"A table cannot be compared with its source unless {' and '.join(lacking)}.",
                 next_step="Correct the task or the connection.",
             )
-        told = {
+        options = {
             "url": connection.host,
             "query": self.query,
             "user": connection.login,
             "password": connection.password,
             "driver": self.driver,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in options.items() if value}
 
     def _arguments(self, lake: str, against: list[str], report: str) -> Iterator[str]:
         yield from ("--lake", lake, *against)

@@ -13,8 +13,8 @@ from airflow_cdc.runtime.install import install
 def main() -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m airflow_cdc.runtime", description="What Spark needs beside Python.")
-    told = "bring Java (where the machine has none) and the Delta jars; or let small jobs start faster, for a minute and 200 MB"
-    parser.add_argument("command", choices=["install", "archive-classes"], help=told)
+    what = "bring Java (where the machine has none) and the Delta jars; or let small jobs start faster, for a minute and 200 MB"
+    parser.add_argument("command", choices=["install", "archive-classes"], help=what)
     command = parser.parse_args().command
     try:
         if command == "install":

@@ -60,10 +60,10 @@ def archive_classes() -> Path:
         options["spark.pyspark.driver.python"] = sys.executable
         options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
         options["spark.driver.extraJavaOptions"] = f"{SMALL_JVM} -XX:ArchiveClassesAtExit={draft}"
-        told = _submit(folder, options)
+        log = _submit(folder, options)
         if not draft.is_file():
             raise RuntimeInstallError(
-                f"The JVM archived no classes:\n{told}", next_step="see that Java is 17 or newer; jobs run without the archive, too."
+                f"The JVM archived no classes:\n{log}", next_step="see that Java is 17 or newer; jobs run without the archive, too."
             )
         draft.replace(archive)
     return archive
@@ -81,10 +81,10 @@ def _submit(folder: Path, options: dict[str, str]) -> str:
     ended = subprocess.run(
         submit, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_SECONDS, check=False, cwd=folder
     )
-    told = "\n".join(ended.stdout.splitlines()[-_LINES_SHOWN:])
+    log = "\n".join(ended.stdout.splitlines()[-_LINES_SHOWN:])
     if ended.returncode:
-        raise RuntimeInstallError(f"The merge by which classes are archived failed:\n{told}", next_step="see what it says, then run again.")
-    return told
+        raise RuntimeInstallError(f"The merge by which classes are archived failed:\n{log}", next_step="correct that, then run again.")
+    return log
 
 
 def _write_events(archive: Path) -> None:

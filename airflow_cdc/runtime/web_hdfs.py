@@ -75,8 +75,8 @@ class WebHdfs(WebHDFS):  # type: ignore[misc]
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:  # noqa: FBT001, FBT002 - fsspec's words.
         """Return a folder's content, or the file itself."""
-        told = self._call("LISTSTATUS", path=path).json()["FileStatuses"]["FileStatus"]
-        infos = [{**self._process_info(info), "name": _joined(path, info["pathSuffix"])} for info in told]
+        statuses = self._call("LISTSTATUS", path=path).json()["FileStatuses"]["FileStatus"]
+        infos = [{**self._process_info(info), "name": _joined(path, info["pathSuffix"])} for info in statuses]
         return sorted(infos, key=lambda info: str(info["name"])) if detail else sorted(str(info["name"]) for info in infos)
 
     def modified(self, path: str) -> datetime:

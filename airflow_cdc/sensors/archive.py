@@ -60,10 +60,10 @@ class CdcArchiveSensor(CdcLookSensor):
         asked = {name: moment.isoformat() for name, moment in bounds.items() if moment}
         return {"tables": table_globs(self.tables), "min_files": self.min_files, **asked}
 
-    def tell(self, told: dict[str, Any]) -> None:
+    def log_answer(self, found: dict[str, Any]) -> None:
         """Log the pending files by topic."""
-        self.log.info("%s files wait (at least %s are asked for).", told["files"], self.min_files)
-        for topic, files in told["topics"].items():
+        self.log.info("%s files wait (at least %s are asked for).", found["files"], self.min_files)
+        for topic, files in found["topics"].items():
             self.log.info("  %s: %s", topic, files)
-        if outside := told.get("outside"):
+        if outside := found.get("outside"):
             self.log.info("%s more wait that were archived outside of this run's interval: another run takes them.", outside)

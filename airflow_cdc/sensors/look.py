@@ -60,9 +60,9 @@ class CdcLookSensor(BaseSensorOperator):
         """Return the arguments of the trigger's ``look``, besides the two connections."""
         raise NotImplementedError
 
-    def tell(self, told: dict[str, Any]) -> None:
+    def log_answer(self, found: dict[str, Any]) -> None:
         """Log the answer."""
-        self.log.info("Seen: %s", told)
+        self.log.info("Seen: %s", found)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
@@ -71,8 +71,8 @@ class CdcLookSensor(BaseSensorOperator):
         except Exception as error:
             failure = failure_of(error)
             raise self._failure(failure["message"], transient=failure["transient"]) from error
-        self.tell(answer.told)
-        return PokeReturnValue(is_done=answer.is_done, xcom_value=answer.told)
+        self.log_answer(answer.found)
+        return PokeReturnValue(is_done=answer.is_done, xcom_value=answer.found)
 
     def execute(self, context: Context) -> Any:
         """Look, and wait if the answer is not there yet."""
@@ -88,9 +88,9 @@ class CdcLookSensor(BaseSensorOperator):
         """Resume with the trigger's event."""
         if event["status"] != "success":
             raise self._failure(event["message"], transient=event["transient"])
-        told: dict[str, Any] = event["told"]
-        self.tell(told)
-        return told
+        found: dict[str, Any] = event["found"]
+        self.log_answer(found)
+        return found
 
     def _asked(self, context: Context) -> dict[str, Any]:
         return {"archive_conn_id": self.archive_conn_id, "lake_conn_id": self.lake_conn_id, **self.question(context)}

@@ -26,7 +26,7 @@ class CdcArchiveTrigger(CdcLookTrigger):
         """
         interval = parse_interval(since, until)
         pending = CdcArchiveHook(archive_conn_id).pending(CdcLakeHook(lake_conn_id), tables, interval=interval)
-        told = pending_summary(pending)
+        found = pending_summary(pending)
         if pending.outside:
-            told["outside"] = pending.outside
-        return Answer(told["files"] >= min_files, told)
+            found["outside"] = pending.outside
+        return Answer(found["files"] >= min_files, found)

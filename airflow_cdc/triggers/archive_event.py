@@ -106,8 +106,8 @@ class CdcArchiveEventTrigger(BaseEventTrigger):
         if left_out := announced.left_out(files):
             return _News(_payload(Counter(file.topic for file in left_out), len(left_out)), Announced.of(files, at=now))
         if is_due and pending:
-            told = pending_summary(pending)
-            return _News({**_payload(told["topics"], told["files"]), "again": True}, Announced.of(files, at=now))
+            found = pending_summary(pending)
+            return _News({**_payload(found["topics"], found["files"]), "again": True}, Announced.of(files, at=now))
         now_announced = Announced.of(files, at=announced.at)
         return _News(None, now_announced.quiet() if is_due else now_announced)
 

@@ -19,14 +19,14 @@ class Answer:
 
     is_done: bool
     """Whether the awaited state is reached."""
-    told: dict[str, Any]
+    found: dict[str, Any]
     """Small JSON object for the task's XCom."""
 
 
 class CdcLookTrigger(BaseTrigger):
     """Look repeatedly, and fire when the answer is there or when looking fails.
 
-    The event is ``{"status": "success", "told": …}`` or ``{"status": "error", "message": …, "transient": …}``. Between two looks only the
+    The event is ``{"status": "success", "found": …}`` or ``{"status": "error", "message": …, "transient": …}``. Between two looks only the
     duration of the failures is kept, so a restart of the triggerer changes nothing.
 
     :param poke_interval: seconds between two looks.
@@ -80,14 +80,14 @@ class CdcLookTrigger(BaseTrigger):
                 continue
             failing_since = None
             if answer.is_done:
-                yield TriggerEvent({"status": "success", "told": answer.told})
+                yield TriggerEvent({"status": "success", "found": answer.found})
                 return
             await asyncio.sleep(self.poke_interval)
 
 
 def failure_of(error: Exception) -> dict[str, Any]:
     """Return an error as a task receives it: the message, and whether a retry may help."""
-    told = error if isinstance(error, CdcError) else storage_refusal(error)
-    if told:
-        return {"message": str(told), "transient": told.transient}
+    known = error if isinstance(error, CdcError) else storage_refusal(error)
+    if known:
+        return {"message": str(known), "transient": known.transient}
     return {"message": f"{type(error).__name__}: {error}", "transient": True}

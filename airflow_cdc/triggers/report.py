@@ -48,12 +48,12 @@ class CdcReportTrigger(CdcLookTrigger):
             ``keytab``, ``principal`` and ``rm_auth`` as :func:`airflow_cdc.operators.left_job.kill_left_job` takes them.
         """
         lake, now = CdcLakeHook(lake_conn_id), time.time()
-        told = {"job": job, "until": until, "report": report}
+        asked = {"job": job, "until": until, "report": report}
         if _is_there(lake, report):
-            return Answer(is_done=True, told={"why": "report", **told})
+            return Answer(is_done=True, found={"why": "report", **asked})
         if until is not None and now >= until:
-            return Answer(is_done=True, told={"why": "late", **told})
-        return Answer(is_done=ask_at is not None and now >= ask_at, told={"why": "ask", **told})
+            return Answer(is_done=True, found={"why": "late", **asked})
+        return Answer(is_done=ask_at is not None and now >= ask_at, found={"why": "ask", **asked})
 
     def tolerates(self, error: Exception, seconds: float) -> bool:
         """Return whether to look again after an error."""
@@ -65,7 +65,7 @@ class CdcReportTrigger(CdcLookTrigger):
 
     def event_of_error(self) -> dict[str, Any]:
         """Return what the task needs to resume without this trigger."""
-        return {"told": {"why": "error", **{name: self.question[name] for name in ("job", "until", "report")}}}
+        return {"found": {"why": "error", **{name: self.question[name] for name in ("job", "until", "report")}}}
 
     async def on_kill(self) -> None:
         """Kill the job, when a user ends the task that waits here; Airflow calls it from 3.3 on."""

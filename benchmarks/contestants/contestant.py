@@ -73,7 +73,7 @@ class Contestant(ABC):
         return written_since(self.table, self._before)
 
     def facts(self) -> dict[str, Any]:
-        """Return what else it tells of its last merge."""
+        """Return further facts of its last merge."""
         return {}
 
     def rows(self, spark: SparkSession) -> DataFrame:

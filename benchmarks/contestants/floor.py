@@ -47,7 +47,7 @@ class Floor(Contestant):
         return left.unionByName(changes.filter("op <> 'd'").select(*self.task.names))
 
 
-def told_changes(names: list[str]) -> str:
+def joined_changes(names: list[str]) -> str:
     """Return the SQL, Spark's and DuckDB's, of the changes: of ``s``, the last events, joined to ``t``, the table's keys and places."""
     return f"""
         SELECT {", ".join(f"s.{name}" for name in names)}, s.op, t.file AS {FILE}, t.place AS {PLACE}

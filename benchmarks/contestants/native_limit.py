@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.contestants import duck
-from benchmarks.contestants.floor import Floor, told_changes
+from benchmarks.contestants.floor import Floor, joined_changes
 from benchmarks.delta_files import live_files
 from benchmarks.shapes import KEY
 
@@ -18,5 +18,5 @@ class NativeLimit(Floor):
         self.changes.mkdir()
         read = f"read_parquet({live_files(self.table)}, filename = true, file_row_number = true)"
         keys = f"SELECT {KEY}, filename AS file, file_row_number AS place FROM {read}"
-        query = f"WITH s AS ({duck.latest(self.task)}), t AS ({keys}) {told_changes(self.task.names)}"
+        query = f"WITH s AS ({duck.latest(self.task)}), t AS ({keys}) {joined_changes(self.task.names)}"
         duck.connect().execute(f"COPY ({query}) TO '{self.changes / 'changes.parquet'}' (FORMAT parquet, COMPRESSION zstd)")

@@ -30,11 +30,11 @@ class Ours(Contestant):
         """Apply the archive."""
         base = self.task.base
         report = apply(base.spark, base.archive, self.folder / "lake", base.flow)
-        told = [batch.to_json() for flow in report.flows for batch in flow.batches]
-        self._told = [{name: batch[name] for name in ("merge_plan", "events", "rows", "seconds")} for batch in told]
+        batches = [batch.to_json() for flow in report.flows for batch in flow.batches]
+        self._reports = [{name: batch[name] for name in ("merge_plan", "events", "rows", "seconds")} for batch in batches]
 
     def facts(self) -> dict[str, Any]:
         """Return the reports of the microbatches: which plan was chosen, and what became of the events."""
-        return {"reports": self._told}
+        return {"reports": self._reports}
 
-    _told: Sequence[dict[str, Any]] = ()
+    _reports: Sequence[dict[str, Any]] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.contestants.floor import Floor, told_changes
+from benchmarks.contestants.floor import Floor, joined_changes
 from benchmarks.contestants.slim import Slim
 from benchmarks.delta_files import live_files
 from benchmarks.shapes import KEY
@@ -30,4 +30,4 @@ class SparkFloor(Slim, Floor):
         self.spark.read.parquet(self.staged).createOrReplaceTempView("s")
         keys = self.spark.read.parquet(*live_files(self.table))
         keys.selectExpr(KEY, "_metadata.file_path AS file", "_metadata.row_index AS place").createOrReplaceTempView("t")
-        self.spark.sql(told_changes(self.task.names)).write.parquet(str(self.changes))
+        self.spark.sql(joined_changes(self.task.names)).write.parquet(str(self.changes))

@@ -94,9 +94,9 @@ def _interval(text: str) -> int:
 
 def _hstore(text: str) -> str:
     pairs = re.findall(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)', text)
-    told = re.findall(r"=>(.)", text)
+    marks = re.findall(r"=>(.)", text)
     plain = {re.sub(r"\\(.)", r"\1", key): re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
-    values = {key: None if mark == "N" else value for (key, value), mark in zip(plain.items(), told, strict=True)}
+    values = {key: None if mark == "N" else value for (key, value), mark in zip(plain.items(), marks, strict=True)}
     return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
 
 

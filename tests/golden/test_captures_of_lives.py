@@ -56,6 +56,7 @@ def judge(capture: str, lake: Path, finals: Path, apply: Apply, spark: SparkSess
     assert [table for table in found if not table.equal] == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("capture", TABLES)
 def test_a_capture_of_lives_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
@@ -123,9 +124,7 @@ def land(
                     place += 1
 
 
-@pytest.mark.parametrize(
-    "capture", [pytest.param(name, marks=[] if name in ("pg_recreated", "pg_routed") else pytest.mark.deep) for name in ONE]
-)
+@pytest.mark.parametrize("capture", [pytest.param(name, marks=pytest.mark.deep if name != "maria_reset" else []) for name in ONE])
 def test_a_capture_of_lives_in_three_partitions_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
@@ -211,8 +210,6 @@ MOMENTS = {
         ("binlog.000001:100000@2", (1, (1 << 64) + 100000)),
     ],
 }
-QUICK = ("0/7027CE0@1", "binlog.000006:150992@1")
-"""The ends of the first epochs: the databases before the restore and the reset."""
 
 
 def commit_of(source: dict[str, Any]) -> int:
@@ -248,13 +245,9 @@ def rows_at(records: list[dict[str, Any]], moment: tuple[int, int]) -> list[dict
     return [{**row, "offset": offset} for offset, row in enumerate(rows.values())]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
-    ("capture", "moment", "place"),
-    [
-        pytest.param(capture, moment, place, marks=[] if moment in QUICK else pytest.mark.deep)
-        for capture, moments in MOMENTS.items()
-        for moment, place in moments
-    ],
+    ("capture", "moment", "place"), [(capture, moment, place) for capture, moments in MOMENTS.items() for moment, place in moments]
 )
 def test_a_capture_rebuilt_as_of_a_moment_of_either_epoch_gives_the_rows_of_its_events_till_then(
     capture: str, moment: str, place: tuple[int, int], apply: Apply, spark: SparkSession, tmp_path: Path

@@ -30,7 +30,7 @@ TOPICS = {
 }
 
 OTHERWISE = {
-    # PostgreSQL 15 does not tell generated columns to its replicas.
+    # PostgreSQL 15 does not send generated columns to its replicas.
     ("pgty.public.gen", "b"): ({"type": "int32"}, None),
     # Added while the connector ran, as BOOLEAN: the catalogue says tinyint(1), as of every other.
     ("mdb.shop.evolve", "gone"): ({"type": "int16"}, {"type": "boolean"}),
@@ -40,7 +40,7 @@ OTHERWISE = {
         {"type": "int64", "name": "io.debezium.time.NanoTimestamp"},
     ),
 }
-"""Columns of which the catalogue tells something else than the last event: both."""
+"""Columns for which the catalogue differs from the last event: both."""
 
 
 def rows_of(capture: str) -> dict[str, Any]:
@@ -49,23 +49,23 @@ def rows_of(capture: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("capture", "topic"), [(capture, topic) for capture, topics in TOPICS.items() for topic in topics.split()])
-def test_a_catalogue_tells_the_fields_that_the_connector_wrote(capture: str, topic: str) -> None:
+def test_a_catalogue_gives_the_fields_that_the_connector_wrote(capture: str, topic: str) -> None:
     catalogue = rows_of(capture)
     settings = settings_of(catalogue["connector"], catalogue["settings"])
     there = [Table("testDB", *name.split(".", 1)) for name in catalogue["tables"]]
     table = tables_of(catalogue["connector"], [topic], there, {})[topic]
     rows = catalogue["tables"][str(table)]["columns"]
 
-    told = {column.name: column for column in (source_column(catalogue["connector"], row, settings) for row in rows)}
+    declared = {column.name: column for column in (source_column(catalogue["connector"], row, settings) for row in rows)}
 
     written = row_fields(capture, topic)
     differing = {
         (topic, name): (comparable(column.field), written.get(name))
-        for name, column in told.items()
+        for name, column in declared.items()
         if comparable(column.field) != written.get(name)
     }
     assert differing == {place: both for place, both in OTHERWISE.items() if place[0] == topic}
-    assert set(written) <= set(told)
+    assert set(written) <= set(declared)
 
 
 def test_every_captured_table_is_compared() -> None:

@@ -56,8 +56,8 @@ def is_archived(collection: str, prefix: str, topics: Iterable[str]) -> bool:
 
 
 def transaction_of(line: str) -> tuple[str, int] | None:
-    told = payload(line).get("transaction")
-    return (transaction_key(told["id"]), told["data_collection_order"]) if told else None
+    transaction = payload(line).get("transaction")
+    return (transaction_key(transaction["id"]), transaction["data_collection_order"]) if transaction else None
 
 
 def whole_ones(kept: Topics, order: Sequence[str]) -> set[str]:

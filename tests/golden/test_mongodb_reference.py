@@ -36,7 +36,7 @@ def without_images(name: str) -> dict[str, Any]:
 
 
 def with_patch() -> dict[str, Any]:
-    """Return the update as the document's schema has it beside ``after``: told by ``patch`` and ``filter``."""
+    """Return the update as the document's schema has it beside ``after``: sent by ``patch`` and ``filter``."""
     event = without_images("mongodb_update")
     del event["payload"]["updateDescription"]
     patch, document = '{"$set" : {"first_name" : "Anne Marie"}}', '{"_id" : {"$numberLong" : "1004"}}'
@@ -72,15 +72,15 @@ def test_the_documents_events_and_keys(apply: Apply, spark: SparkSession, tmp_pa
     }
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     archive.mkdir()
-    told = [(key_of(key), value) for key, values in events.items() for value in values]
-    write_records(archive / "1.jsonl", [record(CUSTOMERS, offset, key, value) for offset, (key, value) in enumerate(told)])
+    sent = [(key_of(key), value) for key, values in events.items() for value in values]
+    write_records(archive / "1.jsonl", [record(CUSTOMERS, offset, key, value) for offset, (key, value) in enumerate(sent)])
 
     report = apply(archive, lake)
 
     assert by_flow(report) == {CUSTOMERS: EventCounts(read=15, merged=11, superseded=3, tombstones=1)}
     table = read_rows(spark, str(lake), CUSTOMERS)
     assert (table.columns, table.keys) == ({"_id": "STRING", "document": "STRING"}, ("_id",))
-    # What is told whole stays letter by letter; what was folded is written as the update's own documents are.
+    # What is sent whole stays letter by letter; what was folded is written as the update's own documents are.
     assert {row["_id"]: row["document"] for row in table.rows} == {
         "1": create["payload"]["after"],
         **dict.fromkeys(("2", "4", "5"), ANNE_MARIE),

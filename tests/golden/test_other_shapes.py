@@ -74,7 +74,7 @@ def cloud_event(item: Record) -> Any:
     value = item["value"]
     if value is None:
         return None
-    attributes = {f"iodebezium{name.lower().replace('_', '')}": told for name, told in value["source"].items()}
+    attributes = {f"iodebezium{name.lower().replace('_', '')}": member for name, member in value["source"].items()}
     return {
         "id": f"name:pgpk;lsn:{value['source']['lsn']};txId:{value['source']['txId']}",
         "source": "/debezium/postgresql/pgpk",
@@ -83,7 +83,7 @@ def cloud_event(item: Record) -> Any:
         "time": "2026-11-20T13:55:39.738Z",
         "datacontenttype": "application/json",
         "iodebeziumop": value["op"],
-        **{name: told if told is None else str(told) for name, told in attributes.items()},
+        **{name: member if member is None else str(member) for name, member in attributes.items()},
         "data": {"before": value["before"], "after": value["after"]},
     }
 

@@ -1,6 +1,6 @@
 """The connector documents' own example events, letter by letter, through a real archive into a real table.
 
-``reference/*.json`` holds each example with its place in the document; what the document elides is filled and said so there.
+``reference/*.json`` holds each example with its place in the document; what the document elides is filled in, and noted there.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def rows(spark: SparkSession, lake: Path, topic: str = CUSTOMERS) -> list[dict[s
     return read_rows(spark, str(lake), topic).rows
 
 
+@pytest.mark.deep
 def test_the_documents_events_of_a_row_and_everything_beside_them(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # load 1: the row is created; with it come an older connector's create, an incremental snapshot's read, a create within a
     # transaction, the transaction's bounds and a schema change
@@ -146,7 +147,7 @@ def key_change(old: int, new: int, first_offset: int) -> list[Record]:
     return [record(CUSTOMERS, offset, key_of(number), value) for offset, (number, value) in enumerate(events, start=first_offset)]
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["in one microbatch", "in two"])
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)], ids=["in one microbatch", "in two"])
 def test_a_key_change_as_the_document_describes_it_moves_the_row(
     together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

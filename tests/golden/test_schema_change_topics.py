@@ -13,8 +13,8 @@ from tests.conftest import Apply
 
 CAPTURE = Path(__file__).parent / "captures/maria_types_precise"
 
-UNTOLD = {"mdb.shop.evolve": ("c: string / decimal(20,4)",)}
-"""``ALTER TABLE evolve MODIFY c decimal(20,4)``: of base64 digits nothing in the event tells which scale they have."""
+UNDECLARED = {"mdb.shop.evolve": ("c: string / decimal(20,4)",)}
+"""``ALTER TABLE evolve MODIFY c decimal(20,4)``: the event does not show which scale its base64 digits have."""
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_bare_events_beside_their_schema_change_topic_give_the_tables_that_event
 
     assert len(found.tables) == len(tables)
     assert {table.flow: table.schema for table in found.tables if table.schema} == {
-        flow: schema for flow, schema in UNTOLD.items() if f"*.{flow.rsplit('.', 1)[-1]}" in tables
+        flow: schema for flow, schema in UNDECLARED.items() if f"*.{flow.rsplit('.', 1)[-1]}" in tables
     }
     assert [table for table in found.tables if table.only_left or table.only_right] == []
 

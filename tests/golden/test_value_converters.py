@@ -16,7 +16,7 @@ from airflow_cdc.model.pull.source_column import source_column
 from tests.golden.connect_schemas import CATALOGUES, comparable
 
 OTHERWISE = {
-    # The reference says Decimal, the code a decimal of variable scale: we do not tell it.
+    # The reference has Decimal, the code a decimal of variable scale: we leave it out.
     ("db2", "DECFLOAT"),
     # Later versions write it, as Json.
     ("oracle", "JSON"),
@@ -35,8 +35,8 @@ def test_every_type_in_every_mode_is_as_the_connectors_code_has_it() -> None:
     differing: Counter[tuple[str, str]] = Counter()
     for column in columns:
         settings = settings_of(column["connector"], column["settings"])
-        told = comparable(source_column(column["connector"], column["row"], settings).field)
-        differing[type_of(column)] += told != column["field"]
+        found = comparable(source_column(column["connector"], column["row"], settings).field)
+        differing[type_of(column)] += found != column["field"]
 
     assert {kind for kind, count in differing.items() if count} == OTHERWISE
     assert len(columns) == 1194

@@ -84,7 +84,7 @@ def mutated(record: Any, dice: random.Random) -> str:
 
 
 def _schemas(line: str) -> list[Any] | None:
-    """Return the schemas that a line tells, None where it cannot be read."""
+    """Return the schemas that a line carries, None where it cannot be read."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -54,6 +54,7 @@ EVENTFUL = LivesHistory(
 )
 
 
+@pytest.mark.deep
 def test_a_source_with_many_lives_is_followed(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check_lives(EVENTFUL, apply, spark, tmp_path / "example")
 
@@ -69,6 +70,7 @@ REBUILT = LivesHistory(
 )
 
 
+@pytest.mark.deep
 def test_a_crash_after_every_single_effect_between_lives_loses_and_doubles_nothing(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.properties.test_histories import IN_ORDER, SHUFFLED, TOPIC, differing
 from tests.support.connectors import DIALECTS
 from tests.support.living_histories import LivingArchive
 
+SOME = ("in part", "restored", "topic")
 ALL = ("in part", "restored", "raised", "topic", "in part")
 TRUNCATED = ("truncated", "restored", "truncated", "topic", "truncated")
 TWICE = ("topic", "restored", "moved", "topic", "raised")
@@ -36,9 +37,14 @@ def check(
     assert not wrong, (len(wrong), archive.story(min(wrong)), wrong[min(wrong)])
 
 
-def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    archive = LivingArchive(DIALECTS["postgresql, full identity"], TOPIC, 11, 30, happenings=ALL)
-    check(archive, IN_ORDER, 4, apply, spark, tmp_path)
+@pytest.mark.parametrize(
+    ("happenings", "microbatches"), [(SOME, 2), pytest.param(ALL, 4, marks=pytest.mark.deep)], ids=["some happenings", "all"]
+)
+def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(
+    happenings: tuple[str, ...], microbatches: int, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive = LivingArchive(DIALECTS["postgresql, full identity"], TOPIC, 11, 30, happenings=happenings)
+    check(archive, IN_ORDER, microbatches, apply, spark, tmp_path)
 
 
 @pytest.mark.deep

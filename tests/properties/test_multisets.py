@@ -76,7 +76,7 @@ class Source:
         self.transaction()
 
     def _read_anew(self) -> None:
-        """Lose what happens, as the log was cleaned up, and let the connector read everything once more; an empty table tells nothing."""
+        """Lose what happens, as the log was cleaned up, and let the connector read everything once more; an empty table sends nothing."""
         seen = len(self.events)
         for _ in range(self.random.choice((0, 1, 2))):
             self.transaction()

@@ -31,17 +31,17 @@ def changes(states: States) -> States:
 
 def expected(archive: Archive) -> dict[Key, States]:
     """Return what each key held, one state after the other."""
-    told: dict[Key, States] = {}
+    states_by_key: dict[Key, States] = {}
     for number, states in archive.states.items():
         for key in {row["id"] for rows in states for row in rows}:
             held = [next(((row["v"], row["body"]) for row in rows if row["id"] == key), None) for rows in states]
-            told[number, key] = changes(held)
-    return told
+            states_by_key[number, key] = changes(held)
+    return states_by_key
 
 
 def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
-    """Return the same as the versions tell it; an interval that ends before the next begins leaves a gap."""
-    told: dict[Key, States] = {}
+    """Return the same from the versions; an interval that ends before the next begins leaves a gap."""
+    states_by_key: dict[Key, States] = {}
     by_key = itertools.groupby(rows, key=lambda row: (row["db"], row["id"]))
     for key, versions in by_key:
         states: States = []
@@ -51,8 +51,8 @@ def found(rows: list[dict[str, Any]]) -> dict[Key, States]:
             states += [None] if end != row["__cdc_position"] else []
             states.append((row["v"], row["body"]))
             end = row["__cdc_end_position"]
-        told[key] = changes([*states, *([] if end is None else [None])])
-    return told
+        states_by_key[key] = changes([*states, *([] if end is None else [None])])
+    return states_by_key
 
 
 @pytest.mark.deep
@@ -67,7 +67,7 @@ def test_versions_are_what_each_commit_left(dialect: str, how: dict[str, Any], a
 def test_versions_are_what_each_commit_left_before_and_behind_a_restore(
     dialect: str, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What changed unseen is told by the snapshot that follows: as the state that it found."""
+    """What changed unseen is known from the snapshot that follows: as the state that it found."""
     happenings = ("in part", "restored", "raised", "topic", "in part")
     check_versions_of(LivingArchive(DIALECTS[dialect], TOPIC, 8, 20, happenings=happenings), {}, apply, spark, tmp_path)
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate, WriteDisposition
 from tests.conftest import Apply
-from tests.support.stories import TOPIC, UNTOLD, Table, event, truncate
+from tests.support.stories import PLACEHOLDER, TOPIC, Table, event, truncate
 
 Logged = tuple[str, int, int | None, str | None]
 
@@ -26,16 +26,17 @@ def logged(table: Table) -> list[Logged]:
     return [(row["__cdc_op"], int(row["__cdc_position"]["change"]), row["id"], row["v"]) for row in rows]
 
 
+@pytest.mark.deep
 def test_every_event_is_a_row_also_deletes_and_truncates(table: Table) -> None:
-    flow = table.load(event("r", 5, 1, "read"), event("u", 10, 1, "one"), event("u", 11, 1, "two", note=UNTOLD))
+    flow = table.load(event("r", 5, 1, "read"), event("u", 10, 1, "one"), event("u", 11, 1, "two", note=PLACEHOLDER))
     assert (flow.events.read, flow.events.merged, flow.rows.inserted) == (3, 3, 3)
     first = [("u", 10, 1, "one"), ("u", 11, 1, "two")]
     assert logged(table) == [("r", -1, 1, "read"), *first]
     table.load(event("d", 20, 1), truncate(30), event("c", 40, 1, "new"))
     assert logged(table)[1:] == [*first, ("d", 20, 1, None), ("t", 30, None, None), ("c", 40, 1, "new")]
-    untold = {int(row["__cdc_position"]["change"]): row["__cdc_unavailable"] for row in table.rows()}
-    assert {change for change, names in untold.items() if names} == {11}
-    assert untold[11] == ["note"]
+    unavailable = {int(row["__cdc_position"]["change"]): row["__cdc_unavailable"] for row in table.rows()}
+    assert {change for change, names in unavailable.items() if names} == {11}
+    assert unavailable[11] == ["note"]
 
 
 def test_an_event_that_comes_again_adds_nothing(table: Table) -> None:

@@ -59,6 +59,7 @@ def test_a_file_that_grows_between_survey_and_merge_is_named_and_the_next_run_go
     assert apply(archive, lake).flows[0].status is FlowStatus.UP_TO_DATE
 
 
+@pytest.mark.deep
 def test_what_is_added_to_an_applied_file_comes_with_the_next_whole_look(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -78,7 +79,7 @@ def test_what_is_added_to_an_applied_file_comes_with_the_next_whole_look(
     assert apply(archive, lake).flows[0].status is FlowStatus.UP_TO_DATE
 
 
-@pytest.mark.parametrize("way", ["grown", "copy"])
+@pytest.mark.parametrize("way", [pytest.param("grown", marks=pytest.mark.deep), "copy"])
 def test_what_is_applied_again_brings_no_deleted_row_back_though_its_marker_has_expired(
     way: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_what_is_applied_again_brings_no_deleted_row_back_though_its_marker_has_
     assert ids(spark, lake) == [2, 3]
 
 
+@pytest.mark.deep
 def test_a_file_of_two_topics_that_changed_is_read_once_more_by_both(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     path = archive / "1.jsonl"
     write_records(path, [created(1), created(1, OTHER)])
@@ -110,6 +112,7 @@ def test_a_file_of_two_topics_that_changed_is_read_once_more_by_both(apply: Appl
     assert (ids(spark, lake), ids(spark, lake, OTHER)) == ([1, 2], [1, 2])
 
 
+@pytest.mark.deep
 def test_the_rest_of_a_transaction_that_is_added_to_its_file_is_put_together(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -133,6 +136,7 @@ def test_the_rest_of_a_transaction_that_is_added_to_its_file_is_put_together(
     assert rows(spark, lake) == [{"id": 2, "name": "ann"}, {"id": 3, "name": "ben"}]
 
 
+@pytest.mark.deep
 def test_a_file_that_changes_at_every_run_stops_its_flow_and_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [created(1)])
     write_records(archive / "2.jsonl", [created(1, OTHER)])

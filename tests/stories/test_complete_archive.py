@@ -53,6 +53,7 @@ def test_by_default_a_gap_is_reported_until_a_late_file_fills_it(apply: Apply, s
     assert ids(spark, lake) == list(range(5, 25))
 
 
+@pytest.mark.deep
 def test_a_flow_that_waits_leaves_the_files_behind_the_gap_alone_until_the_range_has_come(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_flow_that_waits_leaves_the_files_behind_the_gap_alone_until_the_range
     assert summarize_flows(spark, str(lake))[0].pending_files == 0
 
 
+@pytest.mark.deep
 def test_a_flow_that_stops_names_the_range_and_merges_nothing_until_it_has_come(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -33,16 +33,16 @@ class Shop:
 
     def transaction(self, number: int, *, orders: Iterable[int] = (), items: Iterable[int] = ()) -> dict[str, list[Record]]:
         """Write each row with the transaction's number, and return the records by topic."""
-        told: dict[str, list[Record]] = {}
+        by_topic: dict[str, list[Record]] = {}
         for topic, ids in ((ORDERS, orders), (ITEMS, items)):
             for place, row in enumerate(ids, start=1):
                 event = sqlserver("c", commit=number, change=number, serial=row, after={"id": row, "tx": number}, topic=topic)
                 value = {**event["value"], "transaction": {"id": lsn(number), "total_order": place, "data_collection_order": place}}
-                told.setdefault(topic, []).append(self._numbered({**event, "value": value}))
+                by_topic.setdefault(topic, []).append(self._numbered({**event, "value": value}))
         if self.has_topic:
-            collections = [{"data_collection": topic.removeprefix("shop."), "event_count": len(told[topic])} for topic in told]
-            told[TRANSACTIONS] = [self._numbered(record(TRANSACTIONS, None, value, 0)) for value in self._marks(number, collections)]
-        return told
+            collections = [{"data_collection": topic.removeprefix("shop."), "event_count": len(by_topic[topic])} for topic in by_topic]
+            by_topic[TRANSACTIONS] = [self._numbered(record(TRANSACTIONS, None, value, 0)) for value in self._marks(number, collections)]
+        return by_topic
 
     def _marks(self, number: int, collections: list[dict[str, Any]]) -> list[dict[str, Any]]:
         common = {"id": lsn(number), "ts_ms": 1_700_000_000_000 + number}
@@ -101,7 +101,7 @@ def test_two_tables_archived_to_different_places_show_the_same_transactions_and_
     assert (items.status, items.events.read, items.cut_files, items.cut_records) == (FlowStatus.APPLIED, 2, 1, 1)
     assert ApplyReport.from_json(report.to_json()) == report
 
-    # Nothing new: nothing is done, and what waits is still told.
+    # Nothing new: nothing is done, and what waits is still reported.
     again = apply(shop.archive, shop.lake, consistent=True)
     assert [(flow.status, flow.cut_files, flow.cut_records) for flow in again.flows] == [
         (FlowStatus.WAITING, 1, 1),
@@ -138,8 +138,8 @@ def test_a_transaction_that_never_completes_holds_and_is_named_until_a_run_witho
     shop.write("1.jsonl", *first.values(), *third.values(), second[ORDERS], second[TRANSACTIONS])
     report = apply(shop.archive, shop.lake, consistent=True)
     assert shop.rows(spark) == {"orders": [(1, 1)], "items": [(10, 1)]}
-    (told,) = [line for line in report.transaction_lines() if "cut" in line]
-    assert told == f"shop: cut before commit position {position(2)}; what stands there waits for transaction {lsn(2)} (lacks events)"
+    (by_topic,) = [line for line in report.transaction_lines() if "cut" in line]
+    assert by_topic == f"shop: cut before commit position {position(2)}; what stands there waits for transaction {lsn(2)} (lacks events)"
     assert f"shop: transaction {lsn(2)}: 0 of 1 events of topic {ITEMS} are archived" in report.transaction_lines()
     assert list(outcome(report, ORDERS).gap_lines()) == [f"{ORDERS}: 2 records in 1 files wait behind the cut"]
 
@@ -178,7 +178,7 @@ def test_every_record_of_a_file_that_is_taken_in_parts_counts_once(spark: SparkS
     typed = {ORDERS: CdcFlow(ORDERS, columns={"id": "BIGINT"})}
 
     counts = outcome(apply(shop.archive, shop.lake, flows=typed, consistent=True), ORDERS).events
-    # What has no position belongs to the first part: the tombstone, the broken line, the event that tells none.
+    # What has no position belongs to the first part: the tombstone, the broken line, the event without one.
     assert (counts.read, counts.merged, counts.tombstones, counts.rejected) == (4, 1, 1, 2)
     assert shop.rows(spark)["orders"] == [(1, 1)]
 

@@ -30,28 +30,28 @@ class Shop:
 
     def reads(self, *, at: int, orders: Iterable[int], items: Iterable[int]) -> dict[str, list[Record]]:
         """Return an initial snapshot's reads; what they read was written by transaction 0."""
-        told: dict[str, list[Record]] = {}
+        by_topic: dict[str, list[Record]] = {}
         for topic, ids in ((ORDERS, [*orders]), (ITEMS, [*items])):
             for row in ids:
                 event = postgresql("r", commit=None, change=at, after={"id": row, "tx": 0}, topic=topic)
                 event["value"]["source"]["snapshot"] = "last" if row == ids[-1] else "true"
-                told.setdefault(topic, []).append(self._placed(event, at))
-        return told
+                by_topic.setdefault(topic, []).append(self._placed(event, at))
+        return by_topic
 
     def transaction(self, number: int, *, at: int, orders: Iterable[int] = (), items: Iterable[int] = ()) -> dict[str, list[Record]]:
         """Return a transaction's records by topic; it writes its place in the log into each row."""
-        told: dict[str, list[Record]] = {}
+        by_topic: dict[str, list[Record]] = {}
         for topic, ids in ((ORDERS, orders), (ITEMS, items)):
             for place, row in enumerate(ids, start=1):
                 event = postgresql("c", commit=at, change=at + place, after={"id": row, "tx": at}, topic=topic)
                 identity = {"id": f"{number}:{at + place}", "total_order": place, "data_collection_order": place}
                 event["value"]["transaction"] = identity
-                told.setdefault(topic, []).append(self._placed(event, at))
+                by_topic.setdefault(topic, []).append(self._placed(event, at))
         if self.has_topic:
-            counts = [{"data_collection": topic.removeprefix("shop."), "event_count": len(told[topic])} for topic in told]
+            counts = [{"data_collection": topic.removeprefix("shop."), "event_count": len(by_topic[topic])} for topic in by_topic]
             end = {"status": "END", "id": f"{number}:{at + 9}", "ts_ms": self._time(at), "data_collections": counts}
-            told[TRANSACTIONS] = [self._numbered(record(TRANSACTIONS, None, end, 0))]
-        return told
+            by_topic[TRANSACTIONS] = [self._numbered(record(TRANSACTIONS, None, end, 0))]
+        return by_topic
 
     def _placed(self, event: Record, at: int) -> Record:
         event["value"]["source"]["ts_ms"] = event["value"]["ts_ms"] = self._time(at)
@@ -64,11 +64,11 @@ class Shop:
         self.offsets[item["topic"]] = self.offsets.get(item["topic"], -1) + 1
         return {**item, "offset": self.offsets[item["topic"]]}
 
-    def lands(self, *told: dict[str, list[Record]]) -> None:
+    def lands(self, *by_topic: dict[str, list[Record]]) -> None:
         """Write each topic's records into a file."""
         self.files += 1
         for topic in (ORDERS, ITEMS, TRANSACTIONS):
-            if records := [event for some in told for event in some.get(topic, [])]:
+            if records := [event for some in by_topic for event in some.get(topic, [])]:
                 write_records(self.archive / f"{self.files:03d}-{topic}.jsonl", records)
 
     def apply(self, **settings: Any) -> Any:
@@ -106,11 +106,12 @@ RESTORED = {"orders": [(1, 0), (3, 0), (5, 20)], "items": [(10, 0), (30, 0), (50
 WHOLE = {"orders": [*RESTORED["orders"], (6, 30)], "items": [*RESTORED["items"], (60, 30), (61, 30)]}
 
 
-def torn(told: dict[str, list[Record]]) -> tuple[dict[str, list[Record]], dict[str, list[Record]]]:
+def torn(by_topic: dict[str, list[Record]]) -> tuple[dict[str, list[Record]], dict[str, list[Record]]]:
     """Divide a transaction: what is archived of it, and the items that come later."""
-    return {**told, ITEMS: told[ITEMS][:1]}, {ITEMS: told[ITEMS][1:]}
+    return {**by_topic, ITEMS: by_topic[ITEMS][:1]}, {ITEMS: by_topic[ITEMS][1:]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("in_one_run", [True, False])
 def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     in_one_run: bool, tmp_path: Path, apply: Apply, spark: SparkSession
@@ -140,6 +141,7 @@ def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     assert {flow.status for flow in shop.apply().flows} == {FlowStatus.UP_TO_DATE}
 
 
+@pytest.mark.deep
 def test_a_transaction_that_the_log_lost_holds_nothing_back_behind_it(tmp_path: Path, apply: Apply, spark: SparkSession) -> None:
     shop = Shop(tmp_path, apply, spark)
     reads, whole, last = first_epoch(shop)
@@ -214,6 +216,7 @@ def test_events_that_a_restarted_connector_sends_again_begin_no_epoch_of_a_consi
     assert (shop.rows["orders"][-1], shop.rows["items"][-1]) == ((5, 1030), (51, 1030))
 
 
+@pytest.mark.deep
 def test_a_check_of_transactions_knows_those_of_an_earlier_epoch_from_their_namesakes(
     tmp_path: Path, apply: Apply, spark: SparkSession
 ) -> None:
@@ -226,5 +229,5 @@ def test_a_check_of_transactions_knows_those_of_an_earlier_epoch_from_their_name
 
     report = shop.apply(consistent=False, check_transactions=True)
 
-    (told,) = report.transactions
-    assert [str(item) for item in told.lacking] == [f"transaction 8: 1 of 2 events of topic {ITEMS} are archived"]
+    (by_topic,) = report.transactions
+    assert [str(item) for item in by_topic.lacking] == [f"transaction 8: 1 of 2 events of topic {ITEMS} are archived"]

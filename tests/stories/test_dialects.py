@@ -1,4 +1,4 @@
-"""Positions as SQL: the same numbers as the model's, and NULL where the source block does not tell."""
+"""Positions as SQL: the same numbers as the model's, and NULL where the source block has none."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_postgresqls_sequence_is_last_commit_and_change(spark: SparkSession) -> 
     assert found['[null,"1"]',] == found["[null,1]",] == (1, 1, 0)
 
 
-def test_a_sequence_that_does_not_tell_both_is_no_position(spark: SparkSession) -> None:
+def test_a_sequence_that_lacks_one_of_both_is_no_position(spark: SparkSession) -> None:
     bad = [None, "", "null", "[]", "[null,null]", '["1"]', '["1",null]', '["a","b"]', "x", "1", '{"0":"1","1":"2"}', '["",""]', '["1","x"]']
     # lsn alone is no place in an order: transactions interleave.
     found = positions(spark, POSTGRESQL, "sequence", "lsn", "txId", sources=[(text, "24023128", "555") for text in bad])
@@ -176,15 +176,15 @@ def test_dialects_go_by_the_connectors_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("connectors", "told"),
+    ("connectors", "named"),
     [
         ({"teapot"}, r"come from \['teapot'\]"),
         ({"postgresql", "sqlserver"}, r"come from \['postgresql', 'sqlserver'\]"),
         (set(), "no connector that they name"),
     ],
 )
-def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], told: str) -> None:
-    with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {told}|Flow t: the events come from {told}") as refused:
+def test_an_unknown_connector_or_several_are_refused_with_those_that_are_known(connectors: set[str], named: str) -> None:
+    with pytest.raises(UnsupportedConnectorError, match=rf"Flow t: the events {named}|Flow t: the events come from {named}") as refused:
         connector_of(connectors, "t")
     assert all(name in refused.value.message.split("known are")[1] for name in CONNECTORS)
     assert refused.value.transient is False

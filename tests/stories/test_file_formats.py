@@ -33,7 +33,7 @@ def write_compressed(path: Path, text: str, codec: str) -> None:
 
 
 def table(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
-    """Return the table's rows without the columns that tell of microbatches."""
+    """Return the table's rows without the columns about microbatches."""
     rows = read_rows(spark, str(lake), TOPIC).rows
     return [{name: value for name, value in row.items() if name != "__cdc_microbatch"} for row in rows]
 
@@ -84,6 +84,7 @@ def test_what_is_no_whole_array_is_rejected_and_takes_no_line_with_it(apply: App
     assert raw == {"[broken", f"[{first}, {second}", f"[{first}] [{second}]"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", ["avro", "parquet"])
 def test_a_text_that_is_no_utf_8_is_set_aside_in_typed_files_too(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path

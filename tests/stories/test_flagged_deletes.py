@@ -15,7 +15,7 @@ from tests.conftest import Apply
 from tests.support.connectors import DIALECTS
 from tests.support.events import Record, write_records
 from tests.support.histories import Archive
-from tests.support.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
+from tests.support.stories import PLACEHOLDER, TOPIC, Table, event, milliseconds, truncate
 
 Flagged = tuple[int, str | None, str, int, bool, int | None]
 
@@ -63,7 +63,7 @@ def test_a_row_born_and_deleted_in_one_load_is_there_with_its_values(table: Tabl
 def test_a_new_row_under_the_key_does_not_take_the_dead_one_s_values(table: Table) -> None:
     table.load(event("c", 10, 1, "dead", note="long"))
     table.load(event("d", 20, 1))
-    flow = table.load(event("c", 30, 1, "new", note=UNTOLD))
+    flow = table.load(event("c", 30, 1, "new", note=PLACEHOLDER))
     assert flow.batches[0].unavailable_unresolved == 1
     assert table.rows(history=False) == [{"id": 1, "v": "new", "note": None}]
 
@@ -104,7 +104,7 @@ def test_a_row_that_a_second_complete_snapshot_did_not_find_is_flagged(table: Ta
 
     table.load(read(10, 1, "first"), read(10, 2, "last"))
     table.load(read(50, 1, "first_in_data_collection"), read(50, 3, "last"))
-    # Nothing tells when the row went.
+    # Nothing records when the row went.
     assert [(*row[:2], *row[4:]) for row in flagged(table)] == [
         (1, "read 50", False, None),
         (2, "read 10", True, None),

@@ -131,7 +131,7 @@ def test_a_retry_does_what_failed_and_nothing_else(apply: Apply, spark: SparkSes
     assert sorted(applied(report).values()) == [0, 1]
     before = checkpoints(lake)
 
-    # Airflow's retry is told the same tables: it merges one microbatch, and looks into no file.
+    # Airflow's retry gets the same tables: it merges one microbatch, and looks into no file.
     done: list[str] = []
     lines: list[str] = []
     report = apply(archive, lake, tables=group.tables, after_effect=done.append, progress=lines.append)

@@ -35,6 +35,7 @@ def quarantined(spark: SparkSession, lake: Path) -> dict[tuple[str | None, str],
     return {place: sorted(lines) for place, lines in found.items()}
 
 
+@pytest.mark.deep
 def test_a_line_that_breaks_off_goes_to_the_topic_that_it_names(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     whole = event(B, 7)
     # Cut behind the name, in the key, in the image, before the last brace; and one whose members come in another order.
@@ -68,6 +69,7 @@ def test_a_line_that_names_none_goes_to_the_files_topic_where_it_has_one(
     }
 
 
+@pytest.mark.deep
 def test_a_column_called_topic_makes_no_record_of_a_row(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     values = [json.dumps(json.loads(event(A, number))["value"]) for number in range(2)]
     row = '{"id": 3, "topic": "news", "partition": 4, "value": "x'
@@ -80,6 +82,7 @@ def test_a_column_called_topic_makes_no_record_of_a_row(apply: Apply, spark: Spa
     assert [found["id"] for found in read_rows(spark, str(lake), A).rows] == [0, 1, 9]
 
 
+@pytest.mark.deep
 def test_lines_of_a_survey_of_an_older_version_stay_where_it_counted_them(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -101,6 +104,7 @@ def test_lines_of_a_survey_of_an_older_version_stay_where_it_counted_them(
     assert quarantined(spark, lake) == {(A, "malformed_json"): [3]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("consistent", [True])
 def test_a_cut_through_a_file_leaves_its_lines_where_they_belong(
     consistent: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path

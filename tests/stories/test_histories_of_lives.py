@@ -18,8 +18,6 @@ from tests.support.life_story import FIRST, SECOND, TOPIC, Story, change, of_tab
 
 VERSIONS = {"stored_as_scd_type": 2}
 LOG = {"write_disposition": WriteDisposition.APPEND}
-SCD1 = pytest.param(1, marks=pytest.mark.deep)
-"""Current tables, which say what is right."""
 TABLE = "__dbz__physicalTableIdentifier"
 
 
@@ -38,7 +36,7 @@ def versions(story: Story) -> list[tuple[str, int | None]]:
 
 
 def named(event: Record, table: str) -> Record:
-    """Return the event of one of several tables that a column of the rows tells apart."""
+    """Return the event of one of several tables that a column of the rows distinguishes."""
     value = {**event["value"], "source": {**event["value"]["source"], "table": table}}
     value |= {image: {**value[image], "shard": table} for image in ("before", "after") if value[image]}
     return {**event, "value": value}
@@ -83,21 +81,22 @@ def test_one_statement_that_truncates_two_tables_ends_the_versions_of_both(story
     assert sorted(versions(story)) == [("t_1", 20), ("t_2", 20), ("t_3", None)]
 
 
+@pytest.mark.deep
 def test_truncates_of_several_tables_stand_in_the_change_log_with_their_tables_once(story: Story) -> None:
     statement = [truncate(at=20, offset=3 + place, table=table) for place, table in enumerate(("t_1", "t_2"))]
     story.apply(*two_tables(), statement[0], **LOG)
     batch = story.apply(*statement, of_table(change("c", 1, "again", at=30, offset=5), "t_2"), **LOG)
 
     assert (batch.events.merged, batch.events.stale) == (2, 1)
-    told = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
-    assert told == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
+    truncates = sorted((row["__cdc_op"], row[TABLE], row["id"]) for row in history(story) if row["__cdc_op"] == "t")
+    assert truncates == [("t", "pg.public.t_1", None), ("t", "pg.public.t_2", None)]
     again = story.apply(*two_tables(first=6), *statement, **LOG)
     assert again.events.merged == 0
     assert len(history(story)) == 5
 
 
 @pytest.mark.deep
-def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
+def test_a_change_log_records_the_table_of_a_truncate_in_the_column_that_the_flow_names(story: Story) -> None:
     settings = {**LOG, "table_column": "shard"}
     story.apply(*[named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)], **settings)
     story.apply(truncate(at=20, offset=3, table="t_2"), **settings)
@@ -105,8 +104,9 @@ def test_a_change_log_tells_the_table_of_a_truncate_in_the_column_that_the_flow_
     assert [row["shard"] for row in history(story) if row["__cdc_op"] == "t"] == ["t_2"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("settings", "way"), [(VERSIONS, "table_column"), (LOG, "table_column"), ({}, "keys, which a table without")])
-def test_a_truncate_stops_a_history_in_which_nothing_says_which_table_a_row_is_of(story: Story, settings: dict[str, Any], way: str) -> None:
+def test_a_truncate_stops_a_history_in_which_the_table_of_a_row_is_not_known(story: Story, settings: dict[str, Any], way: str) -> None:
     events = [named(change("c", key, "a", at=10 + key, offset=key), f"t_{key}") for key in (1, 2)]
     keyless = [{**event, "key": None} for event in events]
     story.apply(*(events if settings else keyless), **settings)
@@ -130,6 +130,7 @@ def test_a_table_that_comes_later_gives_no_row_back_that_a_truncate_took(story: 
     assert versions(story) == [("a", 20), ("other", None), ("b", 20)]
 
 
+@pytest.mark.deep
 def test_a_snapshot_of_one_of_several_tables_ends_the_versions_of_that_one(story: Story) -> None:
     created = [of_table(change("c", key, f"{table} {key}", at=10 + key, offset=4 * place + key), table)
                for place, table in enumerate(("t_1", "t_2")) for key in (1, 2)]  # fmt: skip
@@ -141,10 +142,9 @@ def test_a_snapshot_of_one_of_several_tables_ends_the_versions_of_that_one(story
     assert sorted(versions(story)) == [("new", None), ("t_1 1", None), ("t_1 2", 50), ("t_2 1", None), ("t_2 2", None)]
 
 
-@pytest.mark.parametrize("scd", [SCD1, 2])
-@pytest.mark.parametrize(
-    "policy", [OnSnapshot.AUTO, *(pytest.param(each, marks=pytest.mark.deep) for each in (OnSnapshot.REPLACE, OnSnapshot.KEEP))]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE, OnSnapshot.KEEP])
 def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(story: Story, policy: OnSnapshot, scd: int) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), stored_as_scd_type=scd)
     # One of the rows that it found is as it was: no version begins.
@@ -162,8 +162,9 @@ def test_versions_that_a_blocking_snapshot_did_not_find_are_counted_as_rows_are(
         assert batch.snapshot.unconfirmed == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("settings", [{}, VERSIONS, LOG], ids=["rows", "versions", "change log"])
-def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, settings: dict[str, Any]) -> None:
+def test_a_later_snapshot_stops_every_kind_of_table_that_declares_it(story: Story, settings: dict[str, Any]) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), **settings, on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*snapshot(SECOND, at=30, first=5), **settings, on_snapshot=OnSnapshot.STOP)
@@ -175,7 +176,8 @@ def test_a_later_snapshot_stops_every_kind_of_table_that_says_so(story: Story, s
         assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.parametrize("scd", [SCD1, 2])
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
 def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_proof(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(change("c", 1, "a", at=10, offset=0), change("c", 2, "b", at=11, offset=1), **settings)
@@ -191,7 +193,8 @@ def test_a_read_that_loses_against_another_partition_leaves_a_snapshot_without_p
     assert "lost" in str(batch.snapshot.doubt)
 
 
-@pytest.mark.parametrize("scd", [SCD1, 2])
+@pytest.mark.deep
+@pytest.mark.parametrize("scd", [1, 2])
 def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Story, scd: int) -> None:
     settings: dict[str, Any] = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a", 2: "b", 3: "c", 4: "d"}, at=10, first=0), change("d", 4, "d", at=20, offset=4), **settings)
@@ -205,6 +208,7 @@ def test_a_snapshot_is_proven_by_a_microbatch_that_holds_a_copy_alone(story: Sto
     assert story.rows == {1: "A", 3: "C"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("settings", [VERSIONS, LOG], ids=["versions", "change log"])
 def test_a_history_of_a_restored_source_goes_on_from_a_snapshot_that_lies_in_a_file_of_its_own(
     story: Story, settings: dict[str, Any]
@@ -232,7 +236,8 @@ def names(story: Story) -> list[str]:
     return sorted(row["name"] for row in read_rows(story._spark, str(story.lake), TOPIC).rows)
 
 
-def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story) -> None:
+@pytest.mark.deep
+def test_a_later_snapshot_stops_a_table_without_a_key_that_declares_it(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=10, first=0)), on_snapshot=OnSnapshot.STOP)
 
     error = story.error(*keyless(*snapshot({1: "A", 3: "C"}, at=30, first=2)), on_snapshot=OnSnapshot.STOP)
@@ -243,6 +248,7 @@ def test_a_later_snapshot_stops_a_table_without_a_key_that_says_so(story: Story)
     assert names(story) == ["A", "C"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("policy", [OnSnapshot.AUTO, pytest.param(OnSnapshot.REPLACE, marks=pytest.mark.deep)])
 def test_rows_without_a_key_that_a_blocking_snapshot_did_not_find_are_counted(story: Story, policy: OnSnapshot) -> None:
     equal = [read(1, "a", at=10, offset=place, marker="true") for place in range(3)]
@@ -259,6 +265,7 @@ def test_rows_without_a_key_that_a_blocking_snapshot_did_not_find_are_counted(st
         assert batch.rows_unconfirmed == 3
 
 
+@pytest.mark.deep
 def test_a_table_without_a_key_of_a_restored_source_is_counted_from_its_snapshot(story: Story) -> None:
     story.apply(*keyless(*snapshot({1: "a", 2: "b"}, at=1000, first=0), change("c", 3, "c", at=1010, offset=2)))
     story.apply(*keyless(*snapshot({1: "a", 4: "d"}, at=10, first=3)))

@@ -30,8 +30,8 @@ def land(archive: Path) -> None:
         gone = [sqlserver("d", commit=day * 10 + 2, before={"id": day - 2, "day": day - 1})] if day > 2 else []
         events.append([made, *rows, *gone])
     records = iter(numbered([event for day in events for event in day]))
-    for day, told in enumerate(events, 1):
-        write_records(archive / f"year=2026/month=11/day={day:02d}/events.jsonl", [next(records) for _ in told])
+    for day, of_day in enumerate(events, 1):
+        write_records(archive / f"year=2026/month=11/day={day:02d}/events.jsonl", [next(records) for _ in of_day])
 
 
 def day(number: int) -> Interval:

@@ -156,59 +156,76 @@ def lose_the_lease_after(effect: str, lake: Path) -> Callable[[str], None]:
     return take_over
 
 
+def refused(live: Live, name: str) -> None:
+    """Check that a command writes nothing while another run holds the lease."""
+    before = live.files()
+    with Leases(fsspec.filesystem("file"), str(live.lake)).hold(TOPIC):
+        assert error_of(getattr(live, name)) == "ConcurrentRunError", name
+        assert live.files() == before, name
+
+
+def fenced(live: Live, name: str, effect: str) -> None:
+    """Check that a command commits nothing once its lease is lost."""
+    before = live.committed()
+    assert error_of(getattr(live, name), after_effect=lose_the_lease_after(effect, live.lake)) == "ConcurrentRunError", name
+    assert live.committed() == before, name
+
+
+def done(live: Live, name: str) -> None:
+    """Check that a command that has the lease does its work."""
+    before = live.files()
+    assert error_of(getattr(live, name)) is None, name
+    assert live.files() != before, name
+
+
+def test_every_command_takes_the_lease_first_and_a_run_that_lost_it_commits_nothing(live: Live) -> None:
+    write_records(live.archive / "3.jsonl", [create(9, at=200)])
+    for name in ("retype", "replay", "confirm_snapshot", "reprocess", "maintain", "apply"):
+        refused(live, name)
+    fenced(live, "apply", "intent")
+    done(live, "apply")
+    assert live.ids == [1, 2, 3, 4, 9]
+
+
+@pytest.mark.deep
 def test_no_command_writes_while_another_run_holds_the_lease_or_commits_once_its_own_is_lost(live: Live) -> None:
-    def refused(name: str) -> None:
-        before = live.files()
-        with Leases(fsspec.filesystem("file"), str(live.lake)).hold(TOPIC):
-            assert error_of(getattr(live, name)) == "ConcurrentRunError", name
-            assert live.files() == before, name
-
-    def fenced(name: str, effect: str) -> None:
-        before = live.committed()
-        assert error_of(getattr(live, name), after_effect=lose_the_lease_after(effect, live.lake)) == "ConcurrentRunError", name
-        assert live.committed() == before, name
-
-    def done(name: str) -> None:
-        before = live.files()
-        assert error_of(getattr(live, name)) is None, name
-        assert live.files() != before, name
-
     assert live.ids == [1, 2, 3, 4]
-    refused("retype")
-    fenced("retype", "note")
-    done("retype")
+    refused(live, "retype")
+    fenced(live, "retype", "note")
+    done(live, "retype")
 
-    refused("replay")
-    fenced("replay", "intent")
-    done("replay")
+    refused(live, "replay")
+    fenced(live, "replay", "intent")
+    done(live, "replay")
     assert live.ids == [1, 2, 3, 4, 5]
 
-    refused("confirm_snapshot")
-    fenced("confirm_snapshot", "intent")
-    done("confirm_snapshot")
+    refused(live, "confirm_snapshot")
+    fenced(live, "confirm_snapshot", "intent")
+    done(live, "confirm_snapshot")
 
     live.delete(2)
-    refused("reprocess")
-    fenced("reprocess", "intent")
-    done("reprocess")
+    refused(live, "reprocess")
+    fenced(live, "reprocess", "intent")
+    done(live, "reprocess")
     assert live.ids == [1, 2, 3, 4, 5]
 
-    refused("maintain")
-    done("maintain")
+    refused(live, "maintain")
+    done(live, "maintain")
 
     write_records(live.archive / "3.jsonl", [create(9, at=200)])
-    refused("apply")
-    fenced("apply", "intent")
-    done("apply")
+    refused(live, "apply")
+    fenced(live, "apply", "intent")
+    done(live, "apply")
     assert live.ids == [1, 2, 3, 4, 5, 9]
 
     live.delete(3)
     write_records(live.archive / "4.jsonl", [create(10, at=201)])
-    refused("repair")
-    done("repair")
+    refused(live, "repair")
+    done(live, "repair")
     assert live.ids == [1, 2, 3, 4, 5, 9, 10]
 
 
+@pytest.mark.deep
 def test_a_rebuilt_table_does_not_replace_the_live_one_once_the_lease_is_lost(live: Live) -> None:
     # All files leave the table, and are removed: no version before the change can be restored.
     live.spark.sql(f"DELETE FROM delta.`{live.table}`")

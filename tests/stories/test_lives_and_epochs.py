@@ -20,7 +20,7 @@ def story(tmp_path: Path, apply: Apply, spark: SparkSession) -> Story:
     return Story(tmp_path, apply, spark)
 
 
-@pytest.mark.parametrize("in_one_file", [True, False])
+@pytest.mark.parametrize("in_one_file", [pytest.param(True, marks=pytest.mark.deep), False])
 def test_a_topic_that_was_made_anew_gives_the_rows_of_its_new_snapshot(story: Story, *, in_one_file: bool) -> None:
     first = [*snapshot(FIRST, at=10, first=0), *updates(20, keys=FIRST, at=20, first=5)]
     second = snapshot(SECOND, at=100, first=0)
@@ -38,6 +38,7 @@ def test_a_topic_that_was_made_anew_gives_the_rows_of_its_new_snapshot(story: St
     assert (batch.offsets.missing, batch.offsets.repeated) == (0, 0)
 
 
+@pytest.mark.deep
 def test_a_topic_s_new_life_goes_on_without_its_offsets_being_compared_again(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=FIRST, at=20, first=5))
     story.apply(*snapshot(SECOND, at=100, first=0))
@@ -49,6 +50,7 @@ def test_a_topic_s_new_life_goes_on_without_its_offsets_being_compared_again(sto
     assert story.rows == {1: "newer", 3: "C", 5: "E"}
 
 
+@pytest.mark.deep
 def test_a_file_that_comes_twice_is_a_redelivery_and_no_new_life(story: Story) -> None:
     records = [*snapshot(FIRST, at=10, first=0), change("d", 1, "a", at=20, offset=5)]
     story.apply(*records)
@@ -60,7 +62,7 @@ def test_a_file_that_comes_twice_is_a_redelivery_and_no_new_life(story: Story) -
     assert batch.offsets.repeated == 6
 
 
-def test_other_records_at_known_offsets_stop_the_flow_where_nothing_says_which_came_first(story: Story) -> None:
+def test_other_records_at_known_offsets_stop_the_flow_where_their_order_is_not_known(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0, sent=50), change("c", 2, "b", at=20, offset=1, sent=70))
 
     error = story.error(change("c", 3, "c", at=15, offset=0, sent=60))
@@ -73,6 +75,7 @@ def test_other_records_at_known_offsets_stop_the_flow_where_nothing_says_which_c
     assert story.rows == {1: "a", 2: "b", 3: "c"}
 
 
+@pytest.mark.deep
 def test_offsets_that_come_again_after_their_file_has_gone_stop_the_flow(story: Story) -> None:
     gone = story.lands(change("c", 1, "a", at=10, offset=0))
     story.apply()
@@ -86,6 +89,7 @@ def test_offsets_that_come_again_after_their_file_has_gone_stop_the_flow(story: 
     assert batch.events.stale == 1
 
 
+@pytest.mark.deep
 def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archived(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=1000), *updates(5, keys=FIRST, at=20, first=1005))
 
@@ -98,6 +102,7 @@ def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archi
     assert story.rows == {**SECOND, 1: "newer"}
 
 
+@pytest.mark.deep
 def test_a_new_life_is_known_by_its_positions_where_only_reads_were_archived(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=1000))
 
@@ -119,6 +124,7 @@ def restored(story: Story) -> None:
     assert story.rows == {**SECOND, 1: "x"}
 
 
+@pytest.mark.deep
 def test_a_new_life_behind_a_restore_is_known_by_positions_and_times_where_its_offsets_were_never_archived(story: Story) -> None:
     restored(story)
     # A late file of the log before the restore: its positions lie above those of today.
@@ -135,6 +141,7 @@ def test_a_new_life_behind_a_restore_is_known_by_positions_and_times_where_its_o
     assert story.rows == {**third, 7: "newer"}
 
 
+@pytest.mark.deep
 def test_lower_offsets_behind_a_restore_stop_the_flow_where_no_time_proves_what_they_are(story: Story) -> None:
     restored(story)
     reads = snapshot({1: "i", 5: "v"}, at=100, first=0)
@@ -151,6 +158,7 @@ def test_lower_offsets_behind_a_restore_stop_the_flow_where_no_time_proves_what_
     assert story.rows == {1: "i", 5: "v"}
 
 
+@pytest.mark.deep
 def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes_a_row(story: Story) -> None:
     story.apply(*snapshot(SECOND, at=100, first=0, sent=900), change("u", 1, "x", at=110, offset=4, sent=910))
     assert story.rows == {**SECOND, 1: "x"}
@@ -163,6 +171,7 @@ def test_a_snapshot_of_an_older_life_that_comes_late_neither_removes_nor_changes
     assert story.rows == {**SECOND, 1: "x"}
 
 
+@pytest.mark.deep
 def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: Story) -> None:
     story.apply(*snapshot(dict.fromkeys(range(1, 7), "a"), at=10, first=0), *updates(20, keys=range(1, 7), at=20, first=6))
 
@@ -177,6 +186,7 @@ def test_partitions_that_were_raised_before_a_full_snapshot_lose_no_row(story: S
     assert story.rows == dict.fromkeys(range(1, 7), "b")
 
 
+@pytest.mark.deep
 def test_a_snapshot_over_two_partitions_whose_files_come_in_two_runs_deletes_no_live_row(story: Story) -> None:
     story.apply(*snapshot({1: "a", 3: "a"}, at=10, first=0, partition=1), *snapshot({2: "a", 4: "a"}, at=10, first=0, partition=0))
 
@@ -198,6 +208,7 @@ def test_a_snapshot_over_two_partitions_whose_files_come_in_two_runs_deletes_no_
     assert batch.rows.deleted == 1
 
 
+@pytest.mark.deep
 def test_an_older_file_of_a_partition_does_not_regress_rows_that_moved_to_a_new_one(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0, partition=0))
     story.apply(change("u", 1, "newest", at=30, offset=0, partition=2))
@@ -210,6 +221,7 @@ def test_an_older_file_of_a_partition_does_not_regress_rows_that_moved_to_a_new_
     assert story.apply(change("c", 4, "x", at=40, offset=2, partition=0)).merge_plan.startswith("merge")
 
 
+@pytest.mark.deep
 def test_where_a_router_spreads_a_key_a_late_event_of_one_partition_does_not_regress_what_another_brought(story: Story) -> None:
     story.apply(change("c", 1, "a", at=10, offset=0, partition=0), change("u", 1, "b", at=11, offset=0, partition=1))
     story.apply(change("u", 1, "newest", at=40, offset=1, partition=1), change("c", 2, "x", at=20, offset=1, partition=0))
@@ -220,7 +232,7 @@ def test_where_a_router_spreads_a_key_a_late_event_of_one_partition_does_not_reg
     assert batch.events.stale == 1
 
 
-@pytest.mark.parametrize("in_one_run", [True, False])
+@pytest.mark.parametrize("in_one_run", [pytest.param(True, marks=pytest.mark.deep), False])
 def test_a_restored_source_with_a_new_snapshot_gives_the_rows_of_that(story: Story, *, in_one_run: bool) -> None:
     before = [*snapshot(FIRST, at=1000, first=0), *updates(6, keys=FIRST, at=1010, first=5), change("d", 3, "c", at=1020, offset=11)]
     after = [*snapshot(SECOND, at=10, first=12), change("u", 3, "again", at=20, offset=16), change("c", 6, "f", at=30, offset=17)]
@@ -252,6 +264,7 @@ def test_a_log_that_went_back_without_a_snapshot_stops_the_flow(story: Story) ->
     assert batch.events.stale == 0
 
 
+@pytest.mark.deep
 def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(story: Story) -> None:
     first, *more = change("c", 1, "a", at=1000, offset=0), change("c", 2, "x", at=1010, offset=1), change("u", 1, "b", at=20, offset=2)
     story.lands(json.dumps(first["value"]), name=f"{TOPIC}+0+0000000000")
@@ -267,6 +280,7 @@ def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(st
     assert "no offsets" in flow.error["message"]
 
 
+@pytest.mark.deep
 def test_what_a_restarted_connector_sends_again_is_a_copy_and_no_log_that_went_back(story: Story) -> None:
     sent = [change("c", 1, "a", at=10, offset=0), change("u", 1, "b", at=20, offset=1), change("d", 1, "b", at=30, offset=2)]
     story.apply(*sent)
@@ -278,6 +292,7 @@ def test_what_a_restarted_connector_sends_again_is_a_copy_and_no_log_that_went_b
     assert batch.epochs.begins == {}
 
 
+@pytest.mark.deep
 def test_a_topic_s_second_life_read_again_changes_nothing(story: Story, spark: SparkSession) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=FIRST, at=20, first=5))
     story.apply(*snapshot(SECOND, at=100, first=0), change("u", 1, "x", at=110, offset=4))
@@ -288,6 +303,7 @@ def test_a_topic_s_second_life_read_again_changes_nothing(story: Story, spark: S
     assert story.rows == {**SECOND, 1: "x"}
 
 
+@pytest.mark.deep
 def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     story.apply(*snapshot(SECOND, at=100, first=0))
@@ -298,6 +314,7 @@ def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
     assert sorted(next(iter(checkpoint["offsets"].values()))) == ["0", "65536"]
 
 
+@pytest.mark.deep
 def test_another_change_at_the_place_of_an_older_one_is_no_copy_of_it(story: Story) -> None:
     # Restored twice from one backup: the reads are the same, and the first transaction behind them has the place that another one had.
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), change("u", 2, "y", at=30, offset=6))

@@ -57,6 +57,7 @@ def test_a_transaction_whose_first_file_is_gone_stops_its_flow_until_the_file_is
     assert rows(spark, lake) == AFTER
 
 
+@pytest.mark.deep
 def test_a_transaction_whose_first_file_is_gone_deletes_no_row_where_the_flow_says_keep(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, shifted: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_transaction_whose_first_file_is_gone_deletes_no_row_where_the_flow_sa
     assert any("1 keys of cut transactions were not put together" in line for line in flow.gap_lines())
 
 
+@pytest.mark.deep
 def test_a_transaction_that_deletes_nothing_goes_on_without_its_first_file(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_transaction_that_deletes_nothing_goes_on_without_its_first_file(
     assert rows(spark, lake) == [{"id": 1, "name": "y"}, {"id": 2, "name": "x"}]
 
 
+@pytest.mark.deep
 def test_a_late_part_of_a_document_goes_on_without_the_applied_file_where_the_flow_says_keep(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

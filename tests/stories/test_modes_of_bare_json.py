@@ -177,7 +177,7 @@ SOME_MODES = frozenset({"precise", "string", "bytes", "hex", "adaptive", "adapti
 
 
 def is_declarable(spelled: Spelled) -> bool:
-    """Tell whether a type holds what is declared: a TIMESTAMP_NTZ ends at microseconds."""
+    """Return whether a type holds what is declared: a TIMESTAMP_NTZ ends at microseconds."""
     return spelled.declaration != "TIMESTAMP_NTZ" or digits_of(spelled.row) <= 6
 
 

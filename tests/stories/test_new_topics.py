@@ -50,12 +50,12 @@ def set_aside(spark: SparkSession, lake: Path) -> list[tuple[str, str, str, int]
     return [(item["flow"], item["reason"], item["file"], item["line"]) for item in read_quarantine(spark, str(lake))]
 
 
-def test_every_new_table_is_told_and_no_other(apply: Apply, archive: Path, lake: Path) -> None:
+def test_every_new_table_is_reported_and_no_other(apply: Apply, archive: Path, lake: Path) -> None:
     land(archive, 1, KNOWN)
-    said: list[str] = []
-    assert [flow.is_new_table for flow in apply(archive, lake, progress=said.append).flows] == [True]
+    lines: list[str] = []
+    assert [flow.is_new_table for flow in apply(archive, lake, progress=lines.append).flows] == [True]
     land(archive, 2, KNOWN, STRAY)
-    report = ApplyReport.from_json(json.loads(json.dumps(apply(archive, lake, progress=said.append).to_json())))
+    report = ApplyReport.from_json(json.loads(json.dumps(apply(archive, lake, progress=lines.append).to_json())))
     assert {flow.flow: flow.is_new_table for flow in report.flows} == {KNOWN: False, STRAY: True}
     assert [list(flow.gap_lines()) for flow in report.flows] == [[], [f"{STRAY}: new table {lake}/{STRAY}"]]
 
@@ -101,6 +101,7 @@ def test_a_topic_that_nobody_declared_waits_in_quarantine_and_is_merged_from_its
     assert statuses(apply(archive, lake, flows=routed)) == {KNOWN: "up_to_date", STRAY: "applied"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", ["current", "versions"])
 def test_a_replay_merges_a_topic_once_it_is_declared(mode: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flows = declared(OnNewTopic.QUARANTINE, KNOWN)
@@ -119,6 +120,7 @@ def test_a_replay_merges_a_topic_once_it_is_declared(mode: str, apply: Apply, sp
     assert (ids(spark, lake, STRAY), set_aside(spark, lake)) == ([1, 2], [])
 
 
+@pytest.mark.deep
 def test_a_crash_between_quarantine_and_state_leaves_each_record_there_once(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -136,7 +138,7 @@ def test_a_crash_between_quarantine_and_state_leaves_each_record_there_once(
     assert [(file, line) for _, _, file, line in set_aside(spark, lake)] == [("1.jsonl", 2), ("2.jsonl", 1), ("3.jsonl", 1)]
 
 
-def test_a_new_topic_stops_its_own_flow_alone_where_the_settings_say_so(
+def test_a_new_topic_stops_its_own_flow_alone_where_the_settings_declare_it(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     flows = declared(OnNewTopic.STOP, KNOWN)

@@ -15,8 +15,9 @@ from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, sqlserver, write_records
+from tests.support.stories import CHOSEN
 
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 KEYS = ("key, `no.` 1", "ORDER")
 LARGE = "large `text`.part"
 COLUMNS = (
@@ -113,17 +114,17 @@ def life(story: Story) -> FlowOutcome:
         ("c", 11, 2, "two", "large two"),
         ("c", 12, 3, "three", "large three"),
         ("c", 13, 4, "four", "large four"),
-        ("u", 20, 1, "one again", UNTOLD),
+        ("u", 20, 1, "one again", PLACEHOLDER),
         ("d", 21, 2, None, None),
         # A key change is a delete and a create at one position.
         ("d", 22, 3, None, None),
-        ("c", 22, 30, "moved", UNTOLD),
+        ("c", 22, 30, "moved", PLACEHOLDER),
     )
     story.load(
-        ("u", 40, 1, "one at last", UNTOLD),
+        ("u", 40, 1, "one at last", PLACEHOLDER),
         ("d", 41, 4, None, None),
-        ("c", 41, 40, "moved too", UNTOLD),
-        ("u", 42, 30, "moved and changed", UNTOLD),
+        ("c", 41, 40, "moved too", PLACEHOLDER),
+        ("u", 42, 30, "moved and changed", PLACEHOLDER),
         ("c", 43, 5, "five", "large five"),
     )
     # Late: a deleted row does not come back, a newer one does not go back, and what it left out is filled in.
@@ -141,6 +142,7 @@ def rows(spark: SparkSession, lake: Path, topic: str) -> list[dict[str, Any]]:
     return sorted(read_rows(spark, str(lake), topic).rows, key=lambda row: row[KEYS[0]])
 
 
+@pytest.mark.deep
 def test_a_row_with_odd_names_lives_as_any_other(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     topic = TOPICS[1]
     late = life(Story(apply, tmp_path, CdcFlow(topic)))
@@ -152,7 +154,7 @@ def test_a_row_with_odd_names_lives_as_any_other(apply: Apply, spark: SparkSessi
 
 HISTORIES = {
     "flagged": CdcFlow("t", on_delete=OnDelete.FLAG),
-    "scd2": CdcFlow("t", stored_as_scd_type=2),
+    "scd2": CdcFlow("t", stored_as_scd_type=2, scd_columns=replace(CHOSEN, is_current="v")),
     "declared": CdcFlow("t", keys=KEYS, columns=dict.fromkeys((LARGE, *COLUMNS), "STRING")),
 }
 
@@ -188,6 +190,7 @@ def test_rows_without_a_key_have_odd_names_too(apply: Apply, spark: SparkSession
     assert rows(spark, lake, topic) == [one, three]
 
 
+@pytest.mark.deep
 def test_a_name_that_parquet_refuses_may_come_later(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     topic = TOPICS[0]
     flows = {topic: CdcFlow(topic)}

@@ -50,6 +50,7 @@ def test_a_flattened_row_with_a_column_called_topic_belongs_to_its_own_topic(
     assert [(row["id"], row["topic"], row["value"]) for row in found] == [(1, "news", None), (2, None, None), (3, "sport", "v")]
 
 
+@pytest.mark.deep
 def test_a_whole_record_of_such_a_row_keeps_the_record_s_topic(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     rows = [flattened(1, topic="news"), flattened(2, **ROW_LIKE_A_RECORD)]
     write_records(archive / "all.jsonl", [record(TOPIC, {"id": row["id"]}, row, row["id"]) for row in rows])
@@ -65,6 +66,7 @@ def test_a_row_without_metadata_is_no_tombstone_whatever_its_columns_are_called(
     assert report.flows[0].batches[0].rejects == {"not_a_change_event": 2, "malformed_json": 1}
 
 
+@pytest.mark.deep
 def test_a_document_among_whole_records_is_no_tombstone(apply: Apply, archive: Path, lake: Path) -> None:
     """It has neither a topic nor a value: the survey found it unknown, and decoding took it for a null."""
     good = sqlserver("c", commit=1, topic=TOPIC, offset=0, after={"id": 1})
@@ -123,7 +125,9 @@ CONTROL = {
 
 
 @pytest.mark.parametrize("has_schema", [False, True])
-def test_control_events_are_told_by_their_members_bare_and_with_schemas(has_schema: bool, apply: Apply, archive: Path, lake: Path) -> None:
+def test_control_events_are_recognized_by_their_members_bare_and_with_schemas(
+    has_schema: bool, apply: Apply, archive: Path, lake: Path
+) -> None:
     for topic, (key, value) in CONTROL.items():
         spelled = {"schema": {"type": "struct"}, "payload": value} if has_schema else value
         write_records(archive / f"{topic}.jsonl", [record(topic, key, spelled, 0)])
@@ -147,7 +151,7 @@ def named(number: int, name: str, **place: Any) -> Record:
 NAMES = ["Jos\u00e9", "JosBAD", "\ufffd", "plain"]
 
 
-@pytest.mark.parametrize("form", ["lines", "array"])
+@pytest.mark.parametrize("form", ["lines", pytest.param("array", marks=pytest.mark.deep)])
 def test_a_record_with_bytes_that_are_no_utf_8_is_set_aside_and_the_others_are_merged(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -156,7 +160,7 @@ def test_a_record_with_bytes_that_are_no_utf_8_is_set_aside_and_the_others_are_m
     if form == "lines":
         write_bytes(archive / "1.jsonl", events)
     else:
-        # What an array's text was replaced in nothing tells: there the source's own U+FFFD shares a file with no bad bytes.
+        # Nothing shows what an array's text was replaced in: there the source's own U+FFFD shares a file with no bad bytes.
         events.pop(2)
         write_bytes(archive / "0.json", [[named(3, "\ufffd")]])  # type: ignore[list-item]
         write_bytes(archive / "1.json", [events])  # type: ignore[list-item]
@@ -169,6 +173,7 @@ def test_a_record_with_bytes_that_are_no_utf_8_is_set_aside_and_the_others_are_m
     assert "Jos\ufffd" in rejected["raw"], "Readers of Parquet other than Spark fail at a string that is no UTF-8"
 
 
+@pytest.mark.deep
 def test_bytes_that_are_no_utf_8_in_names_and_keys_make_no_topic_column_or_row(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -186,6 +191,7 @@ def test_bytes_that_are_no_utf_8_in_names_and_keys_make_no_topic_column_or_row(
     assert read_rows(spark, str(lake), TOPIC).rows == [{"id": 1, "name": "good"}]
 
 
+@pytest.mark.deep
 def test_a_companion_s_key_that_is_no_utf_8_sets_its_record_aside(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     events = [named(number, "x", key={"id": key}) for number, key in ((1, "a"), (2, "BAD"), (3, "\ufffd"))]
     for event in events:

@@ -110,7 +110,7 @@ def test_a_name_that_stands_for_something_else_stops_its_flow_alone(
 @pytest.mark.parametrize(
     "name", [("routing_shop", "a.b"), pytest.param(("no_such_catalog", "routing_shop", "orders"), marks=pytest.mark.deep)]
 )
-def test_a_name_that_the_catalog_refuses_is_told(name: tuple[str, ...], apply: Apply, archive: Path, lake: Path) -> None:
+def test_a_name_that_the_catalog_refuses_is_reported(name: tuple[str, ...], apply: Apply, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, ORDERS)
     error = error_of(apply(archive, lake, flows={ORDERS: CdcFlow(ORDERS, catalog_table=name)}, may_fail=True))
     assert error["type"] == "CatalogTableError"

@@ -10,17 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.scd_columns import ScdColumns
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, sqlserver, write_records
-from tests.support.stories import TOPIC, UNTOLD, Table, event, milliseconds, truncate
+from tests.support.stories import CHOSEN, PLACEHOLDER, TOPIC, Table, event, milliseconds, truncate
 
 Version = tuple[int, str | None, int, int | None, str, int | None]
 
 
-@pytest.fixture
-def table(apply: Apply, spark: SparkSession, tmp_path: Path) -> Table:
-    return Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2))
+@pytest.fixture(params=["default names", pytest.param("chosen names", marks=pytest.mark.deep)])
+def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    names = CHOSEN if request.param == "chosen names" else ScdColumns()
+    return Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2, scd_columns=names))
 
 
 def versions(table: Table, value: str = "v") -> list[Version]:
@@ -97,9 +100,9 @@ def test_a_transaction_cut_by_a_border_is_seen_whole_in_the_end(table: Table) ->
 @pytest.mark.deep
 def test_history_follows_a_row_through_its_keys(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"))
-    table.load({**event("d", 20, 1), "offset": 10}, {**event("c", 20, 7, "one", note=UNTOLD), "offset": 11})
+    table.load({**event("d", 20, 1), "offset": 10}, {**event("c", 20, 7, "one", note=PLACEHOLDER), "offset": 11})
     assert versions(table) == [(1, "one", 10, 20, "c", None), (7, "one", 20, None, "c", 1)]
-    table.load({**event("u", 30, 7, "two", note=UNTOLD), "offset": 12})
+    table.load({**event("u", 30, 7, "two", note=PLACEHOLDER), "offset": 12})
     moved_on = [(7, "one", 20, 30, "c", 1), (7, "two", 30, None, "u", None)]
     assert versions(table) == [(1, "one", 10, 20, "c", None), *moved_on]
     assert versions(table, "note")[1:] == [(7, "long", 20, 30, "c", 1), (7, "long", 30, None, "u", None)]
@@ -137,8 +140,8 @@ def test_a_delete_and_a_create_at_one_place_of_the_log_are_an_update_whose_previ
 @pytest.mark.deep
 def test_a_key_between_two_moves_of_one_transaction_is_passed_over(table: Table) -> None:
     table.load(event("c", 10, 1, "one", note="long"), event("c", 11, 2, "two"))
-    parts = [event("d", 21, 1, commit=20), event("c", 21, 9, "one", commit=20, note=UNTOLD)]
-    rest = [event("d", 22, 9, commit=20), event("c", 22, 3, "one", commit=20, note=UNTOLD)]
+    parts = [event("d", 21, 1, commit=20), event("c", 21, 9, "one", commit=20, note=PLACEHOLDER)]
+    rest = [event("d", 22, 9, commit=20), event("c", 22, 3, "one", commit=20, note=PLACEHOLDER)]
     away_and_back = [event("d", 23, 2, commit=20), event("c", 23, 8, "two", commit=20)]
     back = [event("d", 24, 8, commit=20), event("c", 24, 2, "two", commit=20)]
     table.load(*rest, *back, *away_and_back)
@@ -158,6 +161,8 @@ def test_one_query_reads_a_row_s_whole_history(table: Table, spark: SparkSession
     table.load(event("d", 20, 1), event("c", 20, 7, "two"), event("u", 30, 7, "three"), event("c", 31, 1, "another"))
     page = (Path(__file__).parents[2] / "docs" / "reference" / "target-tables.md").read_text(encoding="utf-8")
     query = next(part for part in page.split("```sql\n") if part.startswith("WITH RECURSIVE")).partition("```")[0]
+    for default, name in table.flow.scd_columns.by_default.items():
+        query = query.replace(default, sql.name(name))
     found = spark.sql(query.replace("/lake/pg.public.prices", f"{tmp_path}/lake/{TOPIC}")).collect()
     assert [(row["id"], row["v"]) for row in found] == [(1, "one"), (1, "two"), (7, "two"), (7, "three")]
 
@@ -166,7 +171,7 @@ def test_one_query_reads_a_row_s_whole_history(table: Table, spark: SparkSession
 def test_a_header_names_the_old_key_where_the_delete_is_not_archived(table: Table) -> None:
     header = [{"key": "__debezium.oldkey", "value": {"id": 1}}]
     table.load(event("c", 10, 1, "one", note="long"))
-    flow = table.load(event("c", 20, 7, "one", note=UNTOLD, headers=header), event("c", 21, 8, "x", note=UNTOLD))
+    flow = table.load(event("c", 20, 7, "one", note=PLACEHOLDER, headers=header), event("c", 21, 8, "x", note=PLACEHOLDER))
     assert versions(table, "note") == [(1, "long", 10, None, "c", None), (7, "long", 20, None, "c", 1), (8, None, 21, None, "c", None)]
     assert flow.batches[0].unavailable_unresolved == 1
 
@@ -189,8 +194,8 @@ def test_a_complete_snapshot_ends_what_it_did_not_find_and_repeats_nothing(table
     table.load(
         event("r", 50, 1, "one", snapshot="first"), event("r", 50, 3, "changed", snapshot="last"), event("c", 60, 4, "after", commit=55)
     )
-    told = [(row["id"], row["v"], int(row["__cdc_position"]["commit"]), row["__cdc_end_position"] is None) for row in table.rows()]
-    assert told == [(1, "one", 10, True), (2, "two", 10, False), (3, "three", 10, False), (3, "changed", 50, True), (4, "after", 55, True)]
+    rows = [(row["id"], row["v"], int(row["__cdc_position"]["commit"]), row["__cdc_end_position"] is None) for row in table.rows()]
+    assert rows == [(1, "one", 10, True), (2, "two", 10, False), (3, "three", 10, False), (3, "changed", 50, True), (4, "after", 55, True)]
     assert [milliseconds(row["__cdc_valid_to"]) for row in table.rows()] == [None, 50, 50, None, None]
 
 
@@ -201,6 +206,7 @@ def test_a_read_taken_under_load_stands_before_what_the_archive_holds_behind_it(
     assert versions(table) == [(1, "read", -1, 60, "r", None), (1, "newer", 60, 70, "u", None), (1, "newest", 70, None, "u", None)]
 
 
+@pytest.mark.deep
 def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     # Taken under load: its position lies above that of an event which the archive holds behind its reads. Key 1 was gone then.
     table.load(event("c", 100, 1, "one"), event("c", 101, 2, "two"))
@@ -215,7 +221,8 @@ def test_versions_behind_a_second_snapshot_do_not_overlap(table: Table) -> None:
     ]
 
 
-def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_next_event(table: Table) -> None:
+@pytest.mark.deep
+def test_versions_do_not_overlap_by_time_where_reads_have_later_times_than_the_next_event(table: Table) -> None:
     late_read = event("r", 50, 1, "read", snapshot="last")
     late_read["value"]["source"]["ts_ms"] += 1_000
     table.load(event("c", 10, 1, "one"))
@@ -223,15 +230,16 @@ def test_versions_do_not_overlap_by_time_where_reads_are_told_later_than_the_nex
     late_clock = event("u", 70, 1, "clock")
     late_clock["value"]["source"]["ts_ms"] -= 30
     table.load(late_clock)
-    told = [(row["v"], milliseconds(row["__cdc_valid_from"]), milliseconds(row["__cdc_valid_to"])) for row in table.rows()]
-    assert told == [("one", 10, 60), ("read", 60, 60), ("next", 60, 60), ("clock", 60, None)]
+    rows = [(row["v"], milliseconds(row["__cdc_valid_from"]), milliseconds(row["__cdc_valid_to"])) for row in table.rows()]
+    assert rows == [("one", 10, 60), ("read", 60, 60), ("next", 60, 60), ("clock", 60, None)]
 
 
+@pytest.mark.deep
 def test_reads_of_two_snapshots_that_go_back_leave_no_overlap(table: Table) -> None:
     table.load(event("c", 100, 1, "one"))
     table.load(event("r", 300, 1, "first", snapshot="incremental"), event("r", 200, 1, "second", snapshot="incremental"))
-    told = [(row["v"], row["__cdc_end_position"] is None) for row in table.rows()]
-    assert told == [("one", False), ("second", True)]
+    rows = [(row["v"], row["__cdc_end_position"] is None) for row in table.rows()]
+    assert rows == [("one", False), ("second", True)]
 
 
 @pytest.mark.deep
@@ -259,12 +267,12 @@ def test_versions_whose_events_are_gone_are_not_cut_anew(table: Table, apply: Ap
 def test_columns_of_any_name_have_versions(table: Table) -> None:
     """Names that SQL or Parquet would refuse, and those that a step has for itself."""
     odd = {"a b": "x", "events": "y", "run": "z", "it's": "w"}
-    for change, note in ((10, "old"), (20, UNTOLD)):
+    for change, note in ((10, "old"), (20, PLACEHOLDER)):
         record = event("c" if change == 10 else "u", change, 1, "one", note=note)
         record["value"]["after"] |= {**odd, "run": str(change)}
         table.load(record)
-    told = [{name: row[name] for name in (*odd, "note")} for row in table.rows()]
-    assert told == [{**odd, "run": "10", "note": "old"}, {**odd, "run": "20", "note": "old"}]
+    rows = [{name: row[name] for name in (*odd, "note")} for row in table.rows()]
+    assert rows == [{**odd, "run": "10", "note": "old"}, {**odd, "run": "20", "note": "old"}]
 
 
 @pytest.mark.deep
@@ -272,9 +280,9 @@ def test_one_microbatch_or_many_make_the_same_versions(apply: Apply, spark: Spar
     events = [
         event("r", 10, 1, "a", note="long"),
         event("r", 10, 2, "b"),
-        event("u", 20, 1, "c", note=UNTOLD),
+        event("u", 20, 1, "c", note=PLACEHOLDER),
         event("d", 31, 1, commit=30),
-        event("c", 31, 2, "c", commit=30, note=UNTOLD),
+        event("c", 31, 2, "c", commit=30, note=PLACEHOLDER),
         event("d", 32, 2, commit=30),
         event("c", 32, 3, "b", commit=30),
         event("d", 40, 3),
@@ -306,8 +314,7 @@ def test_one_microbatch_or_many_make_the_same_versions(apply: Apply, spark: Spar
 
 
 @pytest.mark.deep
-def test_a_crash_after_each_effect_changes_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2))
+def test_a_crash_after_each_effect_changes_nothing(table: Table, apply: Apply, tmp_path: Path) -> None:
     table.load(event("c", 10, 1, "one"))
     table.archive(event("u", 20, 1, "two"), event("d", 30, 1), event("c", 31, 2, "x"))
     settings: dict[str, Any] = {"flows": {TOPIC: table.flow}}

@@ -20,7 +20,7 @@ from tests.conftest import Apply
 from tests.support.events import Record, postgresql, record, write_records
 
 TOPIC = "pg.public.log"
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 Row = dict[str, Any]
 A, B, C, D = ({"v": v, "note": f"note {v}"} for v in (1, 2, 3, 4))
 
@@ -64,7 +64,7 @@ def table(apply: Apply, spark: SparkSession, tmp_path: Path) -> Table:
 
 
 def sent(at: int, nanoseconds: int) -> Record:
-    """Return one of the rows that a COPY wrote as one record of the log; only the connector's times tell them apart."""
+    """Return one of the rows that a COPY wrote as one record of the log; only the connector's times distinguish them."""
     made = event("c", 25, C)
     return {**made, "value": {**made["value"], "ts_ms": at, "ts_ns": at * 10**6 + nanoseconds}}
 
@@ -82,6 +82,7 @@ def test_equal_rows_are_as_many_as_the_source_has(table: Table) -> None:
     assert (again.events.merged, again.events.redelivered, again.events.stale) == (3, 1, 2)
 
 
+@pytest.mark.deep
 def test_a_delete_that_comes_before_its_row_waits_for_it(table: Table) -> None:
     early = table.load(event("c", 20, A), {**event("d", 30, before=B), "offset": 9}, {**event("u", 31, C, before=A), "offset": 10})
     assert table.rows() == {3: 1}
@@ -109,17 +110,17 @@ def test_a_truncate_and_a_second_complete_snapshot_take_what_was_there(table: Ta
 def test_a_row_stays_the_same_when_a_column_is_added_or_a_large_value_left_out(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     table.load(event("c", 20, A), event("c", 21, A), event("c", 22, B))
     wide = {**A, "more": None}
-    table.load(event("d", 30, before=wide), event("u", 31, {"v": 9, "note": UNTOLD, "more": "x"}, before={**B, "more": None}))
+    table.load(event("d", 30, before=wide), event("u", 31, {"v": 9, "note": PLACEHOLDER, "more": "x"}, before={**B, "more": None}))
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [{**A, "more": None}, {"v": 9, "note": "note 2", "more": "x"}]
 
 
-def test_an_event_that_does_not_tell_its_row_goes_to_the_quarantine(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_event_without_its_whole_row_goes_to_the_quarantine(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     outcome = table.load(
         event("c", 20, A),
         event("u", 21, B),
         event("d", 22),
         event("u", 23, B, before={"v": 1}),
-        event("u", 24, B, before={"v": 1, "note": UNTOLD}),
+        event("u", 24, B, before={"v": 1, "note": PLACEHOLDER}),
         event("r", 25, A, snapshot="incremental"),
     )
     assert table.rows() == {1: 1}
@@ -128,6 +129,7 @@ def test_an_event_that_does_not_tell_its_row_goes_to_the_quarantine(table: Table
     assert details[:3] == ["the event has no image before"] * 2 + ["the image before lacks note"]
 
 
+@pytest.mark.deep
 def test_what_needs_a_key_is_refused(table: Table, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     refused = table.load(event("c", 20, A), flow=CdcFlow(TOPIC, on_delete=OnDelete.FLAG), may_fail=True).error
     assert refused

@@ -27,10 +27,10 @@ def places(archive: Path, lake: Path) -> dict[str, Any]:
 
 
 def event(op: str, commit: int, row: int, *, topic: str = ORDERS, snapshot: str = "false", transaction: int | None = None) -> Any:
-    told = sqlserver(op, commit=commit, change=commit, serial=row, after={"id": row}, topic=topic)
-    source = {**told["value"]["source"], "snapshot": snapshot, "ts_ms": (COMMITTED + commit) * 1000}
+    event = sqlserver(op, commit=commit, change=commit, serial=row, after={"id": row}, topic=topic)
+    source = {**event["value"]["source"], "snapshot": snapshot, "ts_ms": (COMMITTED + commit) * 1000}
     place = {"id": lsn(transaction), "total_order": 1, "data_collection_order": 1} if transaction else None
-    return {**told, "value": {**told["value"], "source": source, "transaction": place}}
+    return {**event, "value": {**event["value"], "source": source, "transaction": place}}
 
 
 def transaction(number: int) -> list[Any]:
@@ -80,6 +80,7 @@ def test_a_run_leaves_what_the_sensors_ask(apply: Apply, tmp_path: Path, monkeyp
     assert not pending_files(**where)
 
 
+@pytest.mark.deep
 def test_a_topic_that_was_created_again_makes_no_sensor_wait_or_pass_for_offsets_of_its_earlier_life(apply: Apply, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     flows = {ORDERS: CdcFlow(ORDERS, on_gap=OnGap.WAIT)}

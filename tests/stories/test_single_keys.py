@@ -22,6 +22,8 @@ SPELLED: dict[str, Callable[[int], Any]] = {
     "text that is a number": str,
     "with schema": lambda number: {"schema": {"type": "int32", "optional": False}, "payload": number},
 }
+QUICK = {(False, "whole numbers"), (True, "with schema")}
+"""Whether the keys lie in a companion, and how they are spelled: each of both in one test of every run."""
 
 
 def keyed(key: Any, op: str, commit: int, **images: Any) -> Record:
@@ -29,7 +31,7 @@ def keyed(key: Any, op: str, commit: int, **images: Any) -> Record:
 
 
 def story(form: str) -> list[Record]:
-    """Return creates of three rows, and deletes of two: one that tells the row, and one of which only the key does."""
+    """Return creates of three rows, and deletes of two: one that carries the row, and one that carries only the key."""
     rows = [{"id": SPELLED["text that is a number"](n) if form.startswith("text") else n, "v": f"v{n}"} for n in (1, 2, 3)]
     if form == "texts":
         rows = [{**row, "id": f'"{row["id"]}"'} for row in rows]
@@ -39,8 +41,10 @@ def story(form: str) -> list[Record]:
     return [*creates, *deletes, tombstone(keys[1], topic=TOPIC, offset=6)]
 
 
-@pytest.mark.parametrize("form", SPELLED)
-@pytest.mark.parametrize("has_companion", [False, True])
+@pytest.mark.parametrize(
+    ("has_companion", "form"),
+    [pytest.param(beside, form, marks=[] if (beside, form) in QUICK else pytest.mark.deep) for beside in (False, True) for form in SPELLED],
+)
 def test_one_declared_key_takes_its_value_from_a_single_key_where_the_image_lacks_it(
     has_companion: bool, form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -55,7 +59,7 @@ def test_one_declared_key_takes_its_value_from_a_single_key_where_the_image_lack
 
 
 @pytest.mark.parametrize("form", ["whole numbers", "with schema"])
-def test_without_a_declared_key_the_flow_stops_and_says_what_to_declare(form: str, apply: Apply, archive: Path, lake: Path) -> None:
+def test_without_a_declared_key_the_flow_stops_and_names_what_to_declare(form: str, apply: Apply, archive: Path, lake: Path) -> None:
     """It was taken for a table without a key: a multiset of rows, in which a delete finds nothing."""
     write_records(archive / "all.jsonl", story(form))
     (outcome,) = apply(archive, lake, may_fail=True).flows
@@ -70,7 +74,8 @@ def refused(outcome: FlowOutcome) -> dict[str, int]:
     return dict(outcome.batches[-1].rejects)
 
 
-def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_for_what_an_image_tells_otherwise(
+@pytest.mark.deep
+def test_a_single_key_is_not_taken_for_one_of_several_columns_nor_over_an_image_that_differs(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     """Records may be keyed by the column that decides about their partition."""

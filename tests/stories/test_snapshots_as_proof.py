@@ -32,7 +32,7 @@ def test_a_truncate_of_one_of_several_tables_in_a_topic_leaves_the_others_alone(
     assert len(read_rows(story._spark, str(story.lake), TOPIC).rows) == 2
 
 
-def test_a_truncate_stops_where_nothing_says_which_table_a_row_is_of(story: Story) -> None:
+def test_a_truncate_stops_where_the_table_of_a_row_is_not_known(story: Story) -> None:
     one = change("c", 1, "one", at=10, offset=0)
     two = change("c", 2, "two", at=11, offset=1)
     two["value"]["source"]["table"] = "others"
@@ -47,7 +47,9 @@ def test_a_truncate_stops_where_nothing_says_which_table_a_row_is_of(story: Stor
     assert story.rows == {1: "one", 2: "two"}
 
 
-@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, OnSnapshot.REPLACE, OnSnapshot.KEEP])
+@pytest.mark.parametrize(
+    "policy", [OnSnapshot.AUTO, *(pytest.param(each, marks=pytest.mark.deep) for each in (OnSnapshot.REPLACE, OnSnapshot.KEEP))]
+)
 def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(story: Story, policy: OnSnapshot) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5))
 
@@ -61,6 +63,7 @@ def test_a_blocking_snapshot_that_read_only_some_rows_removes_none_by_default(st
         assert batch.rows_unconfirmed == 3
 
 
+@pytest.mark.deep
 def test_a_blocking_snapshot_that_comes_first_in_another_life_of_its_topic_removes_nothing(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))
 
@@ -71,7 +74,7 @@ def test_a_blocking_snapshot_that_comes_first_in_another_life_of_its_topic_remov
     assert batch.reach.partitions == {"65536"}
 
 
-def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(story: Story) -> None:
+def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_declares_it(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     story.apply(*snapshot({2: "B", 3: "C"}, at=30, first=5, blocking=True))
     assert len(story.rows) == 5
@@ -82,7 +85,7 @@ def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_says_so(stor
     assert batch.rows.deleted == 3
 
 
-def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
+def test_a_later_snapshot_stops_a_flow_that_declares_it(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 
     error = story.error(*snapshot(SECOND, at=30, first=5), on_snapshot=OnSnapshot.STOP)
@@ -93,6 +96,7 @@ def test_a_later_snapshot_stops_a_flow_that_says_so(story: Story) -> None:
     assert story.rows == {**FIRST, **SECOND}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scd", [1, 2])
 def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story, scd: int) -> None:
     kept = {"stored_as_scd_type": scd}
@@ -106,6 +110,7 @@ def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story
     assert story.rows == {1: "c", 4: "newer"}
 
 
+@pytest.mark.deep
 def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microbatch_stay(story: Story) -> None:
     # Key 1 was read in partition 0 and lies in partition 1 since; offsets of the two have nothing to do with each other.
     story.apply(*snapshot(FIRST, at=10, first=0))
@@ -117,6 +122,7 @@ def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microb
     assert story.rows == {1: "AA", 2: "BB", 6: "six 5", 7: "seven"}
 
 
+@pytest.mark.deep
 def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_not_find(story: Story) -> None:
     first = [*snapshot({1: "a", 2: "b"}, at=10, first=0), change("u", 2, "x", at=20, offset=2)]
     story.apply(*first)
@@ -129,6 +135,7 @@ def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_no
     assert story.rows == {1: "C"}
 
 
+@pytest.mark.deep
 def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     broken = read(5, "E", at=30, offset=7)
@@ -143,6 +150,7 @@ def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     assert "rejected" in str(batch.snapshot.doubt)
 
 
+@pytest.mark.deep
 def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 
@@ -156,6 +164,7 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
 def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
     # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
@@ -171,6 +180,7 @@ def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story:
     assert batch.rows.deleted == 1
 
 
+@pytest.mark.deep
 def test_a_partition_that_is_new_in_a_topic_s_second_life_does_not_hold_up_the_proof_of_its_snapshot(story: Story) -> None:
     # Found by the deep run of living histories: the new partition's offsets begin behind the snapshot, in the first lane of their own.
     story.lands(*snapshot(FIRST, at=10, first=0), *updates(20, keys=[1], at=20, first=5))

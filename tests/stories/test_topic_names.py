@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
@@ -59,10 +60,10 @@ def test_no_name_writes_outside_of_the_lake_or_over_its_state(apply: Apply, spar
     write_records(archive / "good.jsonl", numbered([sqlserver("c", commit=1, after={"id": 1})]))
     apply(archive, lake)
     state = {path: path.read_bytes() for path in (lake / "_cdc" / "flows").rglob("*.json") if path.is_file()}
-    before, said = snapshot(home, lake), list[str]()
+    before, lines = snapshot(home, lake), list[str]()
     write_records(archive / "stray.jsonl", [of_topic(name, number) for number, name in enumerate([*NAMES, *GOOD])])
     write_records(archive / "good2.jsonl", numbered([sqlserver("c", commit=2, after={"id": 2})], first=1))
-    report = apply(archive, lake, progress=said.append)
+    report = apply(archive, lake, progress=lines.append)
 
     after = snapshot(home, lake)
     assert after.keys() - before.keys() == {str(archive / "stray.jsonl"), str(archive / "good2.jsonl")}
@@ -74,7 +75,7 @@ def test_no_name_writes_outside_of_the_lake_or_over_its_state(apply: Apply, spar
     assert {path.name for path in (lake / "_cdc").iterdir()} == {"archives", "flows", "leases"}
     assert {path.name for path in (lake / "_cdc" / "flows").iterdir()} == {TOPIC, *GOOD}
 
-    # The good ones are merged, and the others told, each record of them with its place.
+    # The good ones are merged, and the others reported, each record of them with its place.
     assert [row["id"] for row in read_rows(spark, str(lake), TOPIC).rows] == [1, 2]
     assert {flow.flow for flow in report.flows} == {TOPIC, *GOOD}
     assert held(report) == dict.fromkeys(NAMES, ("illegal_topic_name", 1))
@@ -98,6 +99,7 @@ def cdl(name: str) -> dict[str, Any]:
     return {"topic": name, "partition": 0, "offset": 0, "key": None, "value": value}
 
 
+@pytest.mark.deep
 def test_records_of_any_shape_go_by_the_same_gate(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flattened = {"topic": "../flat", "partition": 0, "offset": 0, "key": {"id": 1}, "value": {"id": 1, "__op": "c", "__lsn": 5}}
     mongodb = {**flattened, "topic": "../mongo", "value": {"op": "c", "after": '{"_id": 1}', "source": {"connector": "mongodb"}}}

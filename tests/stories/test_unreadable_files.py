@@ -60,6 +60,9 @@ BAD: dict[str, bytes] = {
     "garbage.avro": b"Obj\x01" + b"\xff" * 50,
 }
 
+QUICK = ("cut.jsonl.gz", "10:30.jsonl", "garbage.parquet")
+"""A file that breaks off, a name that is no path of Hadoop's, and a file of a typed format."""
+
 
 def statuses(report: ApplyReport) -> dict[str, str]:
     return {flow.flow: flow.status.value for flow in report.flows}
@@ -78,7 +81,7 @@ def pending(archive: Path, lake: Path) -> PendingFiles:
     return pending_files(archive_fs=fs, archive_root=root, archive=absolute_uri(str(archive)), lake_fs=lake_fs, lake_root=lake_root)
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.deep) for name in BAD])
 def test_one_unreadable_file_is_set_aside_and_the_other_topics_go_on(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, name: str
 ) -> None:
@@ -100,6 +103,7 @@ def test_one_unreadable_file_is_set_aside_and_the_other_topics_go_on(
     assert ApplyReport.from_json(report.to_json()) == report
 
 
+@pytest.mark.deep
 def test_a_topic_stops_at_its_unreadable_file_and_goes_on_once_that_is_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -144,6 +148,7 @@ def test_an_unreadable_file_is_looked_into_once_and_calls_for_no_run(
     assert [file.path for file in pending(archive, lake).unsurveyed] == [str(bad.relative_to(archive))]
 
 
+@pytest.mark.deep
 def test_a_file_whose_keys_cannot_be_read_goes_on_once_the_keys_are_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -158,6 +163,7 @@ def test_a_file_whose_keys_cannot_be_read_goes_on_once_the_keys_are_replaced(
     assert ids(spark, lake, CARTS) == [1]
 
 
+@pytest.mark.deep
 def test_an_unreadable_file_that_is_moved_away_is_forgotten(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_one(archive, 1, CARTS)
     bad = archive_one(archive, 2, CARTS, suffix=".gz")
@@ -218,6 +224,7 @@ def test_an_archive_of_which_nothing_can_be_read_is_known_by_its_set_aside_files
     assert [file.path for state in archives_in(fs, root) for file in state.set_aside()] == ["orders.jsonl.gz"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("looks_changed", [True, False], ids=["another size", "same size and time"])
 def test_a_file_that_rots_after_its_survey_is_named_and_goes_on_once_it_is_replaced(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, *, looks_changed: bool

@@ -28,7 +28,7 @@ def read(key: int, at: int, marker: str) -> Record:
     return event("r", at, key, f"read at {at}", snapshot=marker)
 
 
-@pytest.fixture(params=[OnDelete.REMOVE, OnDelete.FLAG], ids=["removed", "flagged"])
+@pytest.fixture(params=[OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)], ids=["removed", "flagged"])
 def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     return Table(apply, spark, tmp_path, CdcFlow(TOPIC, on_delete=request.param))
 
@@ -49,6 +49,7 @@ def test_a_row_that_made_room_in_the_transaction_behind_a_truncate_leaves_the_ot
     assert table.live() == [(1, "short")]
 
 
+@pytest.mark.deep
 def test_a_row_born_and_deleted_behind_a_new_topic_s_snapshot_that_did_not_find_the_key_is_gone(table: Table) -> None:
     table.load(read(1, 10, "first"), read(3, 10, "last"), event("u", 15, 3, "three"))
     anew = [read(2, 20, "first"), read(3, 20, "last"), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")]
@@ -61,6 +62,7 @@ def placed(partition: int, *events: Record) -> list[Record]:
     return [{**each, "partition": partition, "offset": offset} for offset, each in enumerate(events)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("here", "there"), [("last", "first"), ("first", "last")], ids=["last read seen", "last read to come"])
 def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partitions_is_gone(table: Table, here: str, there: str) -> None:
     first = [*placed(0, read(1, 10, "first"), read(3, 10, "true"), event("u", 15, 3, "three")), *placed(1, read(2, 10, "last"))]
@@ -72,6 +74,7 @@ def test_a_row_born_and_deleted_before_the_snapshot_is_proven_in_other_partition
     assert table.live() == [(3, "read at 20"), (4, "four"), (5, "five")]
 
 
+@pytest.mark.deep
 def test_a_row_that_made_room_behind_a_snapshot_that_read_it_leaves_the_other_alive(table: Table) -> None:
     table.load(read(1, 10, "first"), read(3, 10, "last"), event("u", 15, 3, "three"))
     anew = [read(1, 20, "first"), read(3, 20, "last"), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 4, "four")]

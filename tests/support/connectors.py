@@ -1,4 +1,4 @@
-"""How each connector tells of one change: which images it has, and how its source block places the event."""
+"""How each connector reports one change: which images it has, and how its source block places the event."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one connector tells what the database did."""
+    """How one connector reports what the database did."""
 
     name: str
     full_before: bool
     """Whether before images hold the whole row; else a delete's holds the key and fillers, an update's nothing."""
-    untold_values: bool
+    leaves_values_out: bool
     """Whether a large value that the statement did not touch is left out."""
-    untold_in_moves: bool = False
+    leaves_out_in_moves: bool = False
     """Whether a key change leaves it out too."""
     deferrable: bool = True
     """Whether two rows may have one key until the commit; else the second one is refused."""
@@ -31,14 +31,14 @@ class Dialect:
 
 
 DIALECTS = {
-    "postgresql": Dialect("postgresql", full_before=False, untold_values=True),
-    "postgresql, large values": Dialect("postgresql", full_before=False, untold_values=True, untold_in_moves=True),
-    "postgresql, full identity": Dialect("postgresql", full_before=True, untold_values=False),
-    "sqlserver": Dialect("sqlserver", full_before=True, untold_values=False),
-    "db2": Dialect("db2", full_before=True, untold_values=False),
-    "oracle": Dialect("oracle", full_before=True, untold_values=True),
-    "mariadb": Dialect("mariadb", full_before=True, untold_values=False, deferrable=False),
-    "huawei cdl": Dialect("huawei cdl", full_before=True, untold_values=True, partitions=1, moves_in_one=True, says_again=False),
+    "postgresql": Dialect("postgresql", full_before=False, leaves_values_out=True),
+    "postgresql, large values": Dialect("postgresql", full_before=False, leaves_values_out=True, leaves_out_in_moves=True),
+    "postgresql, full identity": Dialect("postgresql", full_before=True, leaves_values_out=False),
+    "sqlserver": Dialect("sqlserver", full_before=True, leaves_values_out=False),
+    "db2": Dialect("db2", full_before=True, leaves_values_out=False),
+    "oracle": Dialect("oracle", full_before=True, leaves_values_out=True),
+    "mariadb": Dialect("mariadb", full_before=True, leaves_values_out=False, deferrable=False),
+    "huawei cdl": Dialect("huawei cdl", full_before=True, leaves_values_out=True, partitions=1, moves_in_one=True, says_again=False),
 }
 
 

@@ -180,8 +180,8 @@ def mongodb(
         "txnNumber": transaction,
         "wallTime": None if op == "r" else time,
     }
-    tells_change = updated is not None or removed is not None
-    description = {"removedFields": removed, "updatedFields": updated or "{}", "truncatedArrays": None} if tells_change else None
+    carries_change = updated is not None or removed is not None
+    description = {"removedFields": removed, "updatedFields": updated or "{}", "truncatedArrays": None} if carries_change else None
     value = {"before": before, "after": after, "updateDescription": description, "source": source, "op": op, "ts_ms": time + 5}
     return record(topic, {"id": key}, value, offset)
 
@@ -217,8 +217,8 @@ def cdl_json(
 
 
 def _enveloped(op: str, source: dict[str, Any], before: Row | None, after: Row | None, *, topic: str, partition: int, key: Row) -> Record:
-    said = {"version": "3.5.0.Final", "snapshot": "true" if op == "r" else "false"}
-    named = {**said, "name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
+    fixed = {"version": "3.5.0.Final", "snapshot": "true" if op == "r" else "false"}
+    named = {**fixed, "name": topic.split(".", maxsplit=1)[0], "table": topic.rsplit(".", 1)[-1], **source}
     value = {"before": before, "after": after, "source": named, "op": op, "ts_ms": source["ts_ms"] + 5, "transaction": None}
     return record(topic, key, value, None, partition)
 
@@ -239,8 +239,8 @@ def schema_change(
         "defaultCharsetName": None,
         "primaryKeyColumnNames": list(keys),
         "columns": [
-            {"name": name, "jdbcType": 0, "typeName": told, "typeExpression": told, "length": length, "scale": scale, "position": place}
-            for place, (name, (told, length, scale)) in enumerate(columns.items(), 1)
+            {"name": name, "jdbcType": 0, "typeName": word, "typeExpression": word, "length": length, "scale": scale, "position": place}
+            for place, (name, (word, length, scale)) in enumerate(columns.items(), 1)
         ],
     }
     source = {"version": "3.5.0.Final", "connector": connector, "name": prefix, "ts_ms": 1_700_000_000_000}

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.events import Record, postgresql
 
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 Row = dict[str, Any]
 
 
@@ -132,7 +132,7 @@ HAZARDS = {
     "a value that a key change left out, in the table": Hazard(
         [
             [read(10, row(1, "long"), offset=0)],
-            [event("d", 31, filler(1), commit=30, offset=1), event("c", 31, row(7, UNTOLD), commit=30, offset=2)],
+            [event("d", 31, filler(1), commit=30, offset=1), event("c", 31, row(7, PLACEHOLDER), commit=30, offset=2)],
         ],
         [row(7, "long")],
         pain="apache/seatunnel#10512",
@@ -143,7 +143,7 @@ HAZARDS = {
             [
                 event("u", 30, row(1, "longer"), commit=29, offset=1),
                 event("d", 32, filler(1), commit=31, offset=2),
-                event("c", 32, row(7, UNTOLD), commit=31, offset=3),
+                event("c", 32, row(7, PLACEHOLDER), commit=31, offset=3),
             ],
         ],
         [row(7, "longer")],
@@ -153,9 +153,9 @@ HAZARDS = {
             [read(10, row(1, "long"), offset=0)],
             [
                 event("d", 31, filler(1), commit=30, offset=1),
-                event("c", 31, row(7, UNTOLD), commit=30, offset=2),
+                event("c", 31, row(7, PLACEHOLDER), commit=30, offset=2),
                 event("d", 32, filler(7), commit=30, offset=3),
-                event("c", 32, row(8, UNTOLD), commit=30, offset=4),
+                event("c", 32, row(8, PLACEHOLDER), commit=30, offset=4),
             ],
         ],
         [row(8, "long")],
@@ -165,9 +165,9 @@ HAZARDS = {
             [read(10, row(1, "one"), offset=0), read(10, row(2, "two"), offset=1)],
             [
                 event("d", 31, filler(1), commit=30, offset=2),
-                event("c", 31, row(2, UNTOLD), commit=30, offset=3),
+                event("c", 31, row(2, PLACEHOLDER), commit=30, offset=3),
                 event("d", 32, filler(2), commit=30, offset=4),
-                event("c", 32, row(1, UNTOLD), commit=30, offset=5),
+                event("c", 32, row(1, PLACEHOLDER), commit=30, offset=5),
             ],
         ],
         [row(1, "two"), row(2, "one")],
@@ -176,31 +176,31 @@ HAZARDS = {
         [
             [read(10, row(1, "long"), offset=0)],
             [event("u", 30, row(1, "longer"), commit=29, offset=1), event("d", 32, filler(1), commit=31, offset=2)],
-            [event("c", 32, row(7, UNTOLD), commit=31, offset=3)],
+            [event("c", 32, row(7, PLACEHOLDER), commit=31, offset=3)],
         ],
         [row(7, "longer")],
     ),
     "a value that a key change left out, whose delete comes a batch later": Hazard(
         [
             [read(10, row(1, "long"), offset=0)],
-            [event("c", 32, row(7, UNTOLD), commit=31, offset=0, partition=1)],
+            [event("c", 32, row(7, PLACEHOLDER), commit=31, offset=0, partition=1)],
             [event("u", 30, row(1, "longer"), commit=29, offset=1), event("d", 32, filler(1), commit=31, offset=2)],
         ],
         [row(7, "longer")],
         unresolved=1,
     ),
     "a value that is nowhere to be had": Hazard(
-        [[read(10, row(1, "long"), offset=0)], [event("c", 31, row(9, UNTOLD), commit=30, offset=1)]],
+        [[read(10, row(1, "long"), offset=0)], [event("c", 31, row(9, PLACEHOLDER), commit=30, offset=1)]],
         [row(1, "long"), row(9, None)],
         unresolved=1,
         pain="apache/hudi#19748",
     ),
     "a value that an update left out, in its before image and in no other event": Hazard(
-        [[event("u", 31, row(1, UNTOLD, price=2), row(1, "long", price=1), commit=30, offset=0)]],
+        [[event("u", 31, row(1, PLACEHOLDER, price=2), row(1, "long", price=1), commit=30, offset=0)]],
         [row(1, "long", price=2)],
     ),
     "a value that an update left out, whose before image holds the key alone": Hazard(
-        [[event("u", 31, row(1, UNTOLD, price=2), row(1, ""), commit=30, offset=0)]],
+        [[event("u", 31, row(1, PLACEHOLDER, price=2), row(1, ""), commit=30, offset=0)]],
         [row(1, None, price=2)],
         unresolved=1,
     ),
@@ -209,9 +209,9 @@ HAZARDS = {
             [read(10, row(3, "long", price=1), offset=0)],
             [
                 event("c", 31, row(3, "new", price=2), commit=30, offset=1),
-                event("u", 32, row(3, UNTOLD, price=7), commit=30, offset=2),
+                event("u", 32, row(3, PLACEHOLDER, price=7), commit=30, offset=2),
                 event("d", 33, filler(3), commit=30, offset=3),
-                event("c", 33, row(1, UNTOLD, price=7), commit=30, offset=4),
+                event("c", 33, row(1, PLACEHOLDER, price=7), commit=30, offset=4),
             ],
         ],
         [row(1, "long", price=7), row(3, "new", price=2)],
@@ -219,7 +219,7 @@ HAZARDS = {
     "late events fill what the newest left out, the newer of them last or not": Hazard(
         [
             [read(10, row(1, "ten", price=1), offset=0)],
-            [event("u", 50, row(1, UNTOLD, price=5), commit=49, offset=4)],
+            [event("u", 50, row(1, PLACEHOLDER, price=5), commit=49, offset=4)],
             [event("u", 40, row(1, "forty", price=4), commit=39, offset=3)],
             [event("u", 30, row(1, "thirty", price=3), commit=29, offset=2)],
         ],
@@ -228,7 +228,7 @@ HAZARDS = {
     "a value in an earlier batch, between the two events of a later one": Hazard(
         [
             [event("u", 20, row(1, "between", price=2), commit=19, offset=1)],
-            [read(10, row(1, "first", price=1), offset=0), event("u", 30, row(1, UNTOLD, price=5), commit=29, offset=2)],
+            [read(10, row(1, "first", price=1), offset=0), event("u", 30, row(1, PLACEHOLDER, price=5), commit=29, offset=2)],
         ],
         [row(1, "between", price=5)],
     ),
@@ -353,7 +353,7 @@ HAZARDS = {
             [
                 event("c", 11, row(5, "of the first", price=1), commit=10, offset=0),
                 event("c", 31, row(5, "its own", price=1), commit=30, offset=2),
-                event("u", 32, row(5, UNTOLD, price=2), commit=30, offset=3),
+                event("u", 32, row(5, PLACEHOLDER, price=2), commit=30, offset=3),
             ],
             [event("d", 21, filler(5), commit=20, offset=1)],
         ],
@@ -365,7 +365,7 @@ HAZARDS = {
                 event("c", 21, row(3, "goes on", price=1), commit=20, offset=0),
                 event("c", 22, row(3, "its own", price=1), commit=20, offset=1),
                 event("d", 23, filler(3), commit=20, offset=2),
-                event("u", 24, row(3, UNTOLD, price=2), commit=20, offset=3),
+                event("u", 24, row(3, PLACEHOLDER, price=2), commit=20, offset=3),
             ],
         ],
         [row(3, "its own", price=2)],

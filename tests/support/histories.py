@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.connectors import Dialect, LogPlace, Row, spell
 from tests.support.events import Record, tombstone
 
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 KEYS = range(1, 7)
 
 
@@ -83,7 +83,7 @@ class Archive:
     @property
     def rows(self) -> list[Row]:
         """The rows at the end, ordered by key."""
-        everything = [_told(row) for database in self._databases for row in database.rows]
+        everything = [_columns_of(row) for database in self._databases for row in database.rows]
         return sorted(everything, key=lambda row: (row["db"], row["id"]))
 
     def _row(self, database: Database, key: int) -> Row:
@@ -150,7 +150,7 @@ class Archive:
             yield self._random.choice(verbs)(database)
 
     def _write(self, database: Database, place: int | None, after: Row | None, *, touched: bool = True) -> list[Change]:
-        """Change one row, unless the log could not tell which of two rows with its key it was."""
+        """Change one row, unless the log could not show which of two rows with its key it was."""
         self._log += 10
         self._written += 1
         before = None if place is None else database.rows[place]
@@ -195,7 +195,7 @@ class Archive:
         if not database.rows:
             return []
         place = self._random.randrange(len(database.rows))
-        self.reached["untold value"] += 1
+        self.reached["left-out value"] += 1
         return self._write(database, place, {**database.rows[place], "v": f"w{self._random.randrange(100)}"}, touched=False)
 
     def _delete(self, database: Database) -> list[Change]:
@@ -204,7 +204,7 @@ class Archive:
         return self._write(database, self._random.randrange(len(database.rows)), None)
 
     def _to(self, database: Database, place: int, key: int) -> list[Change]:
-        return self._write(database, place, {**database.rows[place], "id": key}, touched=not self.dialect.untold_in_moves)
+        return self._write(database, place, {**database.rows[place], "id": key}, touched=not self.dialect.leaves_out_in_moves)
 
     def _move(self, database: Database) -> list[Change]:
         if not database.rows:
@@ -264,23 +264,23 @@ class Archive:
         self._transaction += 1
         commit = self._log
         for statement, change in enumerate(changes):
-            told = {"commit": commit, "change": change.place, "statement": statement}
+            at = {"commit": commit, "change": change.place, "statement": statement}
             moved = change.before and change.after and change.before["id"] != change.after["id"]
             if moved and not self.dialect.moves_in_one:
-                self._emit("d", change.before, None, **told, serial=1)
-                self._emit("c", None, change.after, **told, serial=2, touched=change.touched, old=change.before)
+                self._emit("d", change.before, None, **at, serial=1)
+                self._emit("c", None, change.after, **at, serial=2, touched=change.touched, old=change.before)
             elif change.after is None:
-                self._emit("d", change.before, None, **told)
+                self._emit("d", change.before, None, **at)
             else:
                 op = "u" if change.before else "c"
-                self._emit(op, change.before, change.after, **told, serial=2 if change.before else 1, touched=change.touched)
+                self._emit(op, change.before, change.after, **at, serial=2 if change.before else 1, touched=change.touched)
         self._last_commit = commit
         image = changes[0].after or changes[0].before
         assert image
         self._remember(self._databases[image["db"]])
 
     def _remember(self, database: Database) -> None:
-        self.states.setdefault(database.number, []).append([_told(row) for row in database.rows])
+        self.states.setdefault(database.number, []).append([_columns_of(row) for row in database.rows])
 
     def _read_again(self, database: Database) -> None:
         """An incremental snapshot reads the rows of one database."""
@@ -308,12 +308,12 @@ class Archive:
         old: Row | None = None,
         snapshot: str = "false",
     ) -> None:
-        before, after = (_told(row) if row else None for row in (before, after))
+        before, after = (_columns_of(row) if row else None for row in (before, after))
         image = after or before
         assert image
         key = {"db": image["db"], "id": image["id"]}
-        if after and not touched and self.dialect.untold_values:
-            after = {**after, "body": None if self.dialect.name == "huawei cdl" else UNTOLD}
+        if after and not touched and self.dialect.leaves_values_out:
+            after = {**after, "body": None if self.dialect.name == "huawei cdl" else PLACEHOLDER}
         if before and not self.dialect.full_before:
             before = {**key, "v": "", "body": None} if op == "d" else None
         place: dict[str, Any] = {"topic": self.topic, "partition": (image["db"] * 7 + image["id"]) % self._partitions, "key": key}
@@ -333,15 +333,15 @@ class Archive:
         self.records.append({**record, "offset": offset})
 
     def story(self, number: int) -> str:
-        """Return one history's events, a line each: partition, offset and what the value tells."""
-        told = []
+        """Return one history's events, a line each: partition, offset and what the value holds."""
+        lines = []
         for record in self.records:
             value = record["value"]
             images = value and [value.get(name) for name in ("before", "after", "data")]
             if value and any(image and image["db"] == number for image in images):
                 place = value.get("source") or value["transaction"]
-                told.append(f"{record['partition']} {record['offset']} {value.get('op') or value['OPERATION']} {images} {place}")
-        return "\n".join(told)
+                lines.append(f"{record['partition']} {record['offset']} {value.get('op') or value['OPERATION']} {images} {place}")
+        return "\n".join(lines)
 
     def files(self, count: int, *, shuffled: bool = False, again: bool = False) -> list[list[Record]]:
         """Cut the archive into files as a sink does: by partition, at any record.
@@ -369,7 +369,7 @@ class Archive:
         return files
 
 
-def _told(row: Row) -> Row:
+def _columns_of(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "arrived"}
 
 

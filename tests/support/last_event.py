@@ -27,11 +27,11 @@ def table_of_hazards() -> str:
     lines = ["| history | source, and this package | the last event per key | met by users of others |", "|---|---|---|---|"]
     for name, hazard in HAZARDS.items():
         theirs = last_event_per_key(hazard.records)
-        told = "the same" if theirs == list(hazard.rows) else _in_words(theirs)
-        lines.append(f"| {name} | {_in_words(hazard.rows)} | {told} | {hazard.pain} |")
+        words = "the same" if theirs == list(hazard.rows) else _in_words(theirs)
+        lines.append(f"| {name} | {_in_words(hazard.rows)} | {words} | {hazard.pain} |")
     return "\n".join(lines) + "\n"
 
 
 def _in_words(rows: Iterable[Row]) -> str:
-    told = [" ".join(f"{name}={'NULL' if value is None else value}" for name, value in row.items()) for row in rows]
-    return "`" + "`<br>`".join(told) + "`" if told else "no row"
+    words = [" ".join(f"{name}={'NULL' if value is None else value}" for name, value in row.items()) for row in rows]
+    return "`" + "`<br>`".join(words) + "`" if words else "no row"

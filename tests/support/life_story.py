@@ -58,7 +58,7 @@ def row(key: int, name: str) -> dict[str, Any]:
 def read(
     key: int, name: str, *, at: int, offset: int, marker: str = "true", partition: int = 0, blocking: bool = False, sent: int | None = None
 ) -> Record:
-    """Return a full snapshot's read; an initial one, unless it is said to be blocking. ``sent``: when the connector processed it."""
+    """Return a full snapshot's read; an initial one, unless it is declared as blocking. ``sent``: when the connector processed it."""
     event = postgresql("r", commit=at if blocking else None, change=at, after=row(key, name), offset=offset, partition=partition)
     event["value"]["source"]["snapshot"] = marker
     event["value"]["ts_ms"] = MILLISECONDS + (at if sent is None else sent)

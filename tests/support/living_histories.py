@@ -158,7 +158,7 @@ class LivingArchive(Archive):
         if value and "source" in value:
             source = dict(value["source"])
             image = value["after"] or value["before"]
-            # A truncate that is sent again tells no row, and has its table.
+            # A truncate that is sent again has no row, but its table.
             if self.is_shared and image:
                 source["table"] = _table(image)
             # The connector's own clock goes on, wherever the source's log goes.

@@ -117,7 +117,7 @@ class SourceDatabase:
         if self.dialect == "sqlserver":
             event = sqlserver(op, commit=commit, change=change, serial=serial, before=before, after=after, **place)  # type: ignore[arg-type]
         else:
-            # PostgreSQL tells the last commit before this transaction, and the change's own place.
+            # PostgreSQL sends the last commit before this transaction, and the change's own place.
             last = None if op == "r" else self._last_commit
             identity = {"id": before["id"], "v": 0} if op == "d" and before else None
             event = postgresql(op, commit=last, change=change, before=identity, after=after, **place)  # type: ignore[arg-type]

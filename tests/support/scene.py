@@ -41,7 +41,7 @@ class Scene:
         """Look into what is new, as a run does, and return its paths."""
         ledger = self.state.ledger()
         look = find_new_files(self.fs, self.root, self.state, ledger, now=now)
-        found = tuple(item for file in look.files for item in (shapes_of or _told_by_name)(file))
+        found = tuple(item for file in look.files for item in (shapes_of or _named)(file))
         if look.files:
             changed = self.state.replaced(look.files, ledger)
             assert self.state.add(Survey(self.state.archive, ledger.surveyed_through + 1, look.files, found, replaces=changed))
@@ -69,11 +69,11 @@ class Scene:
     def pending(self, *tables: str, **interval: Any) -> PendingFiles:
         return pending_files(**self.places, tables=tables, **interval)
 
-    def told(self, *tables: str) -> tuple[list[str], dict[str, int], int]:
+    def waiting(self, *tables: str) -> tuple[list[str], dict[str, int], int]:
         found = self.pending(*tables)
         assert bool(found) is (found.count > 0)
         return [file.path for file in found.unsurveyed], found.planned or {}, found.count
 
 
-def _told_by_name(file: ArchivedFile) -> list[TopicShape]:
+def _named(file: ArchivedFile) -> list[TopicShape]:
     return [shape(file.path, file.topic)]

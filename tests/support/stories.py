@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
@@ -17,9 +18,11 @@ from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
 
 TOPIC = "pg.public.customers"
-UNTOLD = "__debezium_unavailable_value"
+PLACEHOLDER = "__debezium_unavailable_value"
 EPOCH = 1_700_000_000_000
 """Milliseconds: an event at position n is committed n later."""
+CHOSEN = ScdColumns(valid_from="valid from", valid_to="t.valid `to`", is_current="s", previous_key="früherer Schlüssel, falls {bekannt}")
+"""Chosen names of the columns of versions: SQL or Parquet would refuse them, or our statements use them."""
 
 
 def event(
@@ -51,6 +54,14 @@ def truncate(change: int) -> Record:
 def milliseconds(time: Any) -> int | None:
     """Return a time as the position of the event that was committed then."""
     return None if time is None else round(time.timestamp() * 1000) - EPOCH
+
+
+def under_default_names(rows: Iterable[Mapping[str, Any]], names: ScdColumns) -> list[dict[str, Any]]:
+    """Return rows of a table of versions with the default names of its columns, in place of those that its flow chose."""
+    defaults = {name: default for default, name in names.by_default.items()}
+    found = list(rows)
+    assert all(defaults.keys() <= row.keys() and not ({*defaults.values()} - {*defaults}) & row.keys() for row in found), found[:1]
+    return [{defaults.get(name, name): value for name, value in row.items()} for row in found]
 
 
 def overlaps(rows: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -95,6 +106,7 @@ class Table:
     def rows(self, *, history: bool = True) -> list[dict[str, Any]]:
         found = read_rows(self._spark, str(self._folder / "lake"), TOPIC, history=history).rows
         if history and self.flow.mode is TableMode.VERSIONS:
+            found = under_default_names(found, self.flow.scd_columns)
             assert overlaps(found, ("id",)) == []
         return found
 

@@ -56,6 +56,7 @@ def check(kills: int, apply: Apply, spark: SparkSession, folder: Path) -> None:
     assert [flow.pending_files for flow in summarize_flows(spark, str(folder / "killed"))] == [0, 0]
 
 
+@pytest.mark.deep
 def test_two_kills_lose_and_double_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check(2, apply, spark, tmp_path)
 

@@ -43,7 +43,7 @@ def shop(airflow: LiveAirflow, tmp_path: Path) -> Iterator[Shop]:
         airflow.pause(dag_id)
 
 
-def test_the_connection_form_says_what_it_found(airflow: LiveAirflow, shop: Shop) -> None:
+def test_the_connection_form_shows_what_it_found(airflow: LiveAirflow, shop: Shop) -> None:
     shop.land(tables=2)
     body: dict[str, Any] = {"connection_id": "tried", "conn_type": "cdc_archive", "host": str(shop.archive)}
     found = airflow.ask("POST", "/connections/test", body)
@@ -80,7 +80,7 @@ def test_a_worker_killed_while_it_merges_loses_nothing(airflow: LiveAirflow, sho
         process.kill()
     airflow.until(lambda: None if job.is_running() else True, "the job to end with its worker", seconds=30)
     done = len(shop.commits())
-    assert done < 6, "killed too late to tell anything"
+    assert done < 6, "killed too late to prove anything"
     assert airflow.wait_for_run(MERGE, run, seconds=400) == "success", airflow.logs()
     assert airflow.task(MERGE, run, "merge")["try_number"] == 2
     assert shop.rows(spark) == {f"t{table}": 200 for table in range(6)}
@@ -142,7 +142,7 @@ def test_a_standalone_cluster_that_loses_a_worker(airflow: LiveAirflow, shop: Sh
         run = airflow.run_at_work(MERGE, "merge")
         assert len({executor.parent.parent.name for executor in cluster.executors()}) == 2, "both workers take part"
         cluster.kill_worker(0)
-        assert len(shop.commits()) < 8, "killed too late to tell anything"
+        assert len(shop.commits()) < 8, "killed too late to prove anything"
         assert airflow.wait_for_run(MERGE, run, seconds=900) == "success", airflow.logs()
         assert shop.rows(spark) == {f"t{table}": 20 for table in range(8)}
     finally:

@@ -29,7 +29,7 @@ from airflow_cdc.sensors.archive import CdcArchiveSensor
 
 with DAG("far"):
     wait = CdcArchiveSensor(task_id="wait", timeout=0)
-    # Everything that Spark can tell of its settings, it shall tell.
+    # Spark shall log all that it can log of its settings.
     loud = "-Dlog4j2.configurationFile={log4j}"
     conf = {{"spark.jars.ivy": {ivy!r}, "spark.logConf": "true", "spark.driver.extraJavaOptions": loud}}
     wait >> CdcMergeOperator(task_id="merge", packages={packages!r}, conf=conf, verbose=True)
@@ -66,12 +66,12 @@ from airflow_cdc.triggers.archive import CdcArchiveTrigger
 archive, lake = given
 answer = []
 for number in (1, 2):
-    # As other processes would: the file systems that look are not told.
+    # As other processes would: the file systems that look do not know.
     others = [fsspec.filesystem("s3", **options, skip_instance_cache=True) for options in given]
     others[0].pipe_file(f"events/topics/t/t+0+{number}.json", b"{}")
     others[1].pipe_file(f"tables/lake/_cdc/flows/t{number}/flow.json", b"{}")
     looked = CdcArchiveTrigger.look(archive_conn_id="cdc_archive_default", lake_conn_id="cdc_lake_default", tables=[], min_files=1)
-    answer.append([looked.told["files"], CdcLakeHook().flows()])
+    answer.append([looked.found["files"], CdcLakeHook().flows()])
 """
 RACE = """
 import threading
@@ -216,7 +216,7 @@ def test_a_triggerer_that_lives_long_sees_what_came_since(stores: tuple[Store, S
     assert python(TRIGGER, environment, archive.options, lake.options) == [[1, ["t1"]], [2, ["t1", "t2"]]]
 
 
-def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Store, Store], tmp_path: Path) -> None:
+def test_the_connections_show_what_they_find_and_what_is_wrong(stores: tuple[Store, Store], tmp_path: Path) -> None:
     archive, lake = stores
     write_sink_file(tmp_path / "files", numbered([sqlserver("c", commit=1, key={"id": 1}, after={"id": 1})]), keys=True)
     archive.put(tmp_path / "files", "topics")
@@ -248,7 +248,7 @@ def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Stor
     assert found["archive"][0] is True
     assert found["archive"][1].startswith(f"s3://events/topics holds 1 files of 1 topics; newest: {TOPIC}/{TOPIC}+0+0000000000.json (20")
     assert found["lake"] == [True, "s3://tables/lake can be reached and does not exist yet; the first merge creates it."]
-    for name, told in {
+    for name, message in {
         "empty_archive": "There is no archive at s3://events/nothing.",
         "no_archive_bucket": "There is no bucket evnets",
         "wrong_keys": "the credentials in connection wrong",
@@ -259,7 +259,7 @@ def test_the_connections_say_what_they_find_and_what_is_wrong(stores: tuple[Stor
         "wrong_lake_keys": "the credentials in connection wrong",
     }.items():
         assert found[name][0] is False, name
-        assert told in found[name][1]
+        assert message in found[name][1]
         assert "Next step: " in found[name][1]
         assert "s3cr3t" not in found[name][1]
 

@@ -139,10 +139,10 @@ def test_what_is_pulled_is_what_the_connector_wrote(server: Database, capture: s
     document = yaml.safe_load(out.read_text(encoding="utf-8"))
     for schema in document["schemas"]:
         written = row_fields(capture, schema["flow"])
-        told = {column["column"]: comparable(column["connect"]) for column in schema["columns"]}
-        differing = {(schema["flow"], name): (field, written.get(name)) for name, field in told.items() if field != written.get(name)}
+        declared = {column["column"]: comparable(column["connect"]) for column in schema["columns"]}
+        differing = {(schema["flow"], name): (field, written.get(name)) for name, field in declared.items() if field != written.get(name)}
         assert differing == {place: both for place, both in OTHERWISE.items() if place[0] == schema["flow"]}
-        assert set(written) <= set(told)
+        assert set(written) <= set(declared)
         name = schema["origin"].rpartition(" table ")[2]
         assert schema["keys"] == kept["tables"][name]["keys"]
     assert len(document["schemas"]) == len(TOPICS[capture].split())

@@ -58,10 +58,10 @@ def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(a
                 os.killpg(client.pid, signal.SIGKILL)
 
     assert code == 0, (tmp_path / "err").read_text()[-3000:]
-    told = json.loads((tmp_path / "out").read_text().strip().splitlines()[-1])
-    assert told["client"].startswith("pyspark.sql.connect")
-    assert told["ok"] == [True, True]
-    assert told["status"] == [["applied"], ["up_to_date"]]
+    outcome = json.loads((tmp_path / "out").read_text().strip().splitlines()[-1])
+    assert outcome["client"].startswith("pyspark.sql.connect")
+    assert outcome["ok"] == [True, True]
+    assert outcome["status"] == [["applied"], ["up_to_date"]]
     apply(archive, tmp_path / "classic", tables=TABLES)
     found = compare_lakes(spark, str(tmp_path / "connect"), str(tmp_path / "classic"))
     assert [table.flow for table in found.tables if table.equal] == ["pgpk.public.ring"]

@@ -38,7 +38,7 @@ class Driver:
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process, self._log = process, log
 
-    def tell(self, document: dict[str, Any]) -> None:
+    def send(self, document: dict[str, Any]) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{json.dumps(document)}\n")
         self._process.stdin.flush()
@@ -91,7 +91,7 @@ def driver(store: Store, folder: Path, name: str, *, heeds_leases: bool) -> Iter
         ) as process,
     ):
         started = Driver(process, log)
-        started.tell(order)
+        started.send(order)
         try:
             yield started
         finally:
@@ -108,8 +108,8 @@ def rows(store: Store) -> dict[int, str]:
 
 def committed(table: DeltaTable) -> list[int]:
     """Return the numbers of the microbatches whose merges the table's log holds, as often as it holds them."""
-    told = [json.loads(entry["userMetadata"]) for entry in table.history() if entry.get("userMetadata")]
-    return sorted(metadata["microbatch"] for metadata in told if "microbatch" in metadata)
+    commits = [json.loads(entry["userMetadata"]) for entry in table.history() if entry.get("userMetadata")]
+    return sorted(metadata["microbatch"] for metadata in commits if "microbatch" in metadata)
 
 
 @pytest.mark.parametrize("heeds_leases", [True, False], ids=["leases", "fenced by the store alone"])
@@ -133,7 +133,7 @@ def test_of_two_drivers_that_start_at_the_same_instant_each_event_is_merged_by_o
             write_sink_file(folder, numbered([event], first=number), keys=True)
             store.put(folder, "archive")
             for each in drivers:
-                each.tell({"wait_seconds": 0.0 if number % 2 else 60.0})
+                each.send({"wait_seconds": 0.0 if number % 2 else 60.0})
             for answer in [each.hear() for each in drivers]:
                 assert answer["error"] is None or answer["error"]["type"] == "ConcurrentRunError", answer["error"]
                 for flow in answer["flows"]:
@@ -141,7 +141,7 @@ def test_of_two_drivers_that_start_at_the_same_instant_each_event_is_merged_by_o
                     merged += sum(batch["events"]["merged"] for batch in flow["batches"])
             # Where both lost nobody merged the file; the next round takes it up.
         for each in drivers:
-            each.tell({"wait_seconds": 60.0})
+            each.send({"wait_seconds": 60.0})
             answer = each.hear()
             assert [flow["error"] for flow in answer["flows"]] == [None]
             merged += sum(batch["events"]["merged"] for flow in answer["flows"] for batch in flow["batches"])

@@ -33,8 +33,8 @@ from airflow_cdc.operators.merge import CdcMergeOperator
 instance = SimpleNamespace(dag_id="cdc", task_id="merge", run_id="manual__1", map_index=-1, try_number=1, stats_tags={})
 task = CdcMergeOperator(task_id="merge", tables=json.loads(sys.argv[1]))
 signal.signal(signal.SIGTERM, lambda *_: task.on_kill())
-told = task.execute({"ti": instance, "params": {}})
-print(json.dumps({name: flow["status"] for name, flow in told["flows"].items()}), flush=True)
+outcome = task.execute({"ti": instance, "params": {}})
+print(json.dumps({name: flow["status"] for name, flow in outcome["flows"].items()}), flush=True)
 """
 
 
@@ -77,8 +77,8 @@ def _ended(task: subprocess.Popen[str], folder: Path) -> dict[str, str]:
     out, _ = task.communicate(timeout=300)
     logs = sorted(folder.glob("task-*.log"))
     assert task.returncode == 0, out[-3000:] + logs[-1].read_text()[-3000:]
-    told: dict[str, str] = json.loads(out.strip().splitlines()[-1])
-    return told
+    outcome: dict[str, str] = json.loads(out.strip().splitlines()[-1])
+    return outcome
 
 
 def _check_equal(spark: SparkSession, apply: Apply, warm: Path, folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_tasks_that_are_killed_on_the_way_lose_and_double_nothing(apply: Apply, 
     _check_equal(spark, apply, tmp_path / "warm", tmp_path)
 
 
-def test_a_server_that_goes_away_is_told_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_a_server_that_goes_away_is_reported_and_the_next_run_goes_on(tmp_path: Path) -> None:
     task = _start(tmp_path / "warm", "127.0.0.1:1", tmp_path)
     out, _ = task.communicate(timeout=120)
     assert task.returncode == 1

@@ -126,7 +126,7 @@ class Yard:
     def merge(self, way: str) -> str:
         """Run a Dag to its end and return the run."""
         run = self.airflow.trigger(way)
-        assert self.airflow.wait_for_run(way, run, seconds=600) == "success", self.told()
+        assert self.airflow.wait_for_run(way, run, seconds=600) == "success", self.seen_of_runs()
         return run
 
     def clear(self, way: str, run: str) -> None:
@@ -134,15 +134,15 @@ class Yard:
         body = {"dry_run": False, "dag_run_id": run, "task_ids": ["merge"], "only_failed": False, "reset_dag_runs": True}
         self.airflow.ask("POST", f"/dags/{way}/clearTaskInstances", body)
 
-    def told(self) -> str:
+    def seen_of_runs(self) -> str:
         """Return what everybody logged."""
         return f"{self.airflow.logs()}\n{self.cluster.container_logs()[-20000:]}"
 
     def refuse_secret(self, seen: set[str]) -> None:
         """See that the password stands in no log, command line, answer of YARN's and file that anybody left."""
         assert any("--storage" in line for line in seen), "the job was looked at"
-        told = [*seen, str(self.cluster.ask("apps")), *map(str, self.applications())]
-        assert not [text for text in told if SECRET in text]
+        seen_of_runs = [*seen, str(self.cluster.ask("apps")), *map(str, self.applications())]
+        assert not [text for text in seen_of_runs if SECRET in text]
         for folder in (self.airflow.home, self.cluster.folder):
             left = [file for file in folder.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
             assert not left
@@ -200,7 +200,7 @@ def test_of_several_writers_one_creates_a_state_file(yard: Yard) -> None:
     assert len(yard.fs.ls(f"{yard.home}/race")) == rounds
 
 
-def test_the_connection_form_says_what_it_found(yard: Yard) -> None:
+def test_the_connection_form_shows_what_it_found(yard: Yard) -> None:
     yard.land()
     body = {"connection_id": "tried", "conn_type": "cdc_archive", "host": f"{yard.cluster.hdfs}{yard.home}/archive"}
     extra = json.dumps({"storage_conn_id": "hadoop"})
@@ -227,7 +227,7 @@ def test_a_task_merges_and_once_more_when_it_is_cleared(yard: Yard, way: str) ->
     assert yard.airflow.xcom(way, run, "merge")["rows"]["inserted"] == 20
     yard.land()
     yard.clear(way, run)
-    assert yard.airflow.wait_for_run(way, run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run(way, run, seconds=600) == "success", yard.seen_of_runs()
     assert (yard.rows(), yard.commits()) == (40, 2)
     assert [app["finalStatus"] for app in yard.applications()] == ["SUCCEEDED", "SUCCEEDED"]
 
@@ -239,7 +239,7 @@ def test_the_try_after_a_lost_worker_takes_up_the_application(yard: Yard) -> Non
     # With LocalExecutor that is the machine of the workers, too.
     yard.airflow.kill_part("scheduler")
     yard.airflow.start_part("scheduler")
-    assert yard.airflow.wait_for_run("waiting", run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run("waiting", run, seconds=600) == "success", yard.seen_of_runs()
     assert yard.airflow.task("waiting", run, "merge")["try_number"] == 2
     assert (yard.rows(), len(yard.applications())) == (20, 1)
 
@@ -253,7 +253,7 @@ def test_a_left_application_outlives_the_workers(yard: Yard) -> None:
     # Nobody can end the task before its application has ended.
     assert yard.wait_for("FINISHED")["finalStatus"] == "SUCCEEDED"
     yard.airflow.start_part("scheduler")
-    assert yard.airflow.wait_for_run("deferred", run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run("deferred", run, seconds=600) == "success", yard.seen_of_runs()
     # It was no try that failed.
     assert yard.airflow.task("deferred", run, "merge")["try_number"] == 1
     assert (yard.rows(), len(yard.applications())) == (20, 1)
@@ -266,7 +266,7 @@ def test_a_job_that_ended_with_an_error_which_may_pass_is_submitted_once_more(ya
     run = yard.airflow.trigger(way)
     yard.wait_for("ACCEPTED", "RUNNING", count=2)
     lease.release()
-    assert yard.airflow.wait_for_run(way, run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run(way, run, seconds=600) == "success", yard.seen_of_runs()
     assert yard.airflow.task(way, run, "merge")["try_number"] == 2
     assert "ConcurrentRunError" in yard.airflow.task_log(way, run, "merge")
     assert (yard.rows(), yard.commits(), len(yard.applications())) == (20, 1, 2)
@@ -280,7 +280,7 @@ def test_a_left_application_outlives_triggerer_and_resource_manager(yard: Yard) 
     yard.airflow.kill_part("triggerer")
     yard.cluster.restart_resource_manager()
     yard.airflow.start_part("triggerer")
-    assert yard.airflow.wait_for_run("deferred", run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run("deferred", run, seconds=600) == "success", yard.seen_of_runs()
     assert (yard.rows(), len(yard.applications())) == (20, 1)
 
 
@@ -289,7 +289,7 @@ def test_a_waiting_task_outlives_the_resource_manager(yard: Yard) -> None:
     run = yard.airflow.trigger("waiting")
     yard.wait_for("RUNNING")
     yard.cluster.restart_resource_manager()
-    assert yard.airflow.wait_for_run("waiting", run, seconds=600) == "success", yard.told()
+    assert yard.airflow.wait_for_run("waiting", run, seconds=600) == "success", yard.seen_of_runs()
     assert (yard.rows(), len(yard.applications())) == (20, 1)
 
 
@@ -332,7 +332,7 @@ def test_a_driver_that_is_lost_with_its_node_is_started_on_the_other(yard: Yard)
     run = yard.airflow.trigger("deferred")
     # The last test: nobody starts the node again.
     yard.cluster.stop_node(yard.wait_for("RUNNING")["amHostHttpAddress"])
-    assert yard.airflow.wait_for_run("deferred", run, seconds=900) == "success", yard.told()
+    assert yard.airflow.wait_for_run("deferred", run, seconds=900) == "success", yard.seen_of_runs()
     (application,) = yard.applications()
     assert len(yard.cluster.ask(f"apps/{application['id']}/appattempts")["appAttempts"]["appAttempt"]) == 2
     assert (yard.rows(), yard.commits()) == (20, 1)

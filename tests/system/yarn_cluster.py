@@ -53,9 +53,9 @@ class YarnCluster:
         try:
             self._start(self._gateway.jvm)
         except Py4JJavaError as error:
-            told = str(error)  # The JVM is asked for it.
+            message = str(error)  # The JVM is asked for it.
             self.stop()
-            raise RuntimeError(told) from None
+            raise RuntimeError(message) from None
         except BaseException:
             self.stop()
             raise
@@ -99,7 +99,7 @@ class YarnCluster:
         manager.stop()
 
     def ask(self, path: str) -> Any:
-        """Return what the ResourceManager's REST interface tells."""
+        """Return the answer of the ResourceManager's REST interface."""
         request = Request(f"{self.resource_manager}/ws/v1/cluster/{path}", headers={"Accept": "application/json"})
         with urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())

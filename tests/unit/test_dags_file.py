@@ -74,19 +74,19 @@ def test_a_dag_takes_the_defaults_and_its_own_settings_go_over_them(file: Path) 
 
 def test_flows_that_stand_in_the_file_go_to_the_job_as_they_would_from_a_file_of_their_own(file: Path) -> None:
     settings = {"flows": [{"topic": "t", "keys": ["é"]}], "routes": [{"topic": r"x\.(\w+)", "table": r"gold/\1"}]}
-    told = read(file, {**settings, "dags": [ONE]}).flows
-    assert told
-    assert json.loads(told) == settings
-    flows = read_flows(told)
+    handed_on = read(file, {**settings, "dags": [ONE]}).flows
+    assert handed_on
+    assert json.loads(handed_on) == settings
+    flows = read_flows(handed_on)
     assert (flows["t"].keys, flows["x.y"].table) == (("é",), "gold/y")
     assert read(file, {"dags": [ONE]}).flows is None
 
 
 @pytest.mark.parametrize("beside", [{}, {"routes": [{"topic": r"x\.(\w+)", "table": r"gold/\1"}]}])
 def test_policies_for_new_topics_and_unknown_types_go_to_the_job_with_the_flows_or_alone(file: Path, beside: dict[str, Any]) -> None:
-    told = read(file, {**beside, "on_new_topic": "quarantine", "on_unknown_types": "text", "dags": [ONE]}).flows
-    assert told
-    flows = read_flows(told)
+    handed_on = read(file, {**beside, "on_new_topic": "quarantine", "on_unknown_types": "text", "dags": [ONE]}).flows
+    assert handed_on
+    flows = read_flows(handed_on)
     assert on_new_topic(flows) is OnNewTopic.QUARANTINE
     assert settings_of(flows, "a.topic").on_unknown_types is OnUnknownTypes.TEXT
 
@@ -148,7 +148,7 @@ def test_every_policy_that_a_flows_file_knows_may_stand_in_the_file(file: Path, 
         ({"dags": [ONE], "flows": [{"topic": "t" * 100_000}]}, "expected up to 100000: put them into a flows_file"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_what_was_expected(file: Path, document: Any, message: str | None) -> None:
+def test_what_is_wrong_is_reported_with_its_place_and_what_was_expected(file: Path, document: Any, message: str | None) -> None:
     if message is None:
         assert read(file, document).flows == "f"
     else:
@@ -156,22 +156,22 @@ def test_what_is_wrong_is_told_with_its_place_and_what_was_expected(file: Path, 
 
 
 def test_a_key_that_stands_twice_is_refused_and_not_dropped(file: Path) -> None:
-    told = refused(file, "dags:\n- dag_id: one\n  tables: [a]\ndags:\n- dag_id: two\n  tables: [b]\n")
-    assert "'dags' stands twice" in told
-    assert "line 1" in told
+    message = refused(file, "dags:\n- dag_id: one\n  tables: [a]\ndags:\n- dag_id: two\n  tables: [b]\n")
+    assert "'dags' stands twice" in message
+    assert "line 1" in message
 
 
 def test_no_object_is_made_of_a_tag(file: Path) -> None:
     assert "could not determine a constructor" in refused(file, "dags: !!python/object/apply:os.getcwd []")
 
 
-def test_of_many_mistakes_the_first_are_told(file: Path) -> None:
-    told = refused(file, {"dags": [{"dag_id": f"d{number}", "tables": 1} for number in range(9)]})
-    assert told.count(" is 1, expected a valid list") == 5
-    assert "and 4 more" in told
+def test_of_many_mistakes_the_first_are_reported(file: Path) -> None:
+    message = refused(file, {"dags": [{"dag_id": f"d{number}", "tables": 1} for number in range(9)]})
+    assert message.count(" is 1, expected a valid list") == 5
+    assert "and 4 more" in message
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_dags_file(file)
 
@@ -198,9 +198,9 @@ def dags(*entries: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_dags_that_could_merge_one_table_at_the_same_time_are_refused(file: Path, entries: list[dict[str, Any]], shared: str) -> None:
-    told = refused(file, dags(*entries))
-    assert "could merge one table at the same time" in told
-    assert told.endswith(f"{shared} may match the same.")
+    message = refused(file, dags(*entries))
+    assert "could merge one table at the same time" in message
+    assert message.endswith(f"{shared} may match the same.")
 
 
 @pytest.mark.parametrize(

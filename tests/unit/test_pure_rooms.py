@@ -63,7 +63,7 @@ def test_the_modules_that_run_jobs_while_they_decode_or_reconcile_are_those_that
         ("rows.head(1)", True),
     ],
 )
-def test_a_job_is_told_from_a_column(code: str, runs: bool) -> None:
+def test_a_job_is_distinguished_from_a_column(code: str, runs: bool) -> None:
     assert bool(job_lines(ast.parse(code))) is runs
 
 

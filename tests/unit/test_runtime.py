@@ -152,7 +152,7 @@ class TestJavaHome:
         assert f"JAVA_HOME: Java 11 at {old}" in str(caught.value)
         assert not caught.value.transient
 
-    def test_the_error_says_when_nothing_was_seen(self) -> None:
+    def test_the_error_reports_that_nothing_was_seen(self) -> None:
         with pytest.raises(runtime.JavaNotFoundError, match="JAVA_HOME is not set, no java on PATH"):
             runtime.require_java_home()
 
@@ -176,7 +176,7 @@ class TestBundledJava:
     def test_no_arguments_stay_no_arguments(self) -> None:
         assert self.run() == []
 
-    def test_it_says_its_version_and_boots_spark(self) -> None:
+    def test_it_prints_its_version_and_boots_spark(self) -> None:
         java = probe_java(layout.bundled_java_folder() / "bin" / "java")
         assert java == Java(layout.bundled_java_folder(), 21)
         assert java.runs_spark
@@ -241,12 +241,12 @@ class TestDeltaJars:
         (folder / AVRO_JAR).rename(folder / MAIN_JAR)
         assert runtime.delta_jars() == []
 
-    def test_ivy_is_told_the_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_ivy_gets_the_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("https_proxy", raising=False)
         monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
         assert _proxy_options() == ["-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=3128"]
 
-    def test_a_failed_resolution_leaves_nothing_and_says_why(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_resolution_leaves_nothing_and_reports_why(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         home = java_at(tmp_path / "jdk", "17.0.1")
         monkeypatch.setenv("JAVA_HOME", str(home))
         executable(home / "bin" / "java", "echo 'module not found: io.delta'; exit 1")

@@ -23,7 +23,7 @@ BROKEN = ("IOException", "the DataNode has no block of that name")
 
 
 class Hdfs:
-    """NameNode and DataNode in one: the redirect leads to where it came from, with ``data`` said."""
+    """NameNode and DataNode in one: the redirect leads to where it came from, with ``data`` set."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -49,14 +49,14 @@ class Hdfs:
         op, body = given["op"], request.rfile.read(int(request.headers.get("Content-Length") or 0))
         self.asked.append(op)
         if self.is_standby:
-            return _tell(request, 403, _exception(*STANDBY))
+            return _answer(request, 403, _exception(*STANDBY))
         if op in ("CREATE", "OPEN") and "data" not in given:
-            return _tell(request, 307, None, f"http://{request.headers['Host']}{request.path}&data=true")
+            return _answer(request, 307, None, f"http://{request.headers['Host']}{request.path}&data=true")
         if "data" in given and self.has_broken_disks:
-            return _tell(request, 500, _exception(*BROKEN))
+            return _answer(request, 500, _exception(*BROKEN))
         if op in ("OPEN", "GETFILESTATUS") and path not in self.files:
-            return _tell(request, 404, _exception("FileNotFoundException", f"no {path}"))
-        return _tell(request, 200, self._do(op, path, given, body))
+            return _answer(request, 404, _exception("FileNotFoundException", f"no {path}"))
+        return _answer(request, 200, self._do(op, path, given, body))
 
     def _do(self, op: str, path: str, given: dict[str, str], body: bytes) -> Any:
         if op == "OPEN":
@@ -82,7 +82,7 @@ def _exception(kind: str, message: str) -> dict[str, Any]:
     return {"RemoteException": {"exception": kind, "message": message}}
 
 
-def _tell(request: BaseHTTPRequestHandler, status: int, body: Any, location: str = "") -> None:
+def _answer(request: BaseHTTPRequestHandler, status: int, body: Any, location: str = "") -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request.send_response(status)
     if location:
@@ -122,7 +122,7 @@ def test_a_write_that_fails_changes_nothing(hdfs: Hdfs) -> None:
     assert read_json(fs, f"{root}/1.json") == {"is": "old"}
 
 
-def test_what_a_data_node_says_of_its_trouble_is_no_content(hdfs: Hdfs) -> None:
+def test_a_data_node_s_error_is_no_content(hdfs: Hdfs) -> None:
     fs, root = hdfs_file_system("hdfs://nameservice/lake", hdfs.options)
     hdfs.files["/lake/1.json"] = b"{}"
     hdfs.has_broken_disks = True

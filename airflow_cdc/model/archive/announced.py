@@ -9,7 +9,7 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.files import name_digest
 from airflow_cdc.model.plain_json import BigInt, JsonObject
 
-MOST_TOLD_APART = 2000
+MOST_NAMED = 2000
 """Most announced files that are remembered one by one; unsurveyed files are rarely more."""
 
 
@@ -29,7 +29,7 @@ class Announced(JsonObject, required=("count", "digest", "names")):
     def of(cls, files: Iterable[ArchivedFile], *, at: float | None) -> Announced:
         """Return the record of these files as announced."""
         digests = [name_digest(file.path) for file in files]
-        return cls(len(digests), sum(digests) % 2**64, tuple(f"{digest:016x}" for digest in digests[-MOST_TOLD_APART:]), at)
+        return cls(len(digests), sum(digests) % 2**64, tuple(f"{digest:016x}" for digest in digests[-MOST_NAMED:]), at)
 
     def left_out(self, files: Sequence[ArchivedFile]) -> tuple[ArchivedFile, ...]:
         """Return the files that were not announced; of very many, some announced ones may be included."""

@@ -57,5 +57,5 @@ class ArchiveShape:
     def _fits(self, file: ArchivedFile) -> bool:
         if self.layout is ArchiveLayout.SINK and file.start_offset is None:
             return False
-        told = file.format.value if file.format in (FileFormat.AVRO, FileFormat.PARQUET) else ArchiveFormat.JSON.value
-        return self.format in (ArchiveFormat.AUTO, told)
+        form = file.format.value if file.format in (FileFormat.AVRO, FileFormat.PARQUET) else ArchiveFormat.JSON.value
+        return self.format in (ArchiveFormat.AUTO, form)

@@ -280,7 +280,7 @@ def files_behind(gaps: Iterable[OffsetGap], files: Iterable[FileOffsets]) -> fro
 
 
 @dataclass(frozen=True)
-class OffsetReport(JsonObject):
+class OffsetReport(JsonObject, names={"without_offsets": "untold"}):
     """A flow's offsets after one of its microbatches."""
 
     begins: dict[str, int] = field(default_factory=dict)
@@ -293,7 +293,7 @@ class OffsetReport(JsonObject):
     """Ranges that the microbatch's files repeat; of many, the first."""
     repeated: int = 0
     """Offsets in all overlaps, listed or not."""
-    untold: int = 0
+    without_offsets: int = 0
     """Files of the microbatch without offsets: nothing is proven about them."""
 
 
@@ -315,5 +315,5 @@ def report_offsets(
         missing=sum(gap.missing for gap in gaps) + sum(item.forgotten for item in known.partitions.values()),
         overlaps=overlaps[:MOST_LISTED],
         repeated=sum(overlap.last - overlap.first + 1 for overlap in overlaps),
-        untold=len({file.path for file in files} - {item.file for item in offsets}),
+        without_offsets=len({file.path for file in files} - {item.file for item in offsets}),
     )

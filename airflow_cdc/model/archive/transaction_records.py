@@ -48,7 +48,7 @@ def read_transaction_records(fs: FileSystem, root: str, files: Iterable[Archived
 def _documents(fs: FileSystem, root: str, file: ArchivedFile) -> Iterator[Any]:
     if file.format in (FileFormat.AVRO, FileFormat.PARQUET) or file.path.endswith((".zst", ".zstd")):
         raise ConfigurationError(
-            f"File {file.path} of the archive is no plain, gzip or bzip2 JSON: its transactions cannot be told without Spark.",
+            f"File {file.path} of the archive is no plain, gzip or bzip2 JSON: its transactions cannot be read without Spark.",
             next_step="Wait for files (CdcArchiveSensor), and let the merge run with consistent=True find the cut.",
         )
     try:

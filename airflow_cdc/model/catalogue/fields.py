@@ -11,6 +11,7 @@ from typing import Any
 Field = dict[str, Any]
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 DATE = "io.debezium.time.Date"
 ZONED = "io.debezium.time.ZonedTimestamp"
 TIMES_OF_DAY = {
@@ -43,7 +44,7 @@ def variable_decimal(mode: str) -> Field:
     if mode != "precise":
         return literal(mode)
     fields = [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}]
-    return {"type": "struct", "fields": fields, "name": "io.debezium.data.VariableScaleDecimal"}
+    return {"type": "struct", "fields": fields, "name": VARIABLE_SCALE_DECIMAL}
 
 
 def date(mode: str) -> Field:

@@ -242,6 +242,6 @@ class Connector:
         return self.values.shape == ENVELOPE_OF_A_DOCUMENT
 
     @property
-    def commit_tells_transaction(self) -> bool:
+    def commit_identifies_transaction(self) -> bool:
         """Whether a transaction's events share its commit position."""
         return self.transactions.share_commit

@@ -15,7 +15,17 @@ from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, t
 from airflow_cdc.model.catalogue.fields import Field, literal
 from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
 from airflow_cdc.model.catalogue.queries import Queries
-from airflow_cdc.model.connectors.connector import AS_TEXT, NUMBER, Catalogue, Connector, Flattened, NativeRule, PositionRule, Transactions, Types
+from airflow_cdc.model.connectors.connector import (
+    AS_TEXT,
+    NUMBER,
+    Catalogue,
+    Connector,
+    Flattened,
+    NativeRule,
+    PositionRule,
+    Transactions,
+    Types,
+)
 
 
 def _redo_record() -> str:
@@ -107,10 +117,10 @@ def column_of(row: Sequence[Any]) -> CatalogueColumn:
         ``data_scale``.
     """
     name, data_type, size, characters, precision, scale = row
-    told = text(data_type)
+    type_text = text(data_type)
     # In TIMESTAMP(6) WITH TIME ZONE and INTERVAL DAY(2) TO SECOND(6) the digits are not part of the name.
-    type_name = re.sub(r"\(\d+\)", "", told).upper()
-    native = told + _measure(type_name, whole(size), whole(characters), whole(precision), whole(scale))
+    type_name = re.sub(r"\(\d+\)", "", type_text).upper()
+    native = type_text + _measure(type_name, whole(size), whole(characters), whole(precision), whole(scale))
     return CatalogueColumn(text(name), type_name, native, whole(precision), whole(scale))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -13,6 +12,9 @@ from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.declared_column import DeclaredColumn, declared_columns
 from airflow_cdc.model.flow.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.scd_columns import ScdColumns, scd_columns
+from airflow_cdc.model.flow.setting_forms import catalog_name, newer_names, one_of, positive, text, text_or_none, texts
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.places import STATE_FOLDER
 
@@ -20,11 +22,8 @@ DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
 BY_KEY = "key"
 """Clusters a table by the columns of its key."""
-_PART = r"`(?:[^`]|``)+`|[^`.\s]+"
-"""One part of a name in a catalog, as SQL spells it."""
 # A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
-_COLUMNS_OF_DOCUMENTS = ("_id", "document")
 
 
 class OnTruncate(str, Enum):
@@ -188,6 +187,10 @@ class CdcFlow:
     """What happens when somebody else changed rows of the target."""
     on_unknown_types: OnUnknownTypes | None = None
     """What happens before a column is made whose JSON values look as if they encode something else; None: not set."""
+    engine: Engine = Engine.SPARK
+    """What decodes, folds and merges the microbatches."""
+    scd_columns: ScdColumns = field(default_factory=ScdColumns)
+    """Names of the columns of a table that keeps versions."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -210,16 +213,21 @@ class CdcFlow:
                 next_step="Rename them in the flows file.",
             )
         self._refuse_columns_of_one_name()
+        self.scd_columns.refuse_columns((*named, *filter(None, [self.table_column])), self.topic)
         self._refuse_modes_that_exclude_each_other()
 
     def _refuse_columns_of_one_name(self) -> None:
-        # Delta compares names without case.
-        names = [name.lower() for name in (*_COLUMNS_OF_DOCUMENTS, *self.document_columns)]
+        if not self.document_columns:
+            return
+        # Dag files import this module, and few flows have documents. Delta compares names without case.
+        from airflow_cdc.model.connectors.mongodb import MONGODB
+
+        names = [name.lower() for name in (*MONGODB.values.columns, *self.document_columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(
                 f"Flow {self.topic}: document_columns has names that the table of documents has already, or twice but for case: {twice}.",
-                next_step="Name the columns otherwise: {path: …, type: …} says where the value stands.",
+                next_step="Give the columns other names: {path: …, type: …} names the value's place.",
             )
 
     def _refuse_modes_that_exclude_each_other(self) -> None:
@@ -239,14 +247,19 @@ class CdcFlow:
             )
         if self.on_dropped_column is OnDroppedColumn.CLEAR and self.mode not in (TableMode.CURRENT, TableMode.FLAGGED):
             raise ConfigurationError(
-                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps what each event told.",
+                f"Flow {self.topic}: on_dropped_column: clear is for tables of rows as they are now; this one keeps each event's row.",
                 next_step="Take it out of the flow's settings, or set stored_as_scd_type and write_disposition back.",
+            )
+        if self.scd_columns != ScdColumns() and self.mode is not TableMode.VERSIONS:
+            raise ConfigurationError(
+                f"Flow {self.topic}: scd_columns is for tables that keep versions; this one keeps another history ({self.mode.value}).",
+                next_step="Take it out of the flow's settings, or set stored_as_scd_type to 2.",
             )
 
     @cached_property
     def declared(self) -> dict[str, DeclaredColumn]:
         """The flow's declared columns by name."""
-        return {name: DeclaredColumn(told) if isinstance(told, str) else told for name, told in self.columns.items()}
+        return {name: DeclaredColumn(column) if isinstance(column, str) else column for name, column in self.columns.items()}
 
     @property
     def mode(self) -> TableMode:
@@ -300,16 +313,6 @@ def _is_whole(table: str) -> bool:
     return "://" in table or table.startswith("/")
 
 
-def catalog_name(text: str) -> tuple[str, ...]:
-    """Return the parts of a table's name in SQL: ``[catalog.]schema.table``, with special parts in backticks.
-
-    :raises ValueError: for any other text; its message is the expected form.
-    """
-    if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART})){{1,2}}", text):
-        raise ValueError("[catalog.]schema.table, a part with a dot or backtick between backticks")
-    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in re.findall(_PART, text))
-
-
 def _read(entry: Mapping[str, Any], setting: str) -> Any:
     try:
         return _READERS[setting](entry[setting])
@@ -319,39 +322,12 @@ def _read(entry: Mapping[str, Any], setting: str) -> Any:
         ) from error
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError("a text")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
-        raise TypeError("a list of texts")
-    if len(set(items)) < len(items):
-        raise ValueError("each of them once")
-    return tuple(items)
-
-
-def _newer_names(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) and item for pair in value.items() for item in pair):
-        raise TypeError("newer names by column")
-    return dict(value)
-
-
 def _columns_or_key(value: Any) -> str | tuple[str, ...]:
     if value == BY_KEY:
         return BY_KEY
     if not isinstance(value, list | tuple):
         raise TypeError(f"a list of columns, or {BY_KEY}")
-    return _texts(value)
-
-
-def _positive(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TypeError("a positive whole number")
-    return value
+    return texts(value)
 
 
 def _scd_type(value: Any) -> int:
@@ -361,37 +337,29 @@ def _scd_type(value: Any) -> int:
     return int(value)
 
 
-def _one_of(policies: type[Enum]) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        choices = [policy.value for policy in policies]
-        if value not in choices:
-            raise ValueError(f"one of {choices}")
-        return policies(value)
-
-    return read
-
-
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "topic": _text,
-    "table": lambda value: None if value is None else _text(value),
-    "keys": _texts,
+    "topic": text,
+    "table": text_or_none,
+    "keys": texts,
     "columns": declared_columns,
     "document_columns": document_columns,
-    "on_truncate": _one_of(OnTruncate),
-    "on_gap": _one_of(OnGap),
-    "on_snapshot": _one_of(OnSnapshot),
-    "on_log_went_back": _one_of(OnLogWentBack),
-    "on_repeated_offsets": _one_of(OnRepeatedOffsets),
-    "table_column": lambda value: None if value is None else _text(value),
-    "on_missing_file": _one_of(OnMissingFile),
-    "on_foreign_change": _one_of(OnForeignChange),
-    "on_unknown_types": _one_of(OnUnknownTypes),
-    "max_microbatch_bytes": _positive,
+    "on_truncate": one_of(OnTruncate),
+    "on_gap": one_of(OnGap),
+    "on_snapshot": one_of(OnSnapshot),
+    "on_log_went_back": one_of(OnLogWentBack),
+    "on_repeated_offsets": one_of(OnRepeatedOffsets),
+    "table_column": text_or_none,
+    "on_missing_file": one_of(OnMissingFile),
+    "on_foreign_change": one_of(OnForeignChange),
+    "on_unknown_types": one_of(OnUnknownTypes),
+    "max_microbatch_bytes": positive,
+    "engine": one_of(Engine),
     "stored_as_scd_type": _scd_type,
-    "on_delete": _one_of(OnDelete),
-    "renamed_columns": _newer_names,
-    "on_dropped_column": _one_of(OnDroppedColumn),
-    "write_disposition": _one_of(WriteDisposition),
+    "scd_columns": scd_columns,
+    "on_delete": one_of(OnDelete),
+    "renamed_columns": newer_names,
+    "on_dropped_column": one_of(OnDroppedColumn),
+    "write_disposition": one_of(WriteDisposition),
     "cluster_by": _columns_or_key,
-    "catalog_table": lambda value: catalog_name(_text(value)),
+    "catalog_table": lambda value: catalog_name(text(value)),
 }

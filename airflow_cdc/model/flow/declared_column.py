@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-_DECIMAL = re.compile(r"DECIMAL\((\d{1,2})(?:,(\d{1,2}))?\)")
+from airflow_cdc.model.catalogue.fields import DECIMAL, VARIABLE_SCALE_DECIMAL
+
+DECIMAL_TYPE = re.compile(r"DECIMAL\((\d{1,2})(?:,(\d{1,2}))?\)")
+"""A DECIMAL as SQL spells it, without blanks: its precision, and its scale where it has one."""
 _ARRAY = re.compile(r"ARRAY<(.+)>")
 _MAX_PRECISION = 38
 HEX, BASE64_URL = "airflow_cdc.Hex", "airflow_cdc.Base64Url"
@@ -130,28 +133,28 @@ class DeclaredColumn:
         if encoding is Encoding.BASE64 and self._kind == "DECIMAL":
             return self._decimal()
         if encoding is Encoding.VARIABLE_SCALE:
-            return {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+            return {"type": "struct", "name": VARIABLE_SCALE_DECIMAL}
         if encoding and self.unit:
             kind, name = _CONNECT_TIMES[encoding, self.unit]
             return {"type": kind, "name": name}
         return {"type": "bytes", "name": {Encoding.HEX: HEX, Encoding.BASE64_URL: BASE64_URL}.get(encoding) if encoding else None}
 
     def _decimal(self) -> dict[str, Any]:
-        found = _DECIMAL.fullmatch(self._plain)
+        found = DECIMAL_TYPE.fullmatch(self._plain)
         precision, scale = (int(found[1]), int(found[2] or 0)) if found else (10, 0)
         if self.scale is not None:
             # The source's values may not fit the declared type: read at full precision, then cast.
             precision, scale = _MAX_PRECISION, self.scale
         parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
-        return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+        return {"type": "bytes", "name": DECIMAL, "parameters": parameters}
 
     def to_setting(self) -> str | dict[str, Any]:
         """Return the column in the flows file's form."""
         more = {"encoding": self.encoding and self.encoding.value, "unit": self.unit and self.unit.value, "scale": self.scale}
-        told = {name: value for name, value in more.items() if value is not None}
+        given = {name: value for name, value in more.items() if value is not None}
         if self.unit and self.encoding is Encoding.EPOCH:
-            del told["encoding"]
-        return {"type": self.sql_type, **told} if told else self.sql_type
+            del given["encoding"]
+        return {"type": self.sql_type, **given} if given else self.sql_type
 
 
 def declared_columns(setting: Any) -> dict[str, str | DeclaredColumn]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.flow.declared_column import DECIMAL_TYPE
+
 TYPES = ("STRING", "INT", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP", "DATE", "BINARY")
 """Supported types, besides DECIMAL(p,s)."""
-_DECIMAL = re.compile(r"DECIMAL\((\d{1,2})(?:,(\d{1,2}))?\)")
 _MAX_DIGITS = 38
 _LAST_INDEX = 2**31 - 1
 
@@ -44,7 +45,7 @@ def is_index(step: str) -> bool:
 
 def _canonical(sql_type: str) -> str:
     spelled = re.sub(r"\s+", "", sql_type).upper()
-    if found := _DECIMAL.fullmatch(spelled):
+    if found := DECIMAL_TYPE.fullmatch(spelled):
         precision, scale = int(found[1]), int(found[2] or 0)
         if max(1, scale) <= precision <= _MAX_DIGITS:
             return f"DECIMAL({precision},{scale})"

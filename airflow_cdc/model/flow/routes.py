@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes, catalog_name
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.flow.new_topics import OnNewTopic
+from airflow_cdc.model.flow.setting_forms import catalog_name
 
 _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
 
@@ -189,7 +190,7 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
     )
     return ConfigurationError(
         f"Topics {one.topic} and {other.topic} would share a table, or one would lie in the other's ({tables}).",
-        next_step="Give each a table of its own: under 'flows' in the flows file, or by a route that tells them apart.",
+        next_step="Give each a table of its own: under 'flows' in the flows file, or by a route that gives them different tables.",
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from airflow_cdc.model.catalogue.fields import DECIMAL
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.handed_over.connect import ConnectSchema, literal
 
 _PRIMITIVES = {"int": "int32", "long": "int64", **{name: name for name in ("float", "double", "boolean", "string", "bytes")}}
 _NAMED = ("record", "enum", "fixed")
 _BASES = {"enum": "string", "fixed": "bytes", **_PRIMITIVES}
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _PRECISION = "connect.decimal.precision"
 _NO_PRECISION = 64
 """``AvroData``'s precision for a decimal that has none."""
@@ -96,10 +96,10 @@ class _Reader:
         return self._types[full]
 
     def _field(self, field: Mapping[str, Any], namespace: str) -> ConnectSchema:
-        told = self.read(field.get("type"), namespace)
+        schema = self.read(field.get("type"), namespace)
         # A type that is defined once and used twice may have different parameters: those of the later use stand beside the field's name.
         own = _parameters(field).get("parameters", {})
-        return {**told, "parameters": {**told.get("parameters", {}), **own}} if told and own else told
+        return {**schema, "parameters": {**schema.get("parameters", {}), **own}} if schema and own else schema
 
     def _array(self, node: Mapping[str, Any], namespace: str) -> ConnectSchema:
         items = node.get("items")
@@ -114,17 +114,17 @@ class _Reader:
         return {"type": "map", "keys": {"type": "string"}, "values": values, **_annotated(node)}
 
     def _leaf(self, node: Mapping[str, Any], kind: str, namespace: str) -> ConnectSchema:
-        told: ConnectSchema = {"type": literal(node.get("connect.type")) or _BASES[kind]}
+        schema: ConnectSchema = {"type": literal(node.get("connect.type")) or _BASES[kind]}
         logical = node.get("logicalType")
-        if kind in ("bytes", "fixed") and (logical == "decimal" or node.get("connect.name") == _DECIMAL):
-            told |= _decimal(node)
+        if kind in ("bytes", "fixed") and (logical == "decimal" or node.get("connect.name") == DECIMAL):
+            schema |= _decimal(node)
         elif kind in _NAMED:
-            told |= {"name": _full_name(node, namespace), **_annotated(node)}
+            schema |= {"name": _full_name(node, namespace), **_annotated(node)}
         else:
-            told |= {**({"name": logical} if isinstance(logical, str) else {}), **_annotated(node)}
+            schema |= {**({"name": logical} if isinstance(logical, str) else {}), **_annotated(node)}
         if kind in _NAMED:
-            self._types[_full_name(node, namespace)] = told
-        return told
+            self._types[_full_name(node, namespace)] = schema
+        return schema
 
 
 def _full_name(node: Mapping[str, Any], namespace: str) -> str:
@@ -145,5 +145,5 @@ def _parameters(node: Mapping[str, Any]) -> ConnectSchema:
 
 def _decimal(node: Mapping[str, Any]) -> ConnectSchema:
     precision = node.get("precision", _NO_PRECISION)
-    told = {"scale": str(node.get("scale", 0)), **({} if precision == _NO_PRECISION else {_PRECISION: str(precision)})}
-    return {"name": _DECIMAL, "parameters": {**told, **_parameters(node).get("parameters", {})}}
+    parameters = {"scale": str(node.get("scale", 0)), **({} if precision == _NO_PRECISION else {_PRECISION: str(precision)})}
+    return {"name": DECIMAL, "parameters": {**parameters, **_parameters(node).get("parameters", {})}}

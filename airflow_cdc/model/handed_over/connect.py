@@ -49,15 +49,15 @@ def normalized(node: Any) -> ConnectSchema:
     kind = literal(node.get("type")) if isinstance(node, Mapping) else None
     if kind is None:
         return {}
-    told: ConnectSchema = {"type": kind}
+    schema: ConnectSchema = {"type": kind}
     if isinstance(node.get("name"), str):
-        told["name"] = node["name"]
+        schema["name"] = node["name"]
     if isinstance(node.get("parameters"), Mapping) and node["parameters"]:
-        told["parameters"] = {str(name): str(value) for name, value in node["parameters"].items()}
-    told |= {part: normalized(node[part]) for part in ("items", "keys", "values") if isinstance(node.get(part), Mapping)}
+        schema["parameters"] = {str(name): str(value) for name, value in node["parameters"].items()}
+    schema |= {part: normalized(node[part]) for part in ("items", "keys", "values") if isinstance(node.get(part), Mapping)}
     if kind == "struct":
-        told["fields"] = [{**normalized(field), "field": field["field"]} for field in node.get("fields") or () if _is_named(field)]
-    return told
+        schema["fields"] = [{**normalized(field), "field": field["field"]} for field in node.get("fields") or () if _is_named(field)]
+    return schema
 
 
 def _is_named(field: Any) -> bool:

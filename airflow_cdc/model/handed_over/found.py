@@ -39,17 +39,17 @@ class LeftAside:
     reason: str
 
 
-def found_schema(connect: ConnectSchema, origin: str, **told: Any) -> FoundSchema:
+def found_schema(connect: ConnectSchema, origin: str, **more: Any) -> FoundSchema:
     """Return a schema. Its topic and role come from its own name where they are not given.
 
-    :param told: further fields of :class:`FoundSchema`.
+    :param more: further fields of :class:`FoundSchema`.
     """
-    if told.get("topic"):
-        return FoundSchema(connect, origin, **told)
+    if more.get("topic"):
+        return FoundSchema(connect, origin, **more)
     topic, _, role = str(connect.get("name", "")).rpartition(".")
     if not topic or role not in _ROLES:
-        return FoundSchema(connect, origin, **told)
-    return FoundSchema(connect, origin, **{**told, "topic": topic, "is_key": _ROLES[role], "rank": 1 if role == "Envelope" else 2})
+        return FoundSchema(connect, origin, **more)
+    return FoundSchema(connect, origin, **{**more, "topic": topic, "is_key": _ROLES[role], "rank": 1 if role == "Envelope" else 2})
 
 
 def is_control(connect: ConnectSchema) -> bool:

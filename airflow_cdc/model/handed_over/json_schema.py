@@ -46,20 +46,20 @@ class _Reader:
             if isinstance(node.get(word), list):
                 branches = [branch for branch in node[word] if not (isinstance(branch, Mapping) and branch.get("type") == "null")]
                 return self.read(branches[0]) if len(branches) == 1 else {}
-        told = self._typed(node, _one_type(node))
-        if told and isinstance(node.get("title"), str):
-            told["name"] = node["title"]
+        schema = self._typed(node, _one_type(node))
+        if schema and isinstance(node.get("title"), str):
+            schema["name"] = node["title"]
         parameters = node.get("connect.parameters")
-        if told and isinstance(parameters, Mapping) and parameters:
-            told["parameters"] = {str(name): str(value) for name, value in parameters.items()}
-        return told
+        if schema and isinstance(parameters, Mapping) and parameters:
+            schema["parameters"] = {str(name): str(value) for name, value in parameters.items()}
+        return schema
 
     def _typed(self, node: Mapping[str, Any], kind: str | None) -> ConnectSchema:
-        told = literal(node.get("connect.type"))
-        if told == "map":
+        connect_type = literal(node.get("connect.type"))
+        if connect_type == "map":
             return self._map(node, kind)
-        if told:
-            return {"type": told}
+        if connect_type:
+            return {"type": connect_type}
         if kind == "array":
             return {"type": "array", "items": self.read(node.get("items"))}
         if kind == "object":

@@ -123,7 +123,7 @@ def _of_record(document: Mapping[str, Any], name: str) -> Iterator[FoundSchema]:
     value = in_event(document["value"]) if topic else document
     if value is None or not is_connect(value["schema"]):
         raise ConfigurationError(
-            f"{name}: the event carries no schema of a struct, so it does not tell how its values are spelled.",
+            f"{name}: the event carries no schema of a struct, so the spelling of its values is not known.",
             next_step="Hand over an event that the converter wrote with schemas.enable=true.",
         )
     origin = f"schema in an event, {name}"
@@ -146,7 +146,7 @@ def _unknown(document: Any, name: str) -> ConfigurationError:
         of_type = f" of type {kind!r}" if kind is not None else ""
         seen = f"an object{of_type} with the members {sorted(map(str, document))[:8]}"
         if literal(kind):
-            next_step = "A single value's schema tells no columns: hand over that of the topic's values. " + _EXPECTED
+            next_step = "A single value's schema has no columns: hand over that of the topic's values. " + _EXPECTED
     else:
         seen = repr(document)[:80]
     return ConfigurationError(f"{name} holds {seen}, expected a schema.", next_step=next_step)

@@ -60,8 +60,8 @@ def registered(document: Mapping[str, Any], origin: str) -> RegisteredSchema:
     subject, version = str(document.get("subject") or ""), document.get("version")
     # A subject outside the default context is written :.context:subject.
     name = subject.split(":", 2)[2] if subject.startswith(":.") and subject.count(":") > 1 else subject
-    told = [each for each in document.get("references") or () if isinstance(each, Mapping)]
-    references = tuple(Reference(str(each.get("name")), str(each.get("subject")), str(each.get("version"))) for each in told)
+    named = [each for each in document.get("references") or () if isinstance(each, Mapping)]
+    references = tuple(Reference(str(each.get("name")), str(each.get("subject")), str(each.get("version"))) for each in named)
     return RegisteredSchema(
         text=document["schema"],
         origin=f"{origin}, subject {name} version {version}" if name else origin,
@@ -100,8 +100,8 @@ class Registry:
             connect = self._connect(schema)
         except ConfigurationError as error:
             return LeftAside(what, error.message)
-        told = {"subject": f"{schema.group}/{schema.subject}" if schema.subject else "", "version": schema.version}
-        return found_schema(connect, schema.origin, **told, **_by_subject(schema.subject, str(connect.get("name", ""))))
+        more = {"subject": f"{schema.group}/{schema.subject}" if schema.subject else "", "version": schema.version}
+        return found_schema(connect, schema.origin, **more, **_by_subject(schema.subject, str(connect.get("name", ""))))
 
     def _connect(self, schema: RegisteredSchema) -> ConnectSchema:
         node = _parsed(schema)

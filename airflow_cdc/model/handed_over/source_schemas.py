@@ -52,10 +52,10 @@ def _with_topics(found: Sequence[FoundSchema], parts: Parts, flow: str | None, a
         return [*named, *(replace(each, topic=flow) for each in meant)]
     if nameless and not topics:
         raise ConfigurationError(
-            f"Nothing tells of which topic the rows are: {'; '.join(each.origin for each in nameless[:_SHOWN])}.",
-            next_step="Hand over one file at a time and say it: --flow TOPIC, the topic's name as the archive has it.",
+            f"The topic of these schemas is not known: {'; '.join(each.origin for each in nameless[:_SHOWN])}.",
+            next_step="Hand over one file at a time and name its topic, as the archive has it: --flow TOPIC.",
         )
-    aside += [LeftAside(_what(each), "nothing tells its topic") for each in nameless]
+    aside += [LeftAside(_what(each), "its topic is not known") for each in nameless]
     return named
 
 
@@ -97,19 +97,19 @@ def _best(topic: str, found: Sequence[FoundSchema]) -> FoundSchema | None:
         if each.rank == rank and (name not in newest or each.version > newest[name].version):
             newest[name] = each
     candidates = list(newest.values())
-    if any(_told(each.connect) != _told(candidates[0].connect) for each in candidates):
+    if any(_row_columns(each.connect) != _row_columns(candidates[0].connect) for each in candidates):
         raise _differ(topic, [each.origin for each in candidates])
     return candidates[0] if candidates else None
 
 
-def _told(connect: ConnectSchema) -> list[ConnectSchema]:
+def _row_columns(connect: ConnectSchema) -> list[ConnectSchema]:
     return without_metadata(row_fields(connect))
 
 
 def _source_schema(value: FoundSchema, key: FoundSchema | None) -> SourceSchema:
     columns = tuple(
         SourceColumn(field["field"], {name: part for name, part in field.items() if name != "field"}, native_type(field))
-        for field in _told(value.connect)
+        for field in _row_columns(value.connect)
     )
     keys = tuple(field["field"] for field in fields_of(key.connect)) if key else ()
     return SourceSchema(value.topic, connector_of(value.connect), columns, keys, value.origin)
@@ -130,7 +130,7 @@ def _chosen(schemas: dict[str, SourceSchema], flow: str) -> dict[str, SourceSche
 
 def _differ(flow: str, origins: Sequence[str]) -> ConfigurationError:
     return ConfigurationError(
-        f"Two schemas of {flow} differ, and nothing tells which is the newer one: {'; '.join(dict.fromkeys(origins))}.",
+        f"Two schemas of {flow} differ, and neither is known to be newer: {'; '.join(dict.fromkeys(origins))}.",
         next_step="Hand over one of them.",
     )
 

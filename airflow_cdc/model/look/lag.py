@@ -10,9 +10,9 @@ from typing import Any
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.new_files import poke
+from airflow_cdc.model.look.pending import surveyed_pending
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
-from airflow_cdc.model.state.microbatch import pending_in
 
 MOST_FLOWS = 20
 """Most flows named in an answer; the sums count all."""
@@ -68,8 +68,7 @@ def find_lag(
     for flow in sorted({*state.flows(ledger), *counts}):
         if matches_any(flow, globs):
             checkpoint = FlowState(lake_fs, lake_root, flow).checkpoint()
-            plan = checkpoint.plan(state.archive)
-            files = {file.path: file for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow, *plan)}
+            files = surveyed_pending(state, ledger, flow, checkpoint)
             count = len(files) + counts[flow] + len(nameless)
             if count:
                 found[flow] = Lag(count, sum(file.size for file in files.values()) + sizes[flow] + size, _age(checkpoint, now))

@@ -164,8 +164,8 @@ class _Walk:
             with os.scandir(path) as entries:
                 kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         else:
-            told: list[dict[str, Any]] = self.fs.ls(path, detail=True)
-            kinds = {str(info["name"]).rstrip("/").rpartition("/")[2]: info["type"] == "directory" for info in told}
+            listed: list[dict[str, Any]] = self.fs.ls(path, detail=True)
+            kinds = {str(info["name"]).rstrip("/").rpartition("/")[2]: info["type"] == "directory" for info in listed}
         return {name for name, is_folder in kinds.items() if is_folder}, {name for name, is_folder in kinds.items() if not is_folder}
 
     def _classified(self, folder: str, names: Iterable[str]) -> ArchiveListing:

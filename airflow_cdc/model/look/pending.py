@@ -12,6 +12,7 @@ from airflow_cdc.model.archive.transactions import ends_transactions, prefix_of
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.new_files import poke
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.model.state.microbatch import pending_in
@@ -75,7 +76,7 @@ def pending_files(
     held, outside = 0, len(new) - len(unsurveyed)
     for topic in state.flows(ledger):
         if matches_any(topic, globs):
-            files = _pending(state, ledger, FlowState(lake_fs, lake_root, topic))
+            files = surveyed_pending(state, ledger, topic, FlowState(lake_fs, lake_root, topic).checkpoint())
             ready = files.keys() - set(waiting.get(topic, ()))
             held += len(files) - len(ready)
             work = [files[path].size for path in ready if interval.holds(files[path])]
@@ -114,10 +115,10 @@ def _may_be_wanted(file: ArchivedFile, control: Container[str], globs: Sequence[
 
 def surveyed_files_pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> int:
     """Return the number of surveyed files of a flow that no committed microbatch owns wholly, whatever they wait for."""
-    return len(_pending(state, ledger, flow))
+    return len(surveyed_pending(state, ledger, flow.flow, flow.checkpoint()))
 
 
-def _pending(state: ArchiveState, ledger: Ledger, flow: FlowState) -> dict[str, ArchivedFile]:
-    checkpoint = flow.checkpoint()
+def surveyed_pending(state: ArchiveState, ledger: Ledger, flow: str, checkpoint: FlowCheckpoint) -> dict[str, ArchivedFile]:
+    """Return these files by path."""
     plan = checkpoint.plan(state.archive)
-    return {file.path: file for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow.flow, *plan)}
+    return {file.path: file for survey in state.pending_surveys(checkpoint, ledger) for file in pending_in(survey, flow, *plan)}

@@ -142,8 +142,8 @@ def _seen_cut(known: _Known, prefix: str, past: AsOf | None) -> WholeCut:
         return WholeCut(is_past=False, unread_bytes=size)
     # The last surveyed one is read too: the lake does not record when its transactions ended.
     files += _last_surveyed(known, f"{prefix}.transaction") if past and past.time else ()
-    told = read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1)
-    records = [record for record in told if before.start.holds(record.time_ms)]
+    archived = read_transaction_records(known.fs, known.root, files, known.ledger.surveyed_through + 1)
+    records = [record for record in archived if before.start.holds(record.time_ms)]
     tables = _tables(known, records, prefix)
     found = [record.transaction for record in records if record.topic in {*tables, f"{prefix}.transaction"}]
     after = before.with_records(found, prefix=prefix, topics=tables)

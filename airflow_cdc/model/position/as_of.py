@@ -79,19 +79,19 @@ class AsOf:
         epoch = self.epoch if self.epoch is not None else written or None
         if epoch is None and len(spans) > 1:
             raise ConfigurationError(
-                f"Flow {flow}: the source's log went back, and position {self.text!r} says nothing of which epoch it is. {_told(spans)}",
+                f"Flow {flow}: the source's log went back, and position {self.text!r} names no epoch. {_listed(spans)}",
                 next_step=f"Name the epoch behind the position, such as {self.text}@1 or {self.text}@{len(spans)}; or give a time.",
             )
         if epoch and epoch not in {span.epoch for span in spans}:
             raise ConfigurationError(
                 f"Flow {flow}: position {self.text!r} is of epoch {epoch + 1} of the source's log, which the flow's files do not hold."
-                f" {_told(spans) or 'Its log never went back.'}",
+                f" {_listed(spans) or 'Its log never went back.'}",
                 next_step="Name another epoch: a flow numbers those of which it has events. Or give a time.",
             )
         return (epoch or 0) * EPOCH + commit
 
 
-def _told(spans: Sequence[EpochSpan]) -> str:
+def _listed(spans: Sequence[EpochSpan]) -> str:
     return f"The archive holds {'; '.join(map(str, spans))}." if spans else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import ConfigurationError
 
-_MOST_TOLD = 20
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, order=True)
@@ -42,8 +42,8 @@ def tables_of(connector: str, flows: Collection[str], there: Collection[Table], 
     found = {flow: _named(given[flow], there) if flow in given else _of_topic(connector, flow, there) for flow in flows}
     wrong = [_wrong(flow, tables, given.get(flow)) for flow, tables in found.items() if len(tables) != 1]
     if wrong:
-        shown = ", ".join(map(str, sorted(there)[:_MOST_TOLD]))
-        more = f" and {len(there) - _MOST_TOLD} more" if len(there) > _MOST_TOLD else ""
+        shown = ", ".join(map(str, sorted(there)[:_MOST_SHOWN]))
+        more = f" and {len(there) - _MOST_SHOWN} more" if len(there) > _MOST_SHOWN else ""
         raise ConfigurationError(
             f"{' '.join(wrong)} The connection's user sees {shown + more if there else 'no table'}.",
             next_step="Give the table as --table FLOW=schema.table, another connection, or its user the right to see the table.",

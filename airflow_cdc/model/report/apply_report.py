@@ -103,8 +103,8 @@ class FlowOutcome(JsonObject):
             rejects.update(batch.rejects)
         if rejects:
             yield f"{self.flow}: in the quarantine: " + ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejects.items()))
-        doubts = {name: told for batch in self.batches for name, told in batch.types.items() if told.doubt}
-        yield from (f"{self.flow}: column {name} is {told.sql_type}, but {told.doubt}" for name, told in doubts.items())
+        doubts = {name: column for batch in self.batches for name, column in batch.types.items() if column.doubt}
+        yield from (f"{self.flow}: column {name} is {column.sql_type}, but {column.doubt}" for name, column in doubts.items())
 
     def gap_lines(self) -> Iterator[str]:
         """Yield lines on a new table, on missing offsets at the flow's end, and on what waits for them or behind the cut."""

@@ -57,10 +57,10 @@ class ForeignChange(JsonObject):
     """The repair that undid it; None where the flow accepted the change."""
 
     def __str__(self) -> str:
-        told = f"version {self.version}: {self.operation}"
-        told += f" at {self.at}" if self.at else ""
-        told += f" by {self.by}" if self.by else ""
-        return told + (f"; {self.undone}" if self.undone else "")
+        text = f"version {self.version}: {self.operation}"
+        text += f" at {self.at}" if self.at else ""
+        text += f" by {self.by}" if self.by else ""
+        return text + (f"; {self.undone}" if self.undone else "")
 
 
 @dataclass(frozen=True)

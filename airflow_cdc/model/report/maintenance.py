@@ -151,14 +151,14 @@ class TableMaintenance(JsonObject):
         """Return a line for people; None where there was nothing to do."""
         if not self.actions:
             return None
-        told = [f"{self.files_before} → {self.files_after} files"] if self.files_before != self.files_after else []
+        changes = [f"{self.files_before} → {self.files_after} files"] if self.files_before != self.files_after else []
         counted = {
             "hidden rows purged": self.rows_purged,
             "delete markers removed": self.markers_removed,
             "old files removed": self.files_vacuumed,
         }
-        told += [f"{count} {what}" for what, count in counted.items() if count]
-        return f"{self.kind.value}: {', '.join(action.value for action in self.actions)}" + (f" ({', '.join(told)})" if told else "")
+        changes += [f"{count} {what}" for what, count in counted.items() if count]
+        return f"{self.kind.value}: {', '.join(action.value for action in self.actions)}" + (f" ({', '.join(changes)})" if changes else "")
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class FlowMaintenance(JsonObject):
 
     def lines(self) -> Iterator[str]:
         """Yield lines for people on the flow."""
-        told = [line for table in self.tables if (line := table.line())]
-        told += [f"{self.staging_removed} left-over staging folders removed"] if self.staging_removed else []
+        lines = [line for table in self.tables if (line := table.line())]
+        lines += [f"{self.staging_removed} left-over staging folders removed"] if self.staging_removed else []
         if self.error:
-            told.append(f"failed: {self.error['type']}: {self.error['message']}")
-        yield from (f"{self.flow}: {line}" for line in told or ["nothing to do"])
+            lines.append(f"failed: {self.error['type']}: {self.error['message']}")
+        yield from (f"{self.flow}: {line}" for line in lines or ["nothing to do"])
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,8 @@ class FlowReprocess(JsonObject):
                 yield f"{self.flow}: done by microbatch {batch.microbatch}"
             rejects = self.result.rejects if self.result else {}
             if rejects:
-                told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejects.items()))
-                yield f"{self.flow}: cannot be merged: {told}"
+                counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejects.items()))
+                yield f"{self.flow}: cannot be merged: {counts}"
         elif not self.error:
             yield f"{self.flow}: nothing to read again"
         if self.error:

@@ -12,10 +12,10 @@ from airflow_cdc.model.plain_json import JsonObject
 
 
 @dataclass(frozen=True)
-class AnnouncedVersions(JsonObject, required=("before", "told")):
+class AnnouncedVersions(JsonObject, names={"announced": "told"}, required=("before", "announced")):
     """The versions by flow, before and after the task's last run that announced any."""
 
     run_id: str | None = None
     """The Dag run; another try of it announces again what an earlier try announced. None before the first."""
     before: Mapping[str, int] = field(default_factory=dict)
-    told: Mapping[str, int] = field(default_factory=dict)
+    announced: Mapping[str, int] = field(default_factory=dict)

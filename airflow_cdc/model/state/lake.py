@@ -369,6 +369,6 @@ def archives_in(fs: FileSystem, lake_root: str) -> list[ArchiveState]:
     for path in fs.ls(folder, detail=False):
         # An archive without any readable file has no survey.
         names = (f"surveys/{1:08d}.json", "set_aside.json")
-        document = next((told for name in names if (told := read_json(fs, f"{str(path).rstrip('/')}/{name}"))), None)
+        document = next((held for name in names if (held := read_json(fs, f"{str(path).rstrip('/')}/{name}"))), None)
         found += [ArchiveState(fs, lake_root, document["archive"])] if document else []
     return found

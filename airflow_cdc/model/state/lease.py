@@ -225,7 +225,7 @@ class Leases:
         folder, begun = leases_folder(self.lake_root, FlowState(self.fs, self.lake_root, flow).folder), time.monotonic()
         seen: tuple[int, Any] | None = None
         unchanged_since = begun
-        is_told = False
+        is_reported = False
         while True:
             newest = newest_token(self.fs, folder)
             held = self._read(f"{folder}/{newest:08d}.json", flow) if newest else _RELEASED
@@ -243,9 +243,9 @@ class Leases:
                     next_step="Nothing is lost; run again when that run has ended.",
                 )
             if not over:
-                if not is_told:
+                if not is_reported:
                     self.progress(f"{flow}: waits for {holder}, which has been writing it since {held.taken_at}")
-                is_told = True
+                is_reported = True
                 time.sleep(min(1.0, self.seconds / _RENEWALS))
 
     def _read(self, path: str, flow: str) -> LeaseFile:

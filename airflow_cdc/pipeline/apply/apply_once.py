@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError, TableModeError
-from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.report.foreign_change import INTENT
 from airflow_cdc.model.state.commit_metadata import report_in
@@ -17,6 +16,7 @@ from airflow_cdc.pipeline.target.document_columns import count_misfits
 from airflow_cdc.pipeline.target.find_commit import find_commit
 from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.target.merge_plan import with_files
+from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
 from airflow_cdc.pipeline.target.target_table import TargetTable, read_target
 
 
@@ -24,19 +24,15 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
     """Apply a microbatch, unless the table already holds it, with ``apply``, which receives the table, None where it does not exist.
 
     :raises ConfigurationError: when the flow's earlier rows are in another table.
-    :raises TableModeError: when the table's mode differs from the flow's.
+    :raises TableModeError: when the flow's settings ask for another table (:func:`refuse_other_shape`).
     :raises ConcurrentRunError: when another run committed first.
     """
     started = time.monotonic()
     target = read_target(run.spark, run.table)
     if target is None:
         _refuse_another_place(run)
-    # The settings do not decide whether a current table has a key; the events do.
-    if target and run.flow.mode is not (TableMode.CURRENT if target.mode is TableMode.MULTISET else target.mode):
-        raise TableModeError(
-            f"Flow {run.flow.name}: table {run.table} was made as {target.mode.value}, the flow's settings ask for {run.flow.mode.value}.",
-            next_step="Set stored_as_scd_type, on_delete and write_disposition back, give the flow another table, or rebuild the flow.",
-        )
+    else:
+        refuse_other_shape(run.flow, target)
     if target and run.is_retry and (done := report_of_commit(run)):
         return done
     try:

@@ -33,10 +33,10 @@ from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, f
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, order_events
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
 from airflow_cdc.pipeline.reconcile.trace_versions import (
+    fill_left_out_values,
     find_moves,
+    find_previous_keys,
     keys_reached,
-    tell_left_out_values,
-    tell_previous_keys,
     without_previous_keys,
 )
 from airflow_cdc.pipeline.record.event_log import NO_PARTITION
@@ -85,18 +85,19 @@ def cut_touched_keys(
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
         deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
-        versions = tell_left_out_values(versions, deaths, moves, keys=keys, others=others, write_down=run.write_down)
-        versions = tell_previous_keys(versions, deaths, moves, transactions=transactions, keys=keys, write_down=run.write_down)
+        versions = fill_left_out_values(versions, deaths, moves, keys=keys, others=others, write_down=run.write_down)
+        versions = find_previous_keys(versions, deaths, moves, transactions=transactions, keys=keys, write_down=run.write_down)
     else:
         versions = without_previous_keys(versions, keys)
-    told = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
+    joined = join_unchanged_reads(versions, keys, others).withColumn(IS_CURRENT, F.col(END_POSITION).isNull())
     # The events of its transaction determine which key a row came from; later microbatches do not search again.
-    told = told.withColumn(TRANSACTION, F.col(BORN)["transaction"])
-    told = told.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
-    held = _with_keys(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"), target.keys, keys)
+    joined = joined.withColumn(TRANSACTION, F.col(BORN)["transaction"])
+    joined = joined.join(F.broadcast(transactions.withColumn(ASKS, F.lit(True))), TRANSACTION, "left")  # noqa: FBT003
+    held = target.with_default_names(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
+    held = _with_keys(held, target.keys, keys)
     held = held if touched is None else held.join(touched, keys, "left_semi")
-    told = with_document_columns(told, of_document)
-    changes = run.write_down(differing_versions(told, held, target, keys=keys, others=[*others, *of_document]), "changes")
+    joined = with_document_columns(joined, of_document)
+    changes = run.write_down(differing_versions(joined, held, target, keys=keys, others=[*others, *of_document]), "changes")
     return VersionChanges(changes, changes.filter(f"{ACTION} <> 'd' AND size({OPEN}) > 0").count())
 
 
@@ -161,5 +162,5 @@ def _is_of_its_table(tables: PhysicalTables, behind: str) -> Column:
     # A key may move from one table to another, and the image of a delete holds fillers.
     marked = tables.marked("r.", "m.mark.")
     is_before = f"coalesce(r.{ORDER}.position < m.mark.{POSITION}, true) AND NOT coalesce({behind}, false)"
-    tells = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"
-    return F.max_by(F.expr(marked), F.expr(tells))
+    order = f"CASE WHEN r.{OP} <> 'd' AND ({marked}) IS NOT NULL AND {is_before} THEN r.{ORDER} END"
+    return F.max_by(F.expr(marked), F.expr(order))

@@ -61,6 +61,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
             mode=mode,
             comments=decoder.columns.comments,
             document_columns=run.flow.document_columns,
+            scd_columns=run.flow.scd_columns,
         )
         target = create_target(run.spark, run.table, new)
     if wider:
@@ -87,7 +88,7 @@ def _document_types(run: MicrobatchRun, target: TargetTable | None) -> dict[str,
     if otherwise:
         raise ConfigurationError(
             f"Flow {run.flow.name}: document_columns spells columns otherwise than table {run.table} (setting: table): {otherwise}.",
-            next_step="Spell them as the table does; it does not tell upper from lower case.",
+            next_step="Spell them as the table does; case does not distinguish its columns.",
         )
     return types
 

@@ -46,7 +46,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
     events = events.filter(IS_ROW_EVENT)
     has_versions = not decoder.dialect.documents
     ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
-    names = not decoder.dialect.commit_tells_transaction
+    names = not decoder.dialect.commit_identifies_transaction
     written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions, names_transactions=names), "latest")
     if not has_versions:
         return Latest(written)
@@ -70,7 +70,7 @@ def fold_changes(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voids: Voids
 ) -> Folded:
     """Return the row changes; folds only the keys whose last event alone does not decide the row."""
-    names = not decoder.dialect.commit_tells_transaction
+    names = not decoder.dialect.commit_identifies_transaction
     # The events' types: the table's own type may still have to be widened.
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
     asked = ranged(types, target.keys, table_bytes=target.size) if target else {}

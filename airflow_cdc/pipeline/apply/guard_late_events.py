@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets
-from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
@@ -123,7 +123,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     if known:
         fresh, beaten = drop_stale(live, known.rows, markers, keys=keys, deleted=known.deleted)
         stale = beaten.count()
-    if known and staged.retold:
+    if known and staged.from_older_events:
         fresh = leave_to_rows(fresh, known.rows, keys)
     if rejoined is not None:
         fresh = fresh.unionByName(rejoined)
@@ -189,7 +189,7 @@ def _look_up(asked: Unguarded, markers: DataFrame | None) -> _Known:
     run, target, keys = asked.run, asked.target, asked.keys
     named = [sql.name(key) for key in keys]
     flag = [DELETED] if target.flags_deletes else []
-    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, PARTITION, OFFSET, TOLD_AT, *flag)
+    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, *flag)
     held = run.write_down(rows.join(asked.live.select(*named), keys, "left_semi"), "known")
     if markers is not None:
         theirs = markers.join(asked.live.select(*named), keys, "left_semi")
@@ -279,8 +279,8 @@ def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame 
     if cut is not None:
         # A file that arrives again brings no new event.
         seen = everything.filter(f"NOT {_IS_NEW}").select(*named, POSITION)
-        told_now = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
-        wanted.append(told_now.join(seen, [*keys, POSITION], "left_anti").select(*named))
+        new_events = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
+        wanted.append(new_events.join(seen, [*keys, POSITION], "left_anti").select(*named))
     return reduce(DataFrame.unionByName, wanted).distinct()
 
 

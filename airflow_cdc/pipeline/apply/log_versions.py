@@ -36,8 +36,8 @@ class Logged:
 def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
     """Append a microbatch's rows to the log, with the marks of a snapshot that it proves; return the rows as logged."""
     if proven:
-        told = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
-        reads = reduce(DataFrame.unionByName, told).filter(is_read_of(proven))
+        sources = [each.select(POSITION, OP, COMMITTED_AT) for each in (rows, known) if each is not None]
+        reads = reduce(DataFrame.unionByName, sources).filter(is_read_of(proven))
         rows = rows.unionByName(mark_of(proven, reads, run.microbatch.number), allowMissingColumns=True)
     rows = run.write_down(rows, "logged")
     append_to_log(run.spark, run.state(events_uri), rows, application=run.application, microbatch=run.microbatch.number)

@@ -47,14 +47,14 @@ def quarantine_rejects(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed,
     by_reason = {row["reason"]: int(row["count"]) for row in rows.groupBy("reason").count().collect()}
     rejected = sum(by_reason.values())
     if surveyed.to_account_for != taken + rejected:
-        told = count_kinds({row[KIND]: int(row["count"]) for row in decoded.groupBy(KIND).count().collect()})
-        if told.read != surveyed.read or told.to_account_for != taken + rejected:
+        counted = count_kinds({row[KIND]: int(row["count"]) for row in decoded.groupBy(KIND).count().collect()})
+        if counted.read != surveyed.read or counted.to_account_for != taken + rejected:
             raise CountMismatchError(
                 f"Flow {run.flow.name}, microbatch {run.microbatch.number}: the archive was found to hold {surveyed.read} records, of which"
-                f" {told.read} were read; {taken} are taken in and {rejected} rejected ({by_reason}) of {told.to_account_for}.",
+                f" {counted.read} were read; {taken} are taken in and {rejected} rejected ({by_reason}) of {counted.to_account_for}.",
                 next_step="Nothing was merged. Please report this with the microbatch's intent file.",
             )
-        surveyed = told
+        surveyed = counted
     refuse_mismatch(run, rows, by_reason, events=surveyed.rows)
     if rejected and not run.is_dry:
         uri = run.state(quarantine_uri)

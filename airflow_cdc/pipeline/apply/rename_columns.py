@@ -37,7 +37,7 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
         # ``__cdc_told_at`` lists a row's left-out values by column name.
         with run.tending():
             rename_in_rows(run.spark, target.uri, old=old, new=new)
-        run.after_effect("names told")
+        run.after_effect("names in rows")
         rename_column(run.spark, target.uri, old=old, new=new)
         run.after_effect("rename")
     return target.under(renamed), renamed

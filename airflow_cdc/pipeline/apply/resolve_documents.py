@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import StateUnreadableError, UnsupportedConnectorError
 from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
@@ -50,10 +50,10 @@ def fold_late_documents(
     touched = (
         live.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
-        .filter(f"k.{TOLD_AT} IS NOT NULL OR s.{TOLD_AT} IS NOT NULL")
+        .filter(f"k.{VALUE_POSITIONS} IS NOT NULL OR s.{VALUE_POSITIONS} IS NOT NULL")
         .filter(F.expr(passed) | is_known_newer("k", "s"))
         # Older events add nothing to a newer, whole document.
-        .filter(F.expr(f"k.{TOLD_AT} IS NOT NULL") | ~is_known_newer("k", "s"))
+        .filter(F.expr(f"k.{VALUE_POSITIONS} IS NOT NULL") | ~is_known_newer("k", "s"))
         .select(*[F.col(f"s.{sql.name(key)}") for key in keys])
         .distinct()
     )
@@ -76,7 +76,7 @@ def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
     """
     if decoder.dialect.documents and not events.filter(F.col(PATCH).isNotNull() & F.expr(IS_ROW_EVENT)).isEmpty():
         raise UnsupportedConnectorError(
-            f"Flow {flow}: some updates tell only what changed in their document, and a table of versions needs the whole of it.",
+            f"Flow {flow}: some updates carry only what changed in their document, and a table of versions needs whole documents.",
             next_step="Set the connector's capture.mode to change_streams_update_full, or take stored_as_scd_type: 2 from the flow.",
         )
 

@@ -33,5 +33,5 @@ def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]
     listed = ", ".join(sql.text(name) for name in names)
     if not listed:
         return "CAST(NULL AS ARRAY<STRING>)"
-    told = names_today(f"json_object_keys({in_line('after')})", formerly)
-    return f"if({KIND} = 'd', NULL, nullif(array_except(array({listed}), coalesce({told}, array({listed}))), array()))"
+    carried = names_today(f"json_object_keys({in_line('after')})", formerly)
+    return f"if({KIND} = 'd', NULL, nullif(array_except(array({listed}), coalesce({carried}, array({listed}))), array()))"

@@ -63,8 +63,8 @@ from airflow_cdc.pipeline.spark import sql
 
 ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
 
-TOLD_AT_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
-"""Type of :data:`~airflow_cdc.model.columns.TOLD_AT`."""
+VALUE_POSITIONS_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
+"""Type of :data:`~airflow_cdc.model.columns.VALUE_POSITIONS`."""
 MOVED_TYPE = f"STRUCT<position: {POSITION_TYPE}, old_key: STRING>"
 """For a row that came from another key: the position, and the old key as JSON where a header carries it."""
 
@@ -327,17 +327,17 @@ class Decoder:
             # A struct needs a member even if all columns of a row are NULL.
             row = {HAS_BEFORE: "true"} | {name: rule.read(sql.name(before_name(name))) for name, rule in self.columns.types.items()}
             values.append(f"{sql.struct_unless_null(HAS_BEFORE, row)} AS {BEFORE_ROW}")
-        untold = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
-        untold = self.value_shape.unknown_columns(untold)
+        not_carried = f"nullif(array_union(coalesce({UNAVAILABLE}, array()), coalesce({ABSENT}, array())), array())"
+        not_carried = self.value_shape.unknown_columns(not_carried)
         if self.keeps_deleted:
             others = sql.texts(name for name in self.columns.types if name not in self.columns.keys)
-            untold = f"if({OP} = 'd', nullif({others}, array()), {untold})"
+            not_carried = f"if({OP} = 'd', nullif({others}, array()), {not_carried})"
         reject = reject_of(self.columns, without_key=self.without_key, foreign=self.foreign.condition())
         return staged.selectExpr(
             *values,
             *ours,
             *more,
-            f"{untold} AS {UNAVAILABLE}",
+            f"{not_carried} AS {UNAVAILABLE}",
             f"{sql.once(reject, beside=values)} AS {REJECT}",
         )
 
@@ -350,11 +350,11 @@ class Decoder:
 
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
-        told = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
+        header_value = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
         return [
             f"{hashes_of('payload.before', self.hashed_columns)} AS {BEFORE}",
             f"{hashes_of('payload.after', self.hashed_columns)} AS {AFTER}",
-            f"coalesce(get_json_object({told}, '$.payload'), {told}) AS {OLD_KEY}",
+            f"coalesce(get_json_object({header_value}, '$.payload'), {header_value}) AS {OLD_KEY}",
         ]
 
     def _before(self) -> list[str]:

@@ -85,7 +85,7 @@ def find_foreign(rows: Sequence[TopicShape], *, columns: Iterable[str], keys: Se
         # A single value names no column: it is the declared key column's value, or the image provides the key.
         fitting.add(_SINGLE)
     others = [shape for shape in good if names_of[shape.key_shape] not in fitting]
-    named = [shape for shape in others if _tells_names(shape.key_shape)]
+    named = [shape for shape in others if _only_lists_names(shape.key_shape)]
     foreign = [shape for shape in others if names_of[shape.key_shape] is _UNREADABLE] + (named if are_few(named, rows) else [])
     return Foreign(values, frozenset(shape.key_shape for shape in foreign if shape.key_shape is not None))
 
@@ -99,7 +99,7 @@ def are_few(shapes: Iterable[TopicShape], of: Iterable[TopicShape]) -> bool:
     return _count(shapes) * _FEW <= _count(of)
 
 
-def _tells_names(shape: str | None) -> bool:
+def _only_lists_names(shape: str | None) -> bool:
     """Return whether a shape is only a list of member names, which any record may have."""
     return shape is not None and not is_schema(shape)
 
@@ -117,7 +117,7 @@ def _of_odd_names(rows: Sequence[TopicShape], columns: Iterable[str]) -> list[To
     def is_odd(text: str) -> bool:
         return any(is_reserved(name) or spelled[name.lower()] != name for name in names_of[text])
 
-    return [shape for shape in rows if shape.value_shape is not None and _tells_names(shape.value_shape) and is_odd(shape.value_shape)]
+    return [shape for shape in rows if shape.value_shape is not None and _only_lists_names(shape.value_shape) and is_odd(shape.value_shape)]
 
 
 def _is_readable(shape: str) -> bool:

@@ -61,12 +61,12 @@ class CdlJson(ValueShape):
 def as_debezium(payload: str, kinds: Iterable[str]) -> str:
     """Return the SQL of a value of either version as one struct: ``kinds``, ``before``, ``after``, ``source``, ``unique``."""
 
-    def told(name: str) -> str:
+    def from_source(name: str) -> str:
         listed = f"filter({payload}.transaction.properties, property -> property.name = '{name}')"
         return f"coalesce({payload}.source.{name}, try_element_at({listed}, 1).value)"
 
     time = f"coalesce({payload}.source.ts_ms, {payload}.TIMESTAMP)"
-    source = f"named_struct('ts_ms', {time}, 'lsn', {told('lsn')}, 'txId', {told('txId')})"
+    source = f"named_struct('ts_ms', {time}, 'lsn', {from_source('lsn')}, 'txId', {from_source('txId')})"
     members = {
         **{name: f"{payload}.{name}" for name in kinds},
         "before": f"{payload}.before",

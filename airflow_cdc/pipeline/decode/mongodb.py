@@ -27,7 +27,7 @@ PRE_IMAGE = "__cdc_pre_image"
 """JSON text of the document before the event, NULL where the event does not carry it."""
 ID_IN_VALUE = "__cdc_id_in_value"
 """The document's ``_id`` from the value, NULL where the records have keys."""
-_TELLS_ID = "coalesce(payload.after, payload.before, payload.filter)"
+_HOLDS_ID = "coalesce(payload.after, payload.before, payload.filter)"
 """SQL of the text in a value that holds the document's ``_id``."""
 _MEMBERS = dict.fromkeys(("before", "after", "updateDescription", "patch", "filter"), "STRING")
 
@@ -46,7 +46,7 @@ class DocumentEnvelope(ValueShape):
 
     def respelled(self, records: DataFrame, kinds: Iterable[str], *, has_keys: bool) -> DataFrame:
         """Return records whose images are rows of :data:`KEY` and :data:`DOCUMENT`."""
-        in_value = F.lit(None).cast("string") if has_keys else id_of(F.expr(_TELLS_ID))
+        in_value = F.lit(None).cast("string") if has_keys else id_of(F.expr(_HOLDS_ID))
         return records.withColumn(ID_IN_VALUE, in_value).withColumn("payload", F.expr(as_debezium("payload", kinds)))
 
     def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:

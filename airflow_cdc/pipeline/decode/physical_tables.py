@@ -55,7 +55,7 @@ class PhysicalTables:
         return len({name.rpartition(".")[2] for name in self.names}) < len(self.names)
 
     @property
-    def way_to_tell(self) -> str:
+    def way_to_name_tables(self) -> str:
         """An error's next step, where no column shows a row's table."""
         if self.keys and self.share_a_name:
             return "Let the router add its column to the keys (key.enforce.uniqueness), for the tables share a name"
@@ -95,8 +95,8 @@ class PhysicalTables:
         if self.column is None or TABLE not in events.columns:
             return events
         named = F.expr(self._value(TABLE))
-        told = F.coalesce(F.col(sql.name(self.column)), named) if self.column in events.columns else named
-        return events.withColumn(self.column, told)
+        table = F.coalesce(F.col(sql.name(self.column)), named) if self.column in events.columns else named
+        return events.withColumn(self.column, table)
 
     def _value(self, table: str) -> str:
         """Return the SQL of the value of :attr:`column` for a table (SQL)."""

@@ -20,10 +20,10 @@ def parse_key(members: str, *, wrapped: bool, bare: bool) -> str:
     return f"coalesce({', '.join(forms)})"
 
 
-def unless_image_tells(keys: Iterable[str], parsed: str) -> str:
+def unless_in_image(keys: Iterable[str], parsed: str) -> str:
     """Return the SQL of the parsed key, NULL where the after image has it: parsing a key costs about as much as parsing a line."""
-    told = " AND ".join(f"payload.after.{sql.name(key)} IS NOT NULL" for key in keys)
-    return f"if(coalesce(payload.op <> 'd' AND {told}, false), NULL, {parsed})"
+    in_image = " AND ".join(f"payload.after.{sql.name(key)} IS NOT NULL" for key in keys)
+    return f"if(coalesce(payload.op <> 'd' AND {in_image}, false), NULL, {parsed})"
 
 
 def key_text(quoted: str, *, in_key: bool, is_single: bool = False) -> str:

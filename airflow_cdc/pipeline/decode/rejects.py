@@ -6,7 +6,7 @@ from airflow_cdc.model.columns import KIND, POSITION, RAW_KEY
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
-from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_not_told
+from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_of_incomplete_rows
 from airflow_cdc.pipeline.spark import sql
 
 HAS_IMAGE = "__cdc_has_image"
@@ -26,8 +26,8 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
     is_row = f"{KIND} IN ('r', 'c', 'u', 'd')"
     keys_missing = " OR ".join(f"{sql.name(key)} IS NULL" for key in columns.keys) or "false"
     position_missing = f"{POSITION}.commit IS NULL OR {POSITION}.change IS NULL"
-    not_told = reasons_not_told() if without_key else ()
-    untold_rows = "".join(f" WHEN {condition} THEN {_reject(RejectReason.ROW_NOT_TOLD, words)}" for condition, words in not_told)
+    reasons = reasons_of_incomplete_rows() if without_key else ()
+    incomplete_rows = "".join(f" WHEN {condition} THEN {_reject(RejectReason.INCOMPLETE_ROW, words)}" for condition, words in reasons)
     is_foreign = f"WHEN {foreign} THEN {_reject(RejectReason.FOREIGN_SHAPE)}" if foreign else ""
     misfits = _misfits(columns, without_key=without_key)
     return f"""CAST(CASE
@@ -40,7 +40,7 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
         WHEN {position_missing} THEN {_reject(RejectReason.MISSING_POSITION)}
         WHEN {KIND} = 't' THEN NULL
         WHEN {keys_missing} THEN {_reject(RejectReason.MISSING_KEY)}
-        WHEN {KIND} <> 'd' AND NOT {HAS_IMAGE} THEN {_reject(RejectReason.MISSING_IMAGE)}{untold_rows}{misfits}
+        WHEN {KIND} <> 'd' AND NOT {HAS_IMAGE} THEN {_reject(RejectReason.MISSING_IMAGE)}{incomplete_rows}{misfits}
         END AS {REJECT_TYPE})"""
 
 

@@ -84,8 +84,8 @@ def images_today(images: DataFrame, renames: Mapping[str, str]) -> DataFrame:
     :param images: one column ``image``.
     """
     for old, new in renames.items():
-        pattern, told = rf"{_as_pattern(json.dumps(old, ensure_ascii=False))}\s*:", json.dumps(new, ensure_ascii=False) + ":"
-        literal = told.replace("\\", "\\\\").replace("$", "\\$")
+        pattern, replacement = rf"{_as_pattern(json.dumps(old, ensure_ascii=False))}\s*:", json.dumps(new, ensure_ascii=False) + ":"
+        literal = replacement.replace("\\", "\\\\").replace("$", "\\$")
         images = images.selectExpr(f"regexp_replace(image, {sql.text(pattern)}, {sql.text(literal)}) AS image")
     return images
 

@@ -2,8 +2,8 @@
 
 Sources of a type, in order of precedence: the flow's declaration; the schema inside the events; types known beside the events (other
 events' schemas, a provided one, the schema-change topic); the target table; the JSON values. The table comes late because a type alone
-does not define how a value is encoded. :func:`airflow_cdc.pipeline.settle.schema_topic_columns.find_told` leaves to the table each of its
-columns that was not made by the schema-change topic.
+does not define how a value is encoded. :func:`~airflow_cdc.pipeline.settle.schema_topic_columns.schema_topic_columns` leaves to the table
+each of its columns that was not made by the schema-change topic.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
 
     :raises SchemaChangeError: if two schemas in the microbatch declare types for a column that have no common type.
     """
-    told: dict[str, dict[str, ColumnType]] = {}
+    by_column: dict[str, dict[str, ColumnType]] = {}
     formerly: dict[str, Sequence[str]] = {}
     for shape in shapes:
         if shape.value_shape is None or not is_schema(shape.value_shape):
@@ -128,7 +128,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
         for field in image_fields(shape.value_shape):
             name, found = field["field"], column_type(field, shape.connector or "")
             formerly[name] = field.get(FORMERLY, ())
-            rules = told.setdefault(name, {})
+            rules = by_column.setdefault(name, {})
             rules.setdefault(_definition(field), found)
             if common_type_of(rules.values()) is None and name not in flow.columns:
                 before = next(iter(rules.values()))
@@ -137,7 +137,7 @@ def schema_types(shapes: Iterable[TopicShape], flow: CdcFlow) -> dict[str, Colum
                     f" (file {shape.file}).",
                     next_step="Declare the column's type under 'columns' in the flows file.",
                 )
-    return {name: _common_rule(name, rules, flow.declared.get(name), formerly[name]) for name, rules in told.items()}
+    return {name: _common_rule(name, rules, flow.declared.get(name), formerly[name]) for name, rules in by_column.items()}
 
 
 def common_type_of(rules: Iterable[ColumnType]) -> str | None:
@@ -177,8 +177,8 @@ _DEFINITION = ("type", "name", "scale", "connect.decimal.precision")
 def _definition(field: Mapping[str, Any]) -> str:
     """Return the parts of a field that determine its type and rule, as one text; an array's include its items'."""
     described = [of for of in (field, field.get("items")) if isinstance(of, dict)]
-    told = [of.get(part) or (of.get("parameters") or {}).get(part) for of in described for part in _DEFINITION]
-    return "|".join(str(value) for value in told if value is not None)
+    parts = [of.get(part) or (of.get("parameters") or {}).get(part) for of in described for part in _DEFINITION]
+    return "|".join(str(value) for value in parts if value is not None)
 
 
 def _event_definition(name: str, formerly: Iterable[str]) -> str:
@@ -209,12 +209,12 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
         return found.pop()
     if not found and any(is_single(shape.key_shape) for shape in shapes):
         raise KeysUnknownError(
-            f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so nothing says which column identifies a row.",
+            f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so the key column is not known.",
             next_step="Declare that column in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
         )
     if not found:
         raise KeysUnknownError(
-            f"Flow {flow.name}: the archived records carry no keys, so nothing says which columns identify a row.",
+            f"Flow {flow.name}: the archived records carry no keys, so the key columns are not known.",
             next_step="Give the flow its keys in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
         )
     raise KeysUnknownError(
@@ -223,29 +223,29 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     )
 
 
-def _by_flow(name: str, declared: DeclaredColumn, told: ColumnType | None, connector: str) -> ColumnType:
+def _by_flow(name: str, declared: DeclaredColumn, of_events: ColumnType | None, connector: str) -> ColumnType:
     """Return a declared column's rule: from the event's schema, else from the declared encoding of bare JSON."""
     field = declared.connect_field(name)
-    return _declared(declared.sql_type, told or (column_type(field, connector) if field else None))
+    return _declared(declared.sql_type, of_events or (column_type(field, connector) if field else None))
 
 
-def _declared(declared: str, told: ColumnType | None) -> ColumnType:
-    """Return the rule of a declared type: from the value that ``told`` reads, else from the JSON text.
+def _declared(declared: str, rule: ColumnType | None) -> ColumnType:
+    """Return the rule of a declared type: from the value that ``rule`` reads, else from the JSON text.
 
     A value that the declared type would round or truncate does not fit.
     """
     sql_type = canonical(declared)
-    if told is None or told.sql_type == sql_type:
-        return told or cast_to(sql_type)
-    if sql_type == "STRING" and (told.sql_type == "BINARY" or told.sql_type.startswith("ARRAY<")):
+    if rule is None or rule.sql_type == sql_type:
+        return rule or cast_to(sql_type)
+    if sql_type == "STRING" and (rule.sql_type == "BINARY" or rule.sql_type.startswith("ARRAY<")):
         # A cast would decode the bytes as UTF-8, which they need not be. The JSON text has base64.
         return STRING
     if sql_type == "STRING":
-        return ColumnType(sql_type, lambda value: f"CAST({told.read(value)} AS STRING)")
-    if told.sql_type == "STRING":
-        return ColumnType(sql_type, lambda value: cast_to(sql_type).read(told.read(value)))
-    there_and_back = f"if(try_cast(try_cast(told AS {sql_type}) AS {told.sql_type}) <=> told, try_cast(told AS {sql_type}), NULL)"
-    return ColumnType(sql_type, lambda value: sql.let("told", told.read(value), there_and_back))
+        return ColumnType(sql_type, lambda value: f"CAST({rule.read(value)} AS STRING)")
+    if rule.sql_type == "STRING":
+        return ColumnType(sql_type, lambda value: cast_to(sql_type).read(rule.read(value)))
+    there_and_back = f"if(try_cast(try_cast(value AS {sql_type}) AS {rule.sql_type}) <=> value, try_cast(value AS {sql_type}), NULL)"
+    return ColumnType(sql_type, lambda value: sql.let("value", rule.read(value), there_and_back))
 
 
 def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> None:
@@ -266,14 +266,14 @@ def resolve_columns(
     shapes: Sequence[TopicShape],
     table: Mapping[str, str],
     inferred: Mapping[str, str],
-    told: Mapping[str, ColumnType] | None = None,
+    known: Mapping[str, ColumnType] | None = None,
     without_key: bool = False,
 ) -> SourceColumns:
     """Resolve the columns of a microbatch.
 
     :param table: the target table's types by column; empty if the table does not exist.
     :param inferred: types by column, inferred from the JSON values.
-    :param told: types by column that are known beside the events: from other events' schemas, a provided one, or the schema-change topic.
+    :param known: types by column that are known beside the events: from other events' schemas, a provided one, or the schema-change topic.
     :param without_key: whether no column identifies a row.
     :raises KeysUnknownError: see :func:`key_columns`.
     :raises SchemaChangeError: if a column's name is reserved, two differ only in case, or a column's types have no common type.
@@ -295,8 +295,8 @@ def resolve_columns(
             types[name] = _by_flow(name, declared, from_schema.get(name), connector)
         elif name in from_schema:
             types[name] = from_schema[name]
-        elif told and name in told:
-            types[name] = told[name]
+        elif known and name in known:
+            types[name] = known[name]
         elif name in table or name in inferred:
             types[name] = cast_to(table.get(name) or inferred[name])
         else:

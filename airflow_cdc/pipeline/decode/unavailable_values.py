@@ -32,7 +32,7 @@ PLACEHOLDERS = ", ".join(map(sql.text, PLACEHOLDER_TEXTS))
 
 # Fillers of NOT NULL columns in a before image that holds only the key (docs/sources/postgresql.md#images-before). No connector omits a
 # value this short.
-_TELL_NOTHING = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
+_FILLERS = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
 _BEFORE = "__cdc_values_before"
 
 
@@ -62,7 +62,7 @@ def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape) -> str:
     found = {name: is_unavailable(name, text, shape) for name, text in texts.items()}
     if not found:
         return "CAST(NULL AS ARRAY<STRING>)"
-    listed = ", ".join(f"if({untold}, {sql.text(name)}, NULL)" for name, untold in found.items())
+    listed = ", ".join(f"if({condition}, {sql.text(name)}, NULL)" for name, condition in found.items())
     return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
 
 
@@ -86,8 +86,8 @@ def fill_from_before(
     before = f"if({KIND} IN ('u', 'c') AND ({asked}), from_json({in_line('before')}, {sql.text(members)}), NULL)"
     after = F.col("payload.after")
     for name, text in texts.items():
-        told = f"coalesce({', '.join(f'{_BEFORE}.{sql.name(each)}' for each in (name, *formerly.get(name, ())))})"
-        filled = f"if({is_unavailable(name, text, shape)} AND {told} NOT IN ({_TELL_NOTHING}), {told}, {text})"
+        own = f"coalesce({', '.join(f'{_BEFORE}.{sql.name(each)}' for each in (name, *formerly.get(name, ())))})"
+        filled = f"if({is_unavailable(name, text, shape)} AND {own} NOT IN ({_FILLERS}), {own}, {text})"
         after = after.withField(sql.name(name), F.expr(filled))
     return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)
 

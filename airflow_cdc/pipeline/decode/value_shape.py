@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
-from airflow_cdc.pipeline.decode.record_key import parse_key, unless_image_tells
+from airflow_cdc.pipeline.decode.record_key import parse_key, unless_in_image
 
 
 class ValueShape:
@@ -51,7 +51,7 @@ class ValueShape:
         :param wrapped: whether some keys are ``{schema, payload}``.
         :param bare: whether some are not.
         """
-        return unless_image_tells(keys, parse_key(members, wrapped=wrapped, bare=bare))
+        return unless_in_image(keys, parse_key(members, wrapped=wrapped, bare=bare))
 
     def changes_key(self, keys: Sequence[str]) -> str:
         """Return the SQL that is true for a record that is a key change in one event."""

@@ -38,7 +38,7 @@ def _members(image: str) -> str:
     return f"json_object_keys(coalesce({paths}))"
 
 
-def reasons_not_told() -> Iterable[tuple[str, str]]:
+def reasons_of_incomplete_rows() -> Iterable[tuple[str, str]]:
     """Return the reasons why an event does not identify its row: SQL of the condition and of the detail."""
     takes = f"{KIND} IN ('u', 'd')"
     return (
@@ -46,5 +46,5 @@ def reasons_not_told() -> Iterable[tuple[str, str]]:
         (f"{takes} AND size({LACKING}) > 0", f"concat('the image before lacks ', array_join({LACKING}, ', '))"),
         (f"{UNAVAILABLE} IS NOT NULL", f"concat('the event leaves out ', array_join({UNAVAILABLE}, ', '))"),
         (f"{SNAPSHOT} = 'incremental'", "'an incremental snapshot may read a row that the table holds'"),
-        (f"{KIND} = 'r' AND {OFFSET} IS NULL", "'the read has no offset that tells it from another of the same row'"),
+        (f"{KIND} = 'r' AND {OFFSET} IS NULL", "'the read has no offset to distinguish it from another of the same row'"),
     )

@@ -158,7 +158,7 @@ def decide_snapshot(run: MicrobatchRun, decision: SnapshotDecision) -> Snapshots
 
 def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
     if asked.tables.are_several and not asked.tables.are_distinct:
-        return "several tables share the topic, and nothing says which of them a row is of (table_column)"
+        return "several tables share the topic, and no column names the table of a row (table_column)"
     # A row in a lane whose reads are not known yet may turn out to precede them.
     begins = {lane: begin for lane, begin in snapshot.begins.items() if lane in snapshot.last_offsets}
     stays = f"{beside(begins, '>=', 'k.')} OR {is_earlier_life(f'k.{PARTITION}', snapshot.life)}"

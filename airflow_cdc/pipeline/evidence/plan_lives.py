@@ -197,8 +197,8 @@ class PlanLives:
             earlier, later = assigned.unproven[0]
             raise LifeUnknownError(
                 f"Flow {self.flow.name}: {later.file} holds other records than {earlier.file} at offsets {later.first}–{later.last}"
-                f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; nothing says"
-                " which of the two came first. Nothing was merged.",
+                f" of partition {later.partition} of topic {self.flow.topic}, so the topic was made anew between them; it is not"
+                " known which of the two came first. Nothing was merged.",
                 next_step=_DECIDE,
                 files=(earlier.file, later.file),
             )

@@ -135,7 +135,7 @@ class ArchivedRecords:
         if ordinal["offset"] is None or events.filter(before).head(1):
             raise SourceLogWentBackError(
                 f"Flow {self.flow}: the source's log went back inside of {first[FILE]}, and the file's records carry no offsets that would"
-                " divide it, so nothing says which of its records are of which epoch.",
+                " divide it, so the epoch of each record is not known.",
                 next_step="Divide the file where the positions fall, the second part under a name with its own first offset; or leave the"
                 " position or time out.",
                 lane=lane,

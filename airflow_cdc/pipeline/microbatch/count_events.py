@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.survey import CONTROL_KINDS, RecordKind, TopicShape
-from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, PARTITION, POSITION, REJECT, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, PARTITION, POSITION, REJECT, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.connectors.registry import without_database
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow.cdc_flow import OnTruncate
@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
-from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
+from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.key_range import KeyRange, ends, key_ranges
 
@@ -120,8 +120,8 @@ def find_truncates(events: DataFrame, surveyed: Surveyed, tables: PhysicalTables
     if positions and tables.are_several and not tables.are_distinct:
         raise TruncateRefusedError(
             f"Flow {flow.name}: the source truncated {sorted({row['table'] or 'a table' for row in found})} at position {positions[-1]};"
-            f" the topic holds the tables {sorted(tables.names)}, and nothing says which of them a row of the target is of.",
-            next_step=f"{tables.way_to_tell}, or set on_truncate to 'ignore'; run again.",
+            f" the topic holds the tables {sorted(tables.names)}, and no column of the target names the table of a row.",
+            next_step=f"{tables.way_to_name_tables}, or set on_truncate to 'ignore'; run again.",
         )
     through: dict[str, Position] = {}
     micros: dict[str, int] = {}
@@ -165,11 +165,11 @@ class Staged:
     """Extent of the live events."""
     unknown: int = 0
     """Live keys with a value that neither the microbatch nor the row moved here provides."""
-    untold: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     """Columns that at least one live row change leaves out."""
     committed_through: int | None = None
     """Commit time in the source of the last live event, in milliseconds since 1970; None where no event carries one."""
-    retold: tuple[str, ...] = ()
+    from_older_events: tuple[str, ...] = ()
     """Columns that at least one live row change has only from an event older than its last."""
     falls: bool = False
     """Whether a lane's last archived event is below another one of the lane."""
@@ -229,8 +229,8 @@ def count_staged(
         last=_by_partition(rows, "last"),
         reach=_reach_of(rows),
         committed_through=max((row["committed_through"] for row in rows if row["committed_through"] is not None), default=None),
-        untold=_names(rows, "untold"),
-        retold=_names(rows, "retold"),
+        left_out=_names(rows, "left_out"),
+        from_older_events=_names(rows, "from_older_events"),
         falls=any(
             row["tail"] is not None and position_of(row["tail"]).commit < position_of(row["streamed_through"]).commit for row in rows
         ),
@@ -250,8 +250,8 @@ def _sums(live: Column) -> list[Column]:
         F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
         F.max(live & F.coalesce(F.col(REACH)["spreads"], F.lit(False))).alias("spreads"),  # noqa: FBT003
         F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
-        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("untold"),
-        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(TOLD_AT)["column"])))).alias("retold"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("left_out"),
+        F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(VALUE_POSITIONS)["column"])))).alias("from_older_events"),
     ]
 
 

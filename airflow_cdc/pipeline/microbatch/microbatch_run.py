@@ -29,7 +29,7 @@ from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import NOTHING_KNOWN, SourceFacts
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.key_range import KeyRange
-from airflow_cdc.pipeline.target.merge_plan import told_plan
+from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
@@ -68,6 +68,8 @@ class MicrobatchRun:
     """Whether nothing may be written: the report then counts what would happen to the rows."""
     note: Callable[[str], None] = lambda line: None
     """Receives lines about the run's progress."""
+    engine_reason: str = ""
+    """Why the native engine did not take the microbatch, where the flow allows it."""
     seen_through: int | None = None
     """Table version up to which foreign changes were looked for; None where they were not."""
 
@@ -137,7 +139,7 @@ class MicrobatchRun:
         :param within: the key ranges in the MERGE condition.
         """
         compile_for_table(self.spark, table_bytes=target.size)
-        plan = told_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=within)
+        plan = detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=within)
         return self.committing(replace(report, merge_plan=plan), files=target.files)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:

@@ -29,12 +29,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_cdc.model.catalogue.fields import DECIMAL
 from airflow_cdc.pipeline.read.embedded_schema import AvroNode
 from airflow_cdc.pipeline.spark import sql
 
 ConnectSchema = dict[str, Any]
 
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _LITERAL: Mapping[type[DataType], str] = {
     ByteType: "int8",
     ShortType: "int16",
@@ -106,17 +106,17 @@ def spell(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: str) 
     if isinstance(kind, ArrayType):
         element, items = spell(kind.elementType, node.get("items"), names, "element")
         return f"transform({value}, element -> {element})", {"type": "array", "items": {**items, "optional": True}}
-    told, told_schema = _of_spark(kind, str(node.get("connect.name")), value)
-    schema: ConnectSchema = {**told_schema, **(_of_avro(node) if type(kind) in _LITERAL else {})}
-    return told, schema
+    text, own_schema = _of_spark(kind, str(node.get("connect.name")), value)
+    schema: ConnectSchema = {**own_schema, **(_of_avro(node) if type(kind) in _LITERAL else {})}
+    return text, schema
 
 
 def _spell_struct(kind: StructType, node: Mapping[str, Any], names: NamedTypes, value: str) -> tuple[str, ConnectSchema]:
     fields_of = {field["name"]: field["type"] for field in node.get("fields", ())}
     members, fields = {}, []
     for field in kind.fields:
-        told, schema = spell(field.dataType, fields_of.get(field.name), names, f"{value}.{sql.name(field.name)}")
-        members[field.name] = told
+        text, schema = spell(field.dataType, fields_of.get(field.name), names, f"{value}.{sql.name(field.name)}")
+        members[field.name] = text
         fields.append({**schema, "optional": True, "field": field.name})
     named = {"name": node["connect.name"]} if "connect.name" in node else {}
     return sql.struct_unless_null(value, members), {"type": "struct", "fields": fields, **named}
@@ -127,7 +127,7 @@ def _of_spark(kind: DataType, connect_name: str, value: str) -> tuple[str, Conne
         # As text a number keeps all its digits; with a point it is not taken for base64.
         digits = f"concat(CAST({value} AS STRING), '{'' if kind.scale else '.0'}')"
         parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
-        return digits, {"type": "bytes", "name": _DECIMAL, "parameters": parameters}
+        return digits, {"type": "bytes", "name": DECIMAL, "parameters": parameters}
     if isinstance(kind, DateType):
         return f"unix_date({value})", {"type": "int32", "name": "org.apache.kafka.connect.data.Date"}
     if isinstance(kind, TimestampType):
@@ -142,7 +142,7 @@ def _of_spark(kind: DataType, connect_name: str, value: str) -> tuple[str, Conne
 
 def _of_avro(node: Mapping[str, Any]) -> ConnectSchema:
     logical = node.get("logicalType")
-    name = node.get("connect.name") or (_DECIMAL if logical == "decimal" else logical)
+    name = node.get("connect.name") or (DECIMAL if logical == "decimal" else logical)
     parameters = {
         **({"scale": str(node.get("scale", 0)), "connect.decimal.precision": str(node["precision"])} if logical == "decimal" else {}),
         **node.get("connect.parameters", {}),

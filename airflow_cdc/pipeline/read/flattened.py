@@ -21,11 +21,11 @@ def envelope(parts: str) -> str:
     :param parts: SQL of a struct: ``schema``, NULL for a bare value, and ``payload``, both JSON without whitespace between tokens.
     """
     payload = f"{parts}.payload"
-    op = "coalesce(told['__op'], CASE told['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
-    source = {name: f"coalesce(told['__source_{name}'], told['__{name}'])" for name in source_fields()}
+    op = "coalesce(flat['__op'], CASE flat['__deleted'] WHEN 'true' THEN 'd' WHEN 'false' THEN 'u' END)"
+    source = {name: f"coalesce(flat['__source_{name}'], flat['__{name}'])" for name in source_fields()}
     # The bare name, __ts_ms, is the time at which the connector processed the event.
-    source["ts_ms"] = "told['__source_ts_ms']"
-    source["connector"] = f"coalesce(told['__source_connector'], told['__connector'], {_connector_by_fields(source)})"
+    source["ts_ms"] = "flat['__source_ts_ms']"
+    source["connector"] = f"coalesce(flat['__source_connector'], flat['__connector'], {_connector_by_fields(source)})"
     image = _without_metadata(payload)
     members = {
         "op": f"to_json(array({op}))",
@@ -38,7 +38,7 @@ def envelope(parts: str) -> str:
     spelled = f"concat('{{', {text}, '}}')"
     wrapped = f"concat('{{\"schema\":', {_schema(f'{parts}.schema')}, ',\"payload\":', {spelled}, '}}')"
     whole = f"CASE WHEN {op} IS NOT NULL THEN if({parts}.schema IS NULL, {spelled}, {wrapped}) END"
-    found = sql.let("told", f"from_json({payload}, 'MAP<STRING, STRING>')", whole)
+    found = sql.let("flat", f"from_json({payload}, 'MAP<STRING, STRING>')", whole)
     return f"if({sql.mentions(payload, MARKS)}, {found}, NULL)"
 
 

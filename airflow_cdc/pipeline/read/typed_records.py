@@ -71,7 +71,7 @@ def _is_utf8(kind: DataType, value: str, depth: int = 0) -> str:
         return f"coalesce(is_valid_utf8({value}), true)"
     if isinstance(kind, StructType):
         members = (_is_utf8(field.dataType, f"{value}.{sql.name(field.name)}", depth) for field in kind.fields)
-        return f"({' AND '.join(told for told in members if told != 'true') or 'true'})"
+        return f"({' AND '.join(member for member in members if member != 'true') or 'true'})"
     if isinstance(kind, ArrayType):
         inside = _is_utf8(kind.elementType, element, depth + 1)
         return inside if inside == "true" else f"coalesce(forall({value}, {element} -> {inside}), true)"
@@ -89,11 +89,11 @@ def _line(record: StructType, avro: AvroNode | None) -> str:
     fields_of = {field["name"]: field["type"] for field in names.resolve(avro).get("fields", ())}
     members = []
     for field in record.fields:
-        place, told = f"{_RECORD}.{sql.name(field.name)}", fields_of.get(field.name)
+        place, of_field = f"{_RECORD}.{sql.name(field.name)}", fields_of.get(field.name)
         if field.name in ("key", "value"):
-            text = _document(field.dataType, told, names, place)
+            text = _document(field.dataType, of_field, names, place)
         else:
-            text = _json(spell(field.dataType, told, names, place)[0])
+            text = _json(spell(field.dataType, of_field, names, place)[0])
         members.append(f"{sql.text(json.dumps(field.name) + ':')}, {text}")
     listed = ", ',', ".join(members)
     return f"concat('{{', {listed}, '}}')"
@@ -103,9 +103,9 @@ def _document(kind: DataType, avro: AvroNode | None, names: NamedTypes, value: s
     """Return the SQL of a key or a value: with its schema, or, for text or bytes, their content."""
     if isinstance(kind, StringType | BinaryType):
         return f"coalesce(CAST({value} AS STRING), 'null')"
-    told, schema = spell(kind, avro, names, value)
+    text, schema = spell(kind, avro, names, value)
     opened = sql.text(f'{{"schema":{json.dumps(schema, ensure_ascii=False, separators=(",", ":"))},"payload":')
-    return f"if({value} IS NULL, 'null', concat({opened}, {_json(told)}, '}}'))"
+    return f"if({value} IS NULL, 'null', concat({opened}, {_json(text)}, '}}'))"
 
 
 def _json(value: str) -> str:

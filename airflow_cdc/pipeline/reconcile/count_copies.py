@@ -53,20 +53,20 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     :param touched: the contents to count; None: all.
     """
     halves = F.expr(f"explode(array(named_struct('content', {ADDED}, 'sign', 1), named_struct('content', {TAKEN}, 'sign', -1)))")
-    told = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
-    told = told.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
-    told = told if touched is None else told.join(F.broadcast(touched), CONTENT, "left_semi")
+    contents = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
+    contents = contents.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
+    contents = contents if touched is None else contents.join(F.broadcast(touched), CONTENT, "left_semi")
     # A copy of an event from before a snapshot may be archived behind the snapshot.
     event = F.when(F.col(SENT_AT).isNull(), F.col(IDENTITY)).alias(_EVENT)
     streamed = (
-        told.filter(f"{OP} <> 'r'")
+        contents.filter(f"{OP} <> 'r'")
         .groupBy(CONTENT, _SIGN, POSITION, event)
         .agg(F.max(F.expr(base.void)).alias(_VOID), F.collect_set(F.struct(SENT_AT, IDENTITY)).alias(_SENT))
     )
     rows = F.expr(f"CAST(if({_EVENT} IS NULL, {_ROWS_AT_ONE_POSITION}, 1) * {_SIGN} AS BIGINT)")
     counted = streamed.filter(f"NOT {_VOID}").select(CONTENT, POSITION, rows.alias(COPIES))
     if base.snapshot and base.reads_count:
-        counted = counted.unionByName(_read_copies(told, base))
+        counted = counted.unionByName(_read_copies(contents, base))
     # An update with equal images takes the row before it adds it.
     in_order = Window.partitionBy(CONTENT).orderBy(F.col(POSITION).asc_nulls_first(), F.col(COPIES))
     level = F.sum(COPIES).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -87,11 +87,11 @@ def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
     return held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0))))
 
 
-def _read_copies(told: DataFrame, base: Base) -> DataFrame:
+def _read_copies(contents: DataFrame, base: Base) -> DataFrame:
     """Return the copies that the snapshot read. If it was sent more than once, the fullest delivery counts."""
-    reads = told.filter(f"{OP} = 'r' AND {POSITION} = {position_literal(base.snapshot)}") if base.snapshot else told.filter("false")
+    reads = contents.filter(f"{OP} = 'r' AND {POSITION} = {position_literal(base.snapshot)}") if base.snapshot else contents.filter("false")
     once = reads.select(CONTENT, PARTITION, OFFSET, F.expr(base.delivery).alias(_DELIVERY)).distinct()
     # Reads sort before everything streamed.
-    none = F.lit(None).cast(told.schema[POSITION].dataType).alias(POSITION)
+    none = F.lit(None).cast(contents.schema[POSITION].dataType).alias(POSITION)
     by_delivery = once.groupBy(CONTENT, PARTITION, _DELIVERY).agg(F.count("*").alias(COPIES))
     return by_delivery.groupBy(CONTENT, PARTITION).agg(F.max(COPIES).alias(COPIES)).select(CONTENT, none, COPIES)

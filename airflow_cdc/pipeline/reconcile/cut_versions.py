@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
+    CARRIED,
     COMMITTED_AT,
     END_POSITION,
     LEFT_OUT,
     OFFSET,
     OP,
     POSITION,
-    TOLD,
     TRANSACTION,
     VALID_FROM,
     VALID_TO,
@@ -49,29 +49,29 @@ ENDS = "__cdc_ends"
 _GOES_ON = "__cdc_goes_on"
 _RUN = "__cdc_run"
 
-# tellers: by column, the number of the event that carried its value, minus the number of the event that left it out, or NULL.
-_VERSION = "struct<event: int, born: int, image: array<bigint>, tellers: array<int>>"
-_SETTLED = "struct<event: int, born: int, tellers: array<int>, by: int>"
-_DEATH = "struct<number: int, born: int, tellers: array<int>>"
+# carriers: by column, the number of the event that carried its value, minus the number of the event that left it out, or NULL.
+_VERSION = "struct<event: int, born: int, image: array<bigint>, carriers: array<int>>"
+_SETTLED = "struct<event: int, born: int, carriers: array<int>, by: int>"
+_DEATH = "struct<number: int, born: int, carriers: array<int>>"
 
-_MEMBERS = ", ".join(f"'{name}', e.{name}" for name in ("op", "transaction", "before", "after", "told"))
+_MEMBERS = ", ".join(f"'{name}', e.{name}" for name in ("op", "transaction", "before", "after", "carried"))
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}))"
 
-_TELLERS = "transform(event.told, code -> CASE code WHEN 1 THEN event.number WHEN 0 THEN -event.number END)"
-_CREATED = f"CAST(named_struct('event', event.number, 'born', event.number, 'image', event.after, 'tellers', {_TELLERS}) AS {_VERSION})"
+_CARRIERS = "transform(event.carried, code -> CASE code WHEN 1 THEN event.number WHEN 0 THEN -event.number END)"
+_CREATED = f"CAST(named_struct('event', event.number, 'born', event.number, 'image', event.after, 'carriers', {_CARRIERS}) AS {_VERSION})"
 
 
 def _over(version: str) -> str:
     """Return the SQL of the version that an event makes from another."""
-    tellers = f"zip_with(event.told, {version}.tellers, (code, teller) -> if(code = 1, event.number, teller))"
-    written = f"named_struct('event', event.number, 'born', {version}.born, 'image', event.after, 'tellers', {tellers})"
+    carriers = f"zip_with(event.carried, {version}.carriers, (code, carrier) -> if(code = 1, event.number, carrier))"
+    written = f"named_struct('event', event.number, 'born', {version}.born, 'image', event.after, 'carriers', {carriers})"
     return f"if({version} IS NULL, {_CREATED}, CAST({written} AS {_VERSION}))"
 
 
 def _settle(versions: str, history: str, by: str) -> str:
     """Return the SQL of the history after a commit, with one more entry if the commit changed the version."""
     newest = f"try_element_at({versions}, -1)"
-    entry = f"CAST(named_struct('event', {newest}.event, 'born', {newest}.born, 'tellers', {newest}.tellers, 'by', {by}) AS {_SETTLED})"
+    entry = f"CAST(named_struct('event', {newest}.event, 'born', {newest}.born, 'carriers', {newest}.carriers, 'by', {by}) AS {_SETTLED})"
     grown = f"if(entry.event <=> try_element_at({history}, -1).event, {history}, array_append({history}, entry))"
     return sql.let("entry", entry, grown)
 
@@ -84,7 +84,7 @@ def _step() -> str:
         WHEN 'd' THEN {OTHERS}
         ELSE CAST(array() AS array<{_VERSION}>) END"""
     died = "try_element_at(versions, subject)"
-    death = f"CAST(named_struct('number', event.number, 'born', {died}.born, 'tellers', {died}.tellers) AS {_DEATH})"
+    death = f"CAST(named_struct('number', event.number, 'born', {died}.born, 'carriers', {died}.carriers) AS {_DEATH})"
     deaths = f"if(event.op = 'd' AND {died} IS NOT NULL, array_append(state.deaths, {death}), state.deaths)"
     committed = "(state.transaction IS NOT NULL AND NOT (state.transaction <=> event.transaction))"
     history = f"if({committed}, {_settle('state.versions', 'state.history', 'event.number - 1')}, state.history)"
@@ -129,13 +129,13 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
     """Return one row per key: its ``events`` in order, their ``places`` and ``times``, ``history`` and ``deaths``.
 
     :param events: all known events of the keys, each once: good row events, and marks (``t``, ``v``: no row survives them), with
-        :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`, images as arrays in the order of ``others``, :data:`TOLD` and
+        :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`, images as arrays in the order of ``others``, :data:`CARRIED` and
             :data:`LEFT_OUT`.
     :param keys: our own names for the key columns, as a source's key could be named ``events``.
     :param others: the columns that are not keys.
     """
     names = sql.texts(others)
-    codes = f"transform({names}, name -> CASE WHEN array_contains({TOLD}, name) THEN 1 WHEN array_contains({LEFT_OUT}, name) THEN 0 END)"
+    codes = f"transform({names}, name -> CASE WHEN array_contains({CARRIED}, name) THEN 1 WHEN array_contains({LEFT_OUT}, name) THEN 0 END)"
     event = F.struct(
         # First, because it sorts the events.
         F.col(ORDER).alias("order"),
@@ -144,7 +144,7 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
         F.col(TRANSACTION).alias("transaction"),
         F.col(BEFORE).alias("before"),
         F.col(AFTER).alias("after"),
-        F.expr(codes).alias("told"),
+        F.expr(codes).alias("carried"),
         F.col(COMMITTED_AT).alias("committed_at"),
         F.col(OFFSET).alias("offset"),
         F.struct(*[F.col(sql.name(name)) for name in others]).alias("row") if others else F.lit(None).alias("row"),
@@ -156,17 +156,17 @@ def fold_keys(events: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
     return folded.select(*[sql.name(key) for key in keys], "events", "places", "times", "folded.history", "folded.deaths")
 
 
-def _values(tellers: str, others: Sequence[str]) -> dict[str, str]:
-    """Return the SQL of each column's value from the event that ``tellers`` names."""
-    return {name: f"get(events, get({tellers}, {place}) - 1).row.{sql.name(name)}" for place, name in enumerate(others)}
+def _values(carriers: str, others: Sequence[str]) -> dict[str, str]:
+    """Return the SQL of each column's value from the event that ``carriers`` names."""
+    return {name: f"get(events, get({carriers}, {place}) - 1).row.{sql.name(name)}" for place, name in enumerate(others)}
 
 
-def _open(tellers: str, others: Sequence[str]) -> str:
+def _open(carriers: str, others: Sequence[str]) -> str:
     names = sql.texts(others)
-    of_event = f"filter({names}, (name, place) -> get({tellers}, place) = number)"
+    of_event = f"filter({names}, (name, place) -> get({carriers}, place) = number)"
     began = "get(events, -number - 1)"
     entry = f"named_struct('place', {_place(began)}, 'op', {began}.op, 'names', {of_event})"
-    return f"transform(array_distinct(filter({tellers}, number -> number < 0)), number -> {entry})"
+    return f"transform(array_distinct(filter({carriers}, number -> number < 0)), number -> {entry})"
 
 
 def _place(event: str) -> str:
@@ -178,7 +178,7 @@ def versions_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -
     ended = "coalesce(get(history, place + 1).event, get(history, place + 1).by)"
     is_first = "NOT (get(history, place - 1).born <=> entry.born)"
     intervals = f"""filter(transform(history, (entry, place) -> named_struct('event', entry.event, 'born', entry.born, 'seq', place,
-        'tellers', entry.tellers, 'ended', {ended}, 'is_first', {is_first})), entry -> entry.event IS NOT NULL)"""
+        'carriers', entry.carriers, 'ended', {ended}, 'is_first', {is_first})), entry -> entry.event IS NOT NULL)"""
     began, born = "get(events, v.event - 1)", "get(events, v.born - 1)"
     members = {
         SEQ: "v.seq",
@@ -191,8 +191,8 @@ def versions_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -
         BEGINS: "v.event",
         ENDS: "v.ended",
         BORN: f"named_struct('place', {_place(born)}, 'op', {born}.op, 'transaction', {born}.transaction, 'is_first', v.is_first)",
-        OPEN: _open("v.tellers", others),
-        **_values("v.tellers", others),
+        OPEN: _open("v.carriers", others),
+        **_values("v.carriers", others),
     }
     # Build structs first: an explode beside the events would copy them for every version.
     rows = folded.withColumn("versions", F.expr(f"transform({intervals}, v -> {sql.struct(members)})"))
@@ -206,8 +206,8 @@ def deaths_of(folded: DataFrame, keys: Sequence[str], others: Sequence[str]) -> 
         DIED_AT: _place(died),
         LIVED: "exists(history, entry -> entry.born = d.born)",
         BORN: f"named_struct('place', {_place(born)}, 'op', {born}.op)",
-        OPEN: _open("d.tellers", others),
-        **_values("d.tellers", others),
+        OPEN: _open("d.carriers", others),
+        **_values("d.carriers", others),
     }
     rows = folded.withColumn("dead", F.expr(f"transform(deaths, d -> {sql.struct(members)})"))
     return rows.select(*[sql.name(key) for key in keys], F.inline("dead"))

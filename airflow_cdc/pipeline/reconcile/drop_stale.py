@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.operation import FILL, KEEP
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.reconcile.order_events import is_known_newer
-from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_position
+from airflow_cdc.pipeline.reconcile.value_positions import may_fill, value_position
 from airflow_cdc.pipeline.spark import sql
 
 _STALE = "__cdc_stale"
@@ -36,9 +36,9 @@ def drop_stale(
     """
     ours = [F.col(sql.name(key)) for key in keys]
     known = known_of(rows, markers, deleted, keys)
-    changed = row_changes.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT, UNAVAILABLE)
-    tells = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
-    fills = F.expr(f"coalesce(({tells}) AND exists(k.{TOLD_AT}, entry -> {may_fill('s', 'entry')}), false)")
+    changed = row_changes.select(*ours, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, UNAVAILABLE)
+    may_carry = f"s.{OP} NOT IN ('d', '{KEEP}') OR (s.{OP} = 'd' AND k.{OP} = 'd')"
+    fills = F.expr(f"coalesce(({may_carry}) AND exists(k.{VALUE_POSITIONS}, entry -> {may_fill('s', 'entry')}), false)")
     beaten = (
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
@@ -65,15 +65,15 @@ def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | No
     A key may have several rows.
     """
     ours = [F.col(sql.name(key)) for key in keys]
-    known = rows.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
+    known = rows.select(*ours, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
     if deleted is not None:
-        known = known.unionByName(deleted.select(*ours, POSITION, OP, PARTITION, OFFSET, TOLD_AT), allowMissingColumns=True)
+        known = known.unionByName(deleted.select(*ours, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS), allowMissingColumns=True)
     if markers is None:
         return known
     if deleted is not None:
         # The flagged row has the marker's facts, and also which of its values an older event may still fill.
-        told_by_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
-        markers = markers.alias("m").join(deleted.alias("d"), told_by_row, "left_anti")
+        is_in_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
+        markers = markers.alias("m").join(deleted.alias("d"), is_in_row, "left_anti")
     return known.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET, BEGAN), allowMissingColumns=True)
 
 
@@ -82,15 +82,15 @@ def leave_to_rows(row_changes: DataFrame, rows: DataFrame, keys: Sequence[str]) 
 
     :param rows: the target's rows: the keys, ``__cdc_position`` and ``__cdc_told_at``.
     """
-    all_told = F.lit(None).cast("array<string>").alias(UNAVAILABLE)
-    known = rows.select(*[F.col(sql.name(key)) for key in keys], POSITION, TOLD_AT, all_told)
+    nothing_left_out = F.lit(None).cast("array<string>").alias(UNAVAILABLE)
+    known = rows.select(*[F.col(sql.name(key)) for key in keys], POSITION, VALUE_POSITIONS, nothing_left_out)
     joined = row_changes.alias("s").join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)), "left")
-    later = f"entry.known AND coalesce({told_position('k', 'entry.column')} > entry.position, false)"
+    later = f"entry.known AND coalesce({value_position('k', 'entry.column')} > entry.position, false)"
     kept = {
-        TOLD_AT: F.expr(f"nullif(filter(s.{TOLD_AT}, entry -> NOT ({later})), CAST(array() AS {TOLD_AT_TYPE}))"),
+        VALUE_POSITIONS: F.expr(f"nullif(filter(s.{VALUE_POSITIONS}, entry -> NOT ({later})), CAST(array() AS {VALUE_POSITIONS_TYPE}))"),
         UNAVAILABLE: F.expr(
             f"nullif(array_union(coalesce(s.{UNAVAILABLE}, array()),"
-            f" coalesce(transform(filter(s.{TOLD_AT}, entry -> {later}), entry -> entry.column), array())), array())"
+            f" coalesce(transform(filter(s.{VALUE_POSITIONS}, entry -> {later}), entry -> entry.column), array())), array())"
         ),
     }
     return joined.select(*[kept.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in row_changes.columns])

@@ -168,8 +168,8 @@ def _reads_and_truncates(marked: DataFrame) -> list[Row]:
     def offsets_of(marker: str) -> Column:
         return F.collect_set(F.when(F.col(SNAPSHOT).startswith(marker), F.col(OFFSET)))
 
-    told = marked.filter(f"{OP} IN ('r', 't')").groupBy(OP, POSITION, PARTITION, _MINE)
-    return told.agg(
+    grouped = marked.filter(f"{OP} IN ('r', 't')").groupBy(OP, POSITION, PARTITION, _MINE)
+    return grouped.agg(
         F.min(OFFSET).alias("first"),
         F.max(OFFSET).alias("last"),
         offsets_of("first").alias("begins"),

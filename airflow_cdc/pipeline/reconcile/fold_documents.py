@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OP, POSITION, TOLD_AT, UNAVAILABLE
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.model.columns import OP, POSITION, UNAVAILABLE, VALUE_POSITIONS
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH, PRE_IMAGE
 from airflow_cdc.pipeline.documents.document_functions import fold
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, is_known_newer
 from airflow_cdc.pipeline.spark import sql
 
-_TELLS_NONE = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"
+_LACKS_DOCUMENT = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"
 _FOLDED = "__cdc_folded"
 _BASE = "__cdc_base"
 
@@ -28,7 +28,7 @@ def keys_to_fold(row_changes: DataFrame, keys: Sequence[str], *, keeps_deleted: 
 
     :param keeps_deleted: whether a deleted row keeps its document, which a delete does not carry.
     """
-    asked = f"({_TELLS_NONE} OR {OP} = 'd')" if keeps_deleted else _TELLS_NONE
+    asked = f"({_LACKS_DOCUMENT} OR {OP} = 'd')" if keeps_deleted else _LACKS_DOCUMENT
     return row_changes.filter(asked).select(*map(sql.name, keys))
 
 
@@ -51,17 +51,18 @@ def fold_documents(row_changes: DataFrame, events: DataFrame, rows: DataFrame | 
         based = gathered.withColumn(_BASE, F.lit(None).cast("string"))
     else:
         based = gathered.join(rows.select(*map(sql.name, keys), F.col(DOCUMENT).alias(_BASE)), list(keys), "left")
-    told = ", ".join(f"'{name}', step.{name}" for name in (OP, DOCUMENT, PATCH, PRE_IMAGE))
-    steps = F.expr(f"transform(steps, step -> named_struct({told}))")
+    members = ", ".join(f"'{name}', step.{name}" for name in (OP, DOCUMENT, PATCH, PRE_IMAGE))
+    steps = F.expr(f"transform(steps, step -> named_struct({members}))")
     folded = based.select(*map(sql.name, keys), fold(F.col(_BASE), steps).alias(_FOLDED))
     joined = row_changes.join(folded, list(keys), "left")
     needs = f"({DOCUMENT} IS NULL AND {OP} IN ('u', 'd'))"
-    entry = f"CAST(array(named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)) AS {TOLD_AT_TYPE})"
+    entry = f"named_struct('column', '{DOCUMENT}', 'position', {POSITION}, 'known', {_FOLDED} IS NOT NULL)"
+    entries = f"CAST(array({entry}) AS {VALUE_POSITIONS_TYPE})"
     values = {
         DOCUMENT: F.expr(f"if({needs}, {_FOLDED}, {DOCUMENT})"),
-        TOLD_AT: F.expr(f"if({_TELLS_NONE}, {entry}, {TOLD_AT})"),
+        VALUE_POSITIONS: F.expr(f"if({_LACKS_DOCUMENT}, {entries}, {VALUE_POSITIONS})"),
         # An unknown document must not keep its former value.
-        UNAVAILABLE: F.expr(f"if({_TELLS_NONE} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
+        UNAVAILABLE: F.expr(f"if({_LACKS_DOCUMENT} OR {_FOLDED} IS NOT NULL, NULL, {UNAVAILABLE})"),
     }
     return joined.select(*[values.get(name, F.col(sql.name(name))).alias(name) for name in row_changes.columns])
 

@@ -23,13 +23,13 @@ from airflow_cdc.model.columns import (
     OP_IF_ABSENT,
     PARTITION,
     POSITION,
-    TOLD_AT,
     TRANSACTION,
     UNAVAILABLE,
+    VALUE_POSITIONS,
 )
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.position.lives import LANES
-from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     CONFLICTS,
     EVENTS,
@@ -91,17 +91,17 @@ def fold_row_versions(
         trails = {name: f"{name}_fold.trail" for name in _ANSWERS}
     folded = folds.withColumns({f"{name}_trail": F.expr(found) for name, found in trails.items()})
     folded = folded.withColumns({name: F.expr(_last_of(f"{name}_trail")) for name in _ANSWERS})
-    trail, untold, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_UNTOLD, "false"
+    trail, left_out, of_target = _TRAIL_OF_SURVIVOR.format(""), _LAST_LEFT_OUT, "false"
     if keeps_deleted:
         folded = folded.withColumns({f"{name}_deleted_trail": F.expr(_TRAIL_OF_LAST.format(name)) for name in _ANSWERS})
         trail = f"if({_DIES}, {_TRAIL_OF_SURVIVOR.format('_deleted')}, {trail})"
-        untold = f"if({_DIES}, {_NOTHING_TOLD}, {_LAST_UNTOLD})"
+        left_out = f"if({_DIES}, {_ALL_COLUMNS}, {_LAST_LEFT_OUT})"
         of_target = f"coalesce({_last_of('trail')}, 0) = {_TARGETS_OWN}"
     lived = folded.withColumn("trail", F.expr(trail))
     traced = lived.withColumn("lineage", F.expr(_LINEAGE)).withColumn("begun", F.expr("coalesce(lineage[0].op IN ('c', 'r'), false)"))
-    traced = traced.withColumn("untold", F.expr(untold))
+    traced = traced.withColumn("left_out", F.expr(left_out))
     ours = {key: _key_name(place) for place, key in enumerate(keys)}
-    picked = [(F.col(ours[name]) if name in keys else F.expr(_last_told(name))).alias(name) for name in columns]
+    picked = [(F.col(ours[name]) if name in keys else F.expr(_last_carried(name))).alias(name) for name in columns]
     return traced.select(*picked, *_own_columns(of_target), *_counts())
 
 
@@ -143,9 +143,9 @@ def _own_columns(of_target: str) -> list[Column]:
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
         OFFSET: last["row"][OFFSET],
-        UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_NOTHING_TOLD} WHEN NOT begun THEN {_UNTOLD} END"),
+        UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_ALL_COLUMNS} WHEN NOT begun THEN {_LEFT_TO_TARGET} END"),
         ABSENT: F.expr("element_at(lineage, -1).absent"),
-        TOLD_AT: F.expr(_TOLD_AT),
+        VALUE_POSITIONS: F.expr(_VALUE_POSITIONS),
         MOVED: F.expr(_MOVED),
     }
     return [ours[name].alias(name) for name in RECONCILED_COLUMNS]
@@ -184,34 +184,34 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
     'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
     'spreads', array_min({_PARTITIONS}) < array_max({_PARTITIONS}))"""
 
-_LAST_UNTOLD = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
-_NOBODY_TOLD = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
+_LAST_LEFT_OUT = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
+_NEVER_CARRIED = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
 _IS_ABSENT = "coalesce(array_contains(element_at(lineage, -1).absent, name), false)"
-_UNTOLD = f"nullif(filter(untold, name -> {_NOBODY_TOLD}), array())"
+_LEFT_TO_TARGET = f"nullif(filter(left_out, name -> {_NEVER_CARRIED}), array())"
 # Where deleted rows stay, a delete reports each column as unavailable.
 _DIES = "(absent IS NULL AND coalesce(held, 0) = 0)"
-_NOTHING_TOLD = "try_element_at(filter(events, event -> event.op = 'd'), 1).unavailable"
+_ALL_COLUMNS = "try_element_at(filter(events, event -> event.op = 'd'), 1).unavailable"
 
 # A row that began in these events has no value in the target: a column that none of them carries is NULL so far.
-_TELLER = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
-_TOLD_AT = f"""
+_CARRIERS = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
+_VALUE_POSITIONS = f"""
 CAST(nullif(transform(
-    filter(untold, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NOBODY_TOLD})),
-    name -> named_struct('column', name, 'position', coalesce(try_element_at({_TELLER}, -1).position, lineage[0].position),
-        'known', size({_TELLER}) > 0)
-), array()) AS {TOLD_AT_TYPE})
+    filter(left_out, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NEVER_CARRIED})),
+    name -> named_struct('column', name, 'position', coalesce(try_element_at({_CARRIERS}, -1).position, lineage[0].position),
+        'known', size({_CARRIERS}) > 0)
+), array()) AS {VALUE_POSITIONS_TYPE})
 """
 
 _MOVED = f"""
-CAST(CASE WHEN begun AND exists(untold, name -> NOT {_IS_ABSENT} AND {_NOBODY_TOLD})
+CAST(CASE WHEN begun AND exists(left_out, name -> NOT {_IS_ABSENT} AND {_NEVER_CARRIED})
     THEN named_struct('position', lineage[0].position, 'old_key', lineage[0].old_key) END AS {MOVED_TYPE})
 """
 
 
-def _last_told(name: str) -> str:
+def _last_carried(name: str) -> str:
     """Return the SQL of a column's value in the surviving row: from the last event of its lineage that carries it."""
-    told = f"NOT coalesce(array_contains(event.unavailable, {sql.text(name)}), false)"
-    return f"try_element_at(filter(lineage, event -> {told}), -1).row.{sql.name(name)}"
+    carries = f"NOT coalesce(array_contains(event.unavailable, {sql.text(name)}), false)"
+    return f"try_element_at(filter(lineage, event -> {carries}), -1).row.{sql.name(name)}"
 
 
 # A redelivered copy would be a second row version: keep only the first event of each position.
@@ -224,17 +224,17 @@ filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> deliver
 # holds the key. A before image with only the key has fillers in the other columns, which are no evidence
 # (docs/sources/postgresql.md#images-before).
 _FILLERS = "array(xxhash64(''), xxhash64('0'), xxhash64('0.0'), xxhash64('false'), xxhash64('AA=='), xxhash64('1970-01-01T00:00:00Z'))"
-_TELLS = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
+_COMPARABLE = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
 _LOOSELY = f"""coalesce(version.image IS NOT NULL
-    AND forall(zip_with(event.before, version.image, (b, a) -> NOT ({_TELLS}) OR b = a), agrees -> agrees)
-    AND exists(zip_with(event.before, version.image, (b, a) -> {_TELLS}), speaks -> speaks), false)"""
+    AND forall(zip_with(event.before, version.image, (b, a) -> NOT ({_COMPARABLE}) OR b = a), agrees -> agrees)
+    AND exists(zip_with(event.before, version.image, (b, a) -> {_COMPARABLE}), agrees -> agrees), false)"""
 SUBJECT = f"""CASE
   WHEN event.before IS NULL THEN 1
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
 # The version whose values an update continues: never one that its before image contradicts.
-_CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_TELLS} AND b <> a), differs -> differs)"
+_CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_COMPARABLE} AND b <> a), differs -> differs)"
 _PREDECESSOR = f"""CASE
   WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN subject
   ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)
@@ -251,7 +251,7 @@ _BEFORE_ALL = f"CAST(if(state.held, {_OWN}, array()) AS array<{_VERSION}>)"
 _SETTLED = f"""CASE WHEN state.voided AND NOT event.voided THEN {_BEFORE_ALL}
     WHEN state.transaction <=> event.transaction THEN state.versions
     ELSE slice(state.versions, -1, least(size(state.versions), 1)) END"""
-_MEMBERS = """'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'tells_all', e.unavailable IS NULL,
+_MEMBERS = """'op', e.op, 'transaction', e.transaction, 'before', e.before, 'after', e.after, 'is_whole', e.unavailable IS NULL,
     'voided', e.voided"""
 _IN_LAST = "'in_last', e.transaction <=> element_at(events, -1).transaction"
 _NUMBERED = f"transform(events, (e, place) -> named_struct('number', place + 1, {_MEMBERS}, {_IN_LAST}))"
@@ -288,7 +288,7 @@ def _start(*, held: bool, in_last: bool) -> str:
 
 def _step() -> str:
     """Return the SQL of a fold's state after an event."""
-    goes_on = f"if(event.tells_all, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
+    goes_on = f"if(event.is_whole, array(), coalesce(try_element_at(versions, CAST({_PREDECESSOR} AS INT)).trail, array()))"
     changed = f"""CASE event.op
         WHEN 'c' THEN array_append(versions, {_written("array()")})
         WHEN 'r' THEN array({_written("array()")})

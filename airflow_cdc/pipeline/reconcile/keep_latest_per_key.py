@@ -19,12 +19,12 @@ from airflow_cdc.model.columns import (
     PARTITION,
     POSITION,
     SNAPSHOT,
-    TOLD_AT,
     TRANSACTION,
     UNAVAILABLE,
+    VALUE_POSITIONS,
 )
 from airflow_cdc.model.position.lives import LANES
-from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import INITIAL, POSITION_TYPE
 from airflow_cdc.pipeline.reconcile.order_events import ORDER
 from airflow_cdc.pipeline.spark import sql
@@ -46,7 +46,7 @@ HAZARD = "__cdc_hazard"
 IS_LAST = "__cdc_is_last"
 """boolean: whether the event is its key's last."""
 
-RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, TOLD_AT, MOVED)
+RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED)
 _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
 _FLAGS = "__cdc_flags"
 _REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _SPREADS = 1, 2, 4, 8, 16
@@ -75,8 +75,8 @@ def keep_latest_per_key(
         :data:`READS` and :data:`HAZARD`.
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
-    told = _tell_of_key(_flag(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
-    kept = told.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
+    summarized = _summarize_keys(_flag(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
+    kept = summarized.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
     ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
     more = [IS_LAST, LINE_HASH] if and_hazardous else []
@@ -111,8 +111,8 @@ def _or_false(condition: Column) -> Column:
 
 
 def _of_single_event(name: str) -> Column:
-    if name in (TOLD_AT, MOVED):
-        return F.lit(None).cast(TOLD_AT_TYPE if name == TOLD_AT else MOVED_TYPE)
+    if name in (VALUE_POSITIONS, MOVED):
+        return F.lit(None).cast(VALUE_POSITIONS_TYPE if name == VALUE_POSITIONS else MOVED_TYPE)
     return F.col(OP if name == OP_IF_ABSENT else name)
 
 
@@ -140,7 +140,7 @@ def _flag(events: DataFrame) -> DataFrame:
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))
 
 
-def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
+def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
     """Add the columns that aggregate all events of a key."""
     of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
@@ -168,8 +168,8 @@ def _tell_of_key(events: DataFrame, by_key: WindowSpec, *, names_transactions: b
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
     # A value that the last event does not carry comes from an earlier one, or from the row that moved here.
-    is_untold, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
-    hazard = any_is(_REMOVES_ANOTHER) | (is_untold & ((count > copies + 1) | (last == "c")))
+    is_left_out, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
+    hazard = any_is(_REMOVES_ANOTHER) | (is_left_out & ((count > copies + 1) | (last == "c")))
     return events.withColumns(
         {
             IS_LAST: F.lead(OP).over(by_key).isNull(),

@@ -24,20 +24,21 @@ from airflow_cdc.model.columns import (
     OP_IF_ABSENT,
     PARTITION,
     POSITION,
-    TOLD_AT,
     UNAVAILABLE,
+    VALUE_POSITIONS,
 )
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
-from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN, told_at
+from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN, value_positions
 from airflow_cdc.pipeline.spark import sql
 
 CUT_AT = "__cdc_cut_at"
 """Commit of the position of a cut key's known state."""
 LOOK_BACK = 64
 """Number of microbatches in which the begin of a cut transaction is searched."""
+_ENTRY = "__cdc_entry"
 
 
 def find_cut_keys(
@@ -97,9 +98,10 @@ def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str])
 
     :param deletes: the microbatch's deletes, with position.
     """
-    told = rows.filter(f"{TOLD_AT} IS NOT NULL").selectExpr(*[sql.name(key) for key in keys], f"explode({TOLD_AT}) AS told")
-    same_place = F.expr(f"r.told.position.commit = d.{POSITION}.commit AND r.told.position.change = d.{POSITION}.change")
-    met = told.alias("r").join(deletes.alias("d"), same_place)
+    named = [sql.name(key) for key in keys]
+    entries = rows.filter(f"{VALUE_POSITIONS} IS NOT NULL").selectExpr(*named, f"explode({VALUE_POSITIONS}) AS {_ENTRY}")
+    same_place = F.expr(f"r.{_ENTRY}.position.commit = d.{POSITION}.commit AND r.{_ENTRY}.position.change = d.{POSITION}.change")
+    met = entries.alias("r").join(deletes.alias("d"), same_place)
     return met.select(*[F.col(f"r.{sql.name(key)}") for key in keys], F.expr(f"d.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
@@ -116,8 +118,8 @@ class PartedTransactions:
 
         The known state does not carry its transaction, so anything from those microbatches may be of it. Folding it again is harmless.
         """
-        told = ", ".join(map(sql.text, self.texts))
-        ours = f"({change}.{REACH}.first_transaction IN ({told}) OR {change}.{REACH}.last_transaction IN ({told}))"
+        texts = ", ".join(map(sql.text, self.texts))
+        ours = f"({change}.{REACH}.first_transaction IN ({texts}) OR {change}.{REACH}.last_transaction IN ({texts}))"
         stretches = [
             f"{known}.{POSITION}.commit BETWEEN {first.commit}BD AND {reach.streamed_through[partition].commit}BD"
             for reach in self.earlier
@@ -174,16 +176,18 @@ def upon_prior(
     lives, kept = answer != "d", held & (answer == KEEP)
     in_prior = {name.lower() for name in prior.columns}
 
-    def told(name: str) -> Column:
+    def value_of(name: str) -> Column:
         theirs = F.col(f"p.{sql.name(name)}") if name.lower() in in_prior else F.lit(None)
         asked = F.coalesce(F.array_contains(f"s.{UNAVAILABLE}", name), F.lit(False))  # noqa: FBT003
         return F.when(kept | asked, theirs).otherwise(F.col(f"s.{sql.name(name)}"))
 
-    values = {name: told(name) for name in columns if name not in keys}
+    values = {name: value_of(name) for name in columns if name not in keys}
     for name in (POSITION, COMMITTED_AT, PARTITION, OFFSET):
         values[name] = F.when(kept, F.col(f"p.{name}")).otherwise(F.col(f"s.{name}"))
     values[OP] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d")
     values[OP_IF_ABSENT] = F.when(kept, F.col(f"p.{OP}")).when(lives, answer).otherwise("d" if flags_deletes else KEEP)
-    values[TOLD_AT] = F.when(kept, F.col(f"p.{TOLD_AT}")).otherwise(F.expr(told_at("s", "p", known=f"p.{POSITION} IS NOT NULL")))
+    values[VALUE_POSITIONS] = F.when(kept, F.col(f"p.{VALUE_POSITIONS}")).otherwise(
+        F.expr(value_positions("s", "p", known=f"p.{POSITION} IS NOT NULL"))
+    )
     values[UNAVAILABLE] = F.lit(None).cast("array<string>")
     return joined.select(*[values.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in folded.columns])

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import MOVED, OP, POSITION, RAW, RAW_KEY, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import MOVED, OP, POSITION, RAW, RAW_KEY, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
-from airflow_cdc.pipeline.reconcile.told_at import UNKNOWN_NAMES
+from airflow_cdc.pipeline.reconcile.value_positions import UNKNOWN_NAMES
 from airflow_cdc.pipeline.spark import sql
 
 MAX_MOVES = 16
@@ -63,7 +63,7 @@ def trace_moved_rows(
     :param write_down: stages a frame under a name, so that a round does not compute the rounds before it again.
     """
     if rows is None:
-        rows = events.filter("false").withColumn(TOLD_AT, F.lit(None).cast(TOLD_AT_TYPE))
+        rows = events.filter("false").withColumn(VALUE_POSITIONS, F.lit(None).cast(VALUE_POSITIONS_TYPE))
     to = numbered(TO, keys)
     renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
     asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias(_NAMES), MOVED)
@@ -132,8 +132,8 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
     # A decimal's rule inspects the record's text for the encoding; here that text is the header's.
     text = dict.fromkeys((RAW, RAW_KEY), F.col(MOVED)["old_key"])
     paired = placed.join(deletes, _PLACE, "left").withColumns({"header": header, **text})
-    told = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
-    old_key = F.when(F.col("header").isNotNull(), told).otherwise(F.col("deleted"))
+    of_header = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
+    old_key = F.when(F.col("header").isNotNull(), of_header).otherwise(F.col("deleted"))
     # With several deletes at one position, any choice would be a guess: the least is deterministic.
     one = paired.groupBy(*to, _PLACE).agg(F.first(_NAMES).alias(_NAMES), F.min(old_key).alias("old"))
     return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*")
@@ -145,7 +145,7 @@ def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns
     on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     joined = lived.alias("a").join(rows.alias("t"), on, "left")
     held = {name.lower() for name in rows.columns}
-    of_target = f"t.{POSITION} IS NOT NULL AND NOT exists(t.{TOLD_AT}, told -> told.column = name AND NOT told.known)"
+    of_target = f"t.{POSITION} IS NOT NULL AND NOT exists(t.{VALUE_POSITIONS}, entry -> entry.column = name AND NOT entry.known)"
     known = F.expr(
         f"filter(a.{_NAMES}, name -> NOT array_contains(a.{_HIDDEN}, name)"
         f" AND (NOT array_contains(a.{_OF_TARGET}, name) OR coalesce({of_target}, t.{POSITION} IS NOT NULL)))"
@@ -163,14 +163,14 @@ def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], colum
     """Return the row changes with the known values filled in; their position stays that of the move."""
     on = [F.col(f"a.{name}") == F.col(f"s.{sql.name(key)}") for name, key in zip(numbered(TO, keys), keys, strict=True)]
     joined = row_changes.alias("s").join(answers.alias("a"), on, "left")
-    is_open = f"exists(s.{TOLD_AT}, told -> told.column = {{name}} AND NOT told.known AND array_contains(a.{_KNOWN}, {{name}}))"
+    is_open = f"exists(s.{VALUE_POSITIONS}, entry -> entry.column = {{name}} AND NOT entry.known AND array_contains(a.{_KNOWN}, {{name}}))"
     values = {
         name: F.when(F.expr(is_open.format(name=sql.text(name))), F.col(f"a.{sql.name(name)}")).otherwise(F.col(f"s.{sql.name(name)}"))
         for name in columns
     }
-    now_known = f"told.known OR coalesce(array_contains(a.{_KNOWN}, told.column), false)"
-    told_at = F.expr(
-        f"transform(s.{TOLD_AT}, told -> named_struct('column', told.column, 'position', told.position, 'known', {now_known}))"
+    now_known = f"entry.known OR coalesce(array_contains(a.{_KNOWN}, entry.column), false)"
+    positions = F.expr(
+        f"transform(s.{VALUE_POSITIONS}, entry -> named_struct('column', entry.column, 'position', entry.position, 'known', {now_known}))"
     )
-    changed = {**values, TOLD_AT: told_at}
+    changed = {**values, VALUE_POSITIONS: positions}
     return joined.select(*[changed.get(name, F.col(f"s.{sql.name(name)}")).alias(name) for name in row_changes.columns])

@@ -65,7 +65,7 @@ def keys_reached(touched: DataFrame, moves: DataFrame, keys: Sequence[str], *, w
     return reached
 
 
-def tell_previous_keys(
+def find_previous_keys(
     versions: DataFrame, deaths: DataFrame, moves: DataFrame, *, transactions: DataFrame, keys: Sequence[str], write_down: WriteDown
 ) -> DataFrame:
     """Return the versions with ``__cdc_previous_key``: for a row that moved in one of the transactions, its key at the previous commit.
@@ -87,8 +87,8 @@ def tell_previous_keys(
     if not answers:
         return without_previous_keys(versions, keys)
     # With several answers, any choice would be a guess: the least is deterministic.
-    told = reduce(DataFrame.unionByName, answers).groupBy(*keys, SEQ).agg(F.min(_ANSWER).alias(PREVIOUS_KEY))
-    return versions.join(told, [*keys, SEQ], "left")
+    chosen = reduce(DataFrame.unionByName, answers).groupBy(*keys, SEQ).agg(F.min(_ANSWER).alias(PREVIOUS_KEY))
+    return versions.join(chosen, [*keys, SEQ], "left")
 
 
 def without_previous_keys(versions: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -97,7 +97,7 @@ def without_previous_keys(versions: DataFrame, keys: Sequence[str]) -> DataFrame
     return versions.withColumn(PREVIOUS_KEY, F.when(F.lit(False), F.struct(*none)))  # noqa: FBT003
 
 
-def tell_left_out_values(
+def fill_left_out_values(
     versions: DataFrame, deaths: DataFrame, moves: DataFrame, *, keys: Sequence[str], others: Sequence[str], write_down: WriteDown
 ) -> DataFrame:
     """Return the versions with the values that their rows had under other keys. :data:`~…cut_versions.OPEN` keeps the unknown ones."""
@@ -120,8 +120,8 @@ def tell_left_out_values(
         asking = _asked(found.select(*keys, SEQ, *further, _NAMES, F.explode(f"row.{OPEN}").alias("open")), [*keys, SEQ, *to], among=_NAMES)
     if not answers:
         return versions
-    told = reduce(DataFrame.unionByName, answers).groupBy(*keys, SEQ).agg(F.collect_list(_ANSWER).alias(_ANSWER))
-    joined = versions.join(told, [*keys, SEQ], "left")
+    gathered = reduce(DataFrame.unionByName, answers).groupBy(*keys, SEQ).agg(F.collect_list(_ANSWER).alias(_ANSWER))
+    joined = versions.join(gathered, [*keys, SEQ], "left")
     values: dict[str, Column] = {name: _filled(name) for name in others}
     now_known = f"flatten(transform({_ANSWER}, answer -> answer.{_KNOWN}))"
     still_open = (

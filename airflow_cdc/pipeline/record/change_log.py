@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, POSITION, REJECT, TOLD_AT
+from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, POSITION, REJECT, VALUE_POSITIONS
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED, flag_copies
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, order_events
 from airflow_cdc.pipeline.spark import sql
@@ -52,7 +52,7 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: 
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
     return once.withColumns(
-        {REDELIVERED: (delivery > 1).cast("int"), EVENTS: F.lit(1), REACH: reach, TOLD_AT: F.lit(None).cast(TOLD_AT_TYPE)}
+        {REDELIVERED: (delivery > 1).cast("int"), EVENTS: F.lit(1), REACH: reach, VALUE_POSITIONS: F.lit(None).cast(VALUE_POSITIONS_TYPE)}
     )
 
 

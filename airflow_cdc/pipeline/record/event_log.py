@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import (
     ABSENT,
+    CARRIED,
     COMMITTED_AT,
     CUT,
     LEFT_OUT,
@@ -26,7 +27,6 @@ from airflow_cdc.model.columns import (
     RAW,
     RAW_KEY,
     TABLE,
-    TOLD,
     TRANSACTION,
     UNAVAILABLE,
 )
@@ -56,7 +56,7 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
     values = [F.col(sql.name(name)).cast(types[name]).alias(name) for name in decoder.columns.types]
     others = [name for name in decoder.columns.types if name not in decoder.columns.keys]
     names = sql.texts(others)
-    untold = f"coalesce({UNAVAILABLE}, {_NO_NAMES})"
+    left_out = f"coalesce({UNAVAILABLE}, {_NO_NAMES})"
     # A read belongs to no transaction. Without a transaction identifier, each commit is one.
     commit = f"CAST({POSITION}.commit AS STRING)"
     transaction = f"if({OP} = 'r', concat('read ', {commit}), coalesce({TRANSACTION}, {commit}))"
@@ -68,8 +68,8 @@ def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], m
         PARTITION: F.col(PARTITION),
         OFFSET: F.col(OFFSET),
         ORDINAL: F.col(ORDINAL),
-        TOLD: F.expr(f"array_except({names}, {untold})"),
-        LEFT_OUT: F.expr(f"array_except({untold}, coalesce({ABSENT}, {_NO_NAMES}))"),
+        CARRIED: F.expr(f"array_except({names}, {left_out})"),
+        LEFT_OUT: F.expr(f"array_except({left_out}, coalesce({ABSENT}, {_NO_NAMES}))"),
         BEFORE: _image(decoder, BEFORE),
         AFTER: _image(decoder, AFTER),
         MICROBATCH: F.lit(microbatch).cast("bigint"),
@@ -91,11 +91,11 @@ def _image(decoder: Decoder, name: str) -> Column:
 
 def _old_key(decoder: Decoder, types: Mapping[str, str]) -> Column:
     keys = decoder.columns.keys
-    told = [
+    in_header = [
         F.expr(decoder.columns.types[key].read(f"{_HEADER}.{sql.name(key)}")).cast(types[key]).alias(name)
         for key, name in zip(keys, numbered(FROM, keys), strict=True)
     ]
-    return F.when(F.col(_HEADER).isNotNull(), F.struct(*told))
+    return F.when(F.col(_HEADER).isNotNull(), F.struct(*in_header))
 
 
 def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:

@@ -50,8 +50,8 @@ def with_contents(events: DataFrame, decoder: Decoder, types: Mapping[str, str])
     place = (
         f"CASE WHEN {OP} = 'r' THEN concat_ws('+', {PARTITION}, {OFFSET}) WHEN {shares} THEN CAST(xxhash64({value}) AS STRING) ELSE '' END"
     )
-    told = {IDENTITY: F.expr(f"concat_ws('|', {', '.join(parts)}, {place})"), SENT_AT: F.expr(f"if({shares}, {sent_at}, NULL)")}
-    return hashed.withColumns(told).drop(BEFORE_ROW, RAW, RAW_KEY)
+    own = {IDENTITY: F.expr(f"concat_ws('|', {', '.join(parts)}, {place})"), SENT_AT: F.expr(f"if({shares}, {sent_at}, NULL)")}
+    return hashed.withColumns(own).drop(BEFORE_ROW, RAW, RAW_KEY)
 
 
 def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
@@ -64,8 +64,8 @@ def content_of(values: Mapping[str, str], types: Mapping[str, str]) -> str:
         typed = f"CAST({value} AS {types[name]})"
         text = f"hex({typed})" if types[name] == "BINARY" else f"CAST({typed} AS STRING)"
         members.append(f"if({value} IS NULL, NULL, named_struct('column', {sql.text(name.lower())}, 'value', {text}))")
-    told = f"CAST(array_compact(array({', '.join(members)})) AS ARRAY<STRUCT<column: STRING, value: STRING>>)"
-    return f"sha2(to_json({told}), 256)"
+    content = f"CAST(array_compact(array({', '.join(members)})) AS ARRAY<STRUCT<column: STRING, value: STRING>>)"
+    return f"sha2(to_json({content}), 256)"
 
 
 def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:

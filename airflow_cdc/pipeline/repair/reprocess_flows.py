@@ -18,7 +18,7 @@ from airflow_cdc.model.state.lease import WAIT_SECONDS
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
 from airflow_cdc.pipeline.run.select_flows import select_flows
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.storage import file_system
 
 _SIDE_BY_SIDE = 2
@@ -104,5 +104,5 @@ def unexpected_error(name: str, problem: Exception) -> CdcError:
         kind: type[CdcError] = SparkFailedError
     else:
         kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-    told = f"Flow {name} could not be read again: {type(problem).__name__}: {told_line(problem)}"
-    return kind(told, next_step="See the job's log; nothing is lost, a retry does what is left.")
+    message = f"Flow {name} could not be read again: {type(problem).__name__}: {error_line(problem)}"
+    return kind(message, next_step="See the job's log; nothing is lost, a retry does what is left.")

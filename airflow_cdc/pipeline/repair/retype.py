@@ -38,7 +38,8 @@ from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts, facts_of
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
-from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, columns_of, describe_table
+from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
+from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, columns_of, describe_table, read_target
 
 _OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, events_uri)
 
@@ -70,6 +71,7 @@ def retype(order: Retyping) -> Retyped:
     """Rebuild a flow's table with the types that are known now, and replace the live one unless it is a dry run.
 
     :raises ConfigurationError: when the lake has applied nothing of the flow.
+    :raises TableModeError: when the flow's settings ask for a table of another shape.
     :raises ConcurrentRunError: when another run is writing the flow, or another writer committed to the table meanwhile.
     :raises TableChangedError: when the archive does not reproduce what was applied; the table was left unchanged.
     :raises CdcError: when a microbatch cannot be reapplied; the table was left unchanged, and the next run goes on.
@@ -86,12 +88,13 @@ def _retype(order: Retyping, archive: str, lake: str, lease: Lease) -> Retyped:
     state, flow = ArchiveState(fs, root, archive), settings_of(order.flows, order.flow)
     past = FlowState(fs, root, order.flow)
     checkpoint = past.checkpoint()
-    if checkpoint.table is None or describe_table(order.spark, spark_uri(checkpoint.table)) is None:
+    target = read_target(order.spark, spark_uri(checkpoint.table)) if checkpoint.table else None
+    if target is None:
         raise ConfigurationError(
             f"Flow {order.flow}: there is no table to retype.",
             next_step="Apply the archive (airflow-cdc apply) with the types that are known.",
         )
-
+    refuse_other_shape(flow, target)
     run = ArchiveRun(order.spark, archive, lake, order.flows, (), order.progress, lease.guarding(order.after_effect), lease=lease)
     facts = facts_of(order.spark, state, state.ledger(), lake)
     return _FlowRetyping(order, run, flow, past, checkpoint, facts).run()
@@ -158,10 +161,10 @@ class _FlowRetyping:
         if held is None and wanted is None:
             return
         session = session_for_batch(spark, batch_bytes=self.again.table_bytes)
-        told = metadata_text({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
+        mark = metadata_text({UPKEEP: f"{self.flow.name}:{self.past.incarnation()}"})
         lost = unless_lost(self.flow.name, live, "replaced", next_step="Nothing is lost; run airflow-cdc retype again.")
         try:
-            with lost, noted(session, told):
+            with lost, noted(session, mark):
                 if wanted is None:
                     session.sql(f"DELETE FROM {sql.delta(live)}")
                 else:

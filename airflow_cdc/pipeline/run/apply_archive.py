@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.run.flow_run import FlowRun
 from airflow_cdc.pipeline.run.sort_topics import hold_topics, refused_flows, sort_topics
 from airflow_cdc.pipeline.run.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.run.survey_new_files import survey_new_files
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.survey.check_transactions import check_transactions
 from airflow_cdc.pipeline.survey.look import Look
@@ -90,7 +90,7 @@ def _check_transactions(
     except SPARK_ERRORS as problem:
         # A failed check must not hide the merged microbatches from the report.
         failed = SparkFailedError(
-            f"The check of transactions failed: {told_line(problem)}", next_step="See the job's log; the flows were applied."
+            f"The check of transactions failed: {error_line(problem)}", next_step="See the job's log; the flows were applied."
         )
         return replace(report, error=failed.to_json())
     return replace(report, transactions=known.reports(ledger.tables()))

@@ -74,7 +74,7 @@ class StateCheck:
         if found.standing and repair and not repairs and self.flow.on_foreign_change is OnForeignChange.REPAIR:
             repair(checkpoint, found)
             found = self._look(checkpoint, known)
-        self._tell(found.undone)
+        self._record(found.undone)
         if found.standing and not repairs:
             self._decide(found.standing, checkpoint, known)
         elif not {commit.operation for commit in found.standing} <= _REPAIRED:
@@ -89,7 +89,7 @@ class StateCheck:
         self.seen_through = max([known, *(commit.version for commit in commits)])
         return foreign_changes(commits, self.flow.name, known=known)
 
-    def _tell(self, changes: Sequence[ForeignChange]) -> None:
+    def _record(self, changes: Sequence[ForeignChange]) -> None:
         self.changes += [change for change in changes if change not in self.changes]
 
     def surveys_of(self, archive: str, ledger: Ledger, checkpoint: FlowCheckpoint) -> None:
@@ -110,7 +110,7 @@ class StateCheck:
         """Return the commits that the check before the last merge did not see, in order, without the merge itself if it is ours."""
         last = read_commit(self.table, known) if self._may_read_log else None
         if last is None:
-            return self._told_by_spark(checkpoint, known)
+            return self._from_history(checkpoint, known)
         unseen = self._unseen_before(last, checkpoint)
         return [*filter(None, (read_commit(self.table, version) for version in unseen)), *_behind(self.table, known)]
 
@@ -127,7 +127,7 @@ class StateCheck:
         seen = last.metadata.get(SEEN_THROUGH)
         return range(last.version if seen is None else int(seen) + 1, last.version)
 
-    def _told_by_spark(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
+    def _from_history(self, checkpoint: FlowCheckpoint, known: int) -> list[TableCommit]:
         """As :meth:`_commits_since`, from the table's history: the log is in another store, or does not go back to the last merge."""
         is_there = describe_table(self.spark, self.table) is not None
         if not is_there and not self._is_at(checkpoint):
@@ -192,7 +192,7 @@ class StateCheck:
     def _decide(self, found: Sequence[TableCommit], checkpoint: FlowCheckpoint, known: int) -> None:
         changes = [commit.as_change() for commit in found]
         if self.flow.on_foreign_change is OnForeignChange.WARN:
-            self._tell(changes)
+            self._record(changes)
             return
         undo = f"Undo it (RESTORE TABLE {sql.delta(self.table)} TO VERSION AS OF {max(known, changes[0].version - 1)})"
         raise TableChangedError(

@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.evidence.find_fallen_logs import FallenLogs, FindFalle
 from airflow_cdc.pipeline.locate.file_parts import FlowEnd
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.find_cuts import connector_prefix, find_cuts
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.survey.check_transactions import check_transactions
 from airflow_cdc.pipeline.survey.look import Look
 
@@ -68,7 +68,7 @@ def find_together(run: ArchiveRun, state: ArchiveState, ledger: Ledger, look: Lo
         return Together(find_cuts(run.spark, state, ledger, flows, there=there, known=known, logs=logs), logs, known)
     except SPARK_ERRORS as problem:
         raise SparkFailedError(
-            f"Archive {run.archive}: where its tables may end together could not be found: {told_line(problem)}",
+            f"Archive {run.archive}: where its tables may end together could not be found: {error_line(problem)}",
             next_step="See the job's log; nothing was merged. Run again, or without 'consistent'.",
         ) from problem
 

@@ -16,7 +16,7 @@ from airflow_cdc.model.errors import (
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.storage import CONNECTORS
 from airflow_cdc.pipeline.spark.connect import gone
-from airflow_cdc.pipeline.spark.spark_errors import failed_file, told_line
+from airflow_cdc.pipeline.spark.spark_errors import error_line, failed_file
 
 
 def explain_failure(state: FlowState, number: int, problem: Exception, *, archive: str) -> CdcError:
@@ -31,20 +31,20 @@ def explain_failure(state: FlowState, number: int, problem: Exception, *, archiv
     unreachable = gone(problem) if isinstance(problem, PySparkException) else None
     if named := missing_connector(problem) or unreachable or _unreadable(place, problem, archive):
         return named
-    told, condition = told_line(problem), problem.getCondition() if isinstance(problem, PySparkException) else None
+    cause, condition = error_line(problem), problem.getCondition() if isinstance(problem, PySparkException) else None
     if condition == "PATH_NOT_FOUND":
         return ArchivedFileMissingError(
-            f"{place}: a file of the microbatch is gone from the archive: {told}",
+            f"{place}: a file of the microbatch is gone from the archive: {cause}",
             next_step="Bring it back under the same name.",
         )
     if isinstance(problem, AnalysisException):
         return PlanRefusedError(
-            f"{place}: Spark refuses the plan: {told}",
+            f"{place}: Spark refuses the plan: {cause}",
             next_step="Look for a type, key or column in the flows file that does not fit the events; then run again.",
             condition=condition,
         )
     return SparkFailedError(
-        f"{place}: Spark failed: {told}",
+        f"{place}: Spark failed: {cause}",
         next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
         condition=condition,
     )
@@ -71,9 +71,9 @@ def _unreadable(place: str, problem: Exception, archive: str) -> CdcError | None
 
 def missing_connector(problem: Exception) -> ConfigurationError | None:
     """Return the error for a store that this Spark cannot reach at all; None where another thing failed."""
-    told = str(problem)
+    text = str(problem)
     for scheme, (name, package) in CONNECTORS.items():
-        if f"Class {name} not found" in told:
+        if f"Class {name} not found" in text:
             return ConfigurationError(
                 f"Spark has no {name.rsplit('.', 1)[-1]}, by which it reaches {scheme}://.",
                 next_step=f'Give the operator packages="{package}", of the Hadoop version that the cluster\'s Spark has.',

@@ -355,5 +355,5 @@ class FlowRun:
 def _summary(report: BatchReport) -> str:
     events, rows = report.events, report.rows
     parts = {name: getattr(events, name) for name in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")}
-    told = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    return f"{events.read:,} records = {told or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"
+    counts = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
+    return f"{events.read:,} records = {counts or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"

@@ -28,20 +28,23 @@ from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.connect import release_session
 from airflow_cdc.pipeline.spark.session import noted, session_for_batch
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
+from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
 from airflow_cdc.pipeline.target.target_table import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
     MODE_PROPERTY,
     RENAMED_PROPERTY,
+    SCD_COLUMNS_PROPERTY,
     describe_table,
+    read_target,
 )
 
-_PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY)
+_PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY, SCD_COLUMNS_PROPERTY)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def repair_table(of: RepairedFlow, checkpoint: FlowCheckpoint, found: ForeignCha
     :param checkpoint: the flow's current checkpoint.
     :param found: the foreign changes; at least one is still in effect.
     :raises TableChangedError: when the archive, or the flow's current settings, give another table than before; nothing was changed.
+    :raises TableModeError: when the flow's settings ask for a table of another shape; nothing was changed.
     :raises ConcurrentRunError: when another run committed at the same time.
     :raises CdcError: when Spark failed; the next run goes on.
     """
@@ -93,7 +97,7 @@ class _Repair(RepairedFlow):
                 session.sql(f"RESTORE TABLE {sql.delta(self._table)} TO VERSION AS OF {before}")
         except SPARK_ERRORS as problem:
             # VACUUM removed its files, or log clean-up its commit.
-            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {told_line(problem)}")
+            self.run.progress(f"{self.flow.name}: version {before} cannot be restored: {error_line(problem)}")
             return False
         finally:
             release_session(session)
@@ -102,6 +106,7 @@ class _Repair(RepairedFlow):
     def rebuild(self) -> None:
         """Reapply the flow's microbatches in a separate lake, and replace the table's rows by the result."""
         self._refuse_vouched()
+        self._refuse_other_shape()
         for number in range(1, max(self.checkpoint.number, self.found.through) + 1):
             self._refuse_other(number, *self.again.apply(number))
         self._replace_rows()
@@ -126,6 +131,11 @@ class _Repair(RepairedFlow):
                 f"microbatch {number} does not give what it gave ({', '.join(other)}): settings of the flow were others then (on_snapshot,"
                 " on_log_went_back, on_truncate, columns)"
             )
+
+    def _refuse_other_shape(self) -> None:
+        # A foreign REPLACE TABLE removes the properties. Without them nothing contradicts the settings, and the rebuild restores them.
+        if MODE_PROPERTY in _properties(self.run.spark, self._table) and (target := read_target(self.run.spark, self._table)):
+            refuse_other_shape(self.flow, target)
 
     def _refuse_vouched(self) -> None:
         vouched: list[int] = []
@@ -160,9 +170,9 @@ class _Repair(RepairedFlow):
 
     @contextmanager
     def _committing(self, session: SparkSession) -> Iterator[None]:
-        told = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
+        mark = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
         lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
-        with lost, noted(session, metadata_text(told)):
+        with lost, noted(session, metadata_text(mark)):
             yield
 
     def _refused(self, why: str) -> TableChangedError:

@@ -17,7 +17,7 @@ from airflow_cdc.model.state.lake import ArchiveState, flows_in
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.hold_topics import ArchiveQuarantine
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, told_line
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.uris import spark_uri
 
 
@@ -76,7 +76,7 @@ def hold_topics(run: ArchiveRun, state: ArchiveState, ledger: Ledger, topics: So
         quarantine.release([flow.flow for flow in report.flows if flow.status is not FlowStatus.FAILED])
     except SPARK_ERRORS as problem:
         failed = SparkFailedError(
-            f"The archive's quarantine could not be written: {told_line(problem)}",
+            f"The archive's quarantine could not be written: {error_line(problem)}",
             next_step="See the job's log; the flows were applied, and the next run writes it.",
         )
         return replace(report, error=failed.to_json())

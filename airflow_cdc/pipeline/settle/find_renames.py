@@ -54,8 +54,8 @@ def find_renames(
     names_of = [frozenset(image_names(shape.value_shape)) for shape in rows if shape.value_shape is not None]
     held = {name.lower() for name in target.columns} if target else set()
     is_new = any(name.lower() not in held for names in names_of for name in names) if target else len({*names_of}) > 1
-    told = renames_told(changes_of(flow.topic)) if is_new else {}
-    known = {**(target.renamed if target else {}), **told, **flow.renamed_columns}
+    stated = stated_renames(changes_of(flow.topic)) if is_new else {}
+    known = {**(target.renamed if target else {}), **stated, **flow.renamed_columns}
     # A renamed key is another key, which stops the flow.
     keys = {
         *flow.keys,
@@ -79,7 +79,7 @@ def _newest(name: str, renames: Mapping[str, str]) -> str:
     return name
 
 
-def renames_told(changes: Iterable[TableChange]) -> dict[str, str]:
+def stated_renames(changes: Iterable[TableChange]) -> dict[str, str]:
     """Return current column names by their older ones, from a table's schema changes.
 
     A RENAME statement counts only where the columns before and after confirm it. An old name that a column has again is no rename.

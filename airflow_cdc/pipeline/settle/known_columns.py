@@ -46,7 +46,7 @@ def known_columns(flow: CdcFlow, names: Collection[str], connector: str, facts: 
     spelled: dict[str, str] = {}
     for name, definitions in _definitions(names, _today(archived.by_column, renames), _fields(schema)).items():
         rules = {
-            origin: _rule(name, [{**each, FORMERLY: older.get(name, ())} for each in told], spoken) for origin, told in definitions.items()
+            origin: _rule(name, [{**each, FORMERLY: older.get(name, ())} for each in defs], spoken) for origin, defs in definitions.items()
         }
         found = next(((origin, rule) for origin, rule in rules.items() if rule), None)
         if found is None:

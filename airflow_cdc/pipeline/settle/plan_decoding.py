@@ -48,7 +48,8 @@ def plan_decoding(
     :param facts: facts about the topic's table from outside the events.
     :param epochs: where epochs of the source's log begin.
     :raises UnsupportedConnectorError: for a connector that is not known.
-    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none.
+    :raises ConfigurationError: when the flow takes columns out of documents, and the topic has none; or when ``scd_columns`` chooses a
+        name that a source column has.
     :raises KeysUnknownError: when nothing identifies a row, or the key differs from the one that the table was created with.
     :raises SchemaChangeError: when the columns cannot be settled.
     """
@@ -73,6 +74,7 @@ def plan_decoding(
         columns = settle_columns(source, lambda: _images(spark, flow, microbatch, dialect, without_key=without_key))
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
             columns = _clearing(columns, target and target.under(renames))
+    flow.scd_columns.refuse_columns((*columns.types, *columns.untyped, *columns.keys), flow.name)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
             f"Flow {flow.name}: the rows are identified by {list(columns.keys)}, but table {target.uri} was made with {list(target.keys)}.",
@@ -132,7 +134,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
     foreign = _foreign(flow, microbatch, target)
     rows = [shape for shape in _rows(microbatch) if not foreign.holds(shape)]
     # A record that lost its offset proves nothing.
-    if not rows or not are_few([shape for shape in rows if not _tells_no_key(shape)], rows):
+    if not rows or not are_few([shape for shape in rows if not _shows_no_key(shape)], rows):
         return False
     if flow.mode is not TableMode.CURRENT:
         raise KeysUnknownError(
@@ -143,7 +145,7 @@ def is_without_key(flow: CdcFlow, microbatch: Microbatch, target: TargetTable | 
     return True
 
 
-def _tells_no_key(shape: TopicShape) -> bool:
+def _shows_no_key(shape: TopicShape) -> bool:
     is_record = shape.layout is RecordLayout.RECORD and shape.first_offset is not None
     entry = CONNECTORS.get(shape.connector or "")
     return is_record and shape.key_shape is None and (entry is None or entry.values.null_key_means_no_key)
@@ -168,7 +170,7 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
     key = columns[0]
     if flow.keys not in ((), (key,)):
         raise KeysUnknownError(
-            f"Flow {flow.name}: a document is identified by {key}, the flow's settings say {list(flow.keys)}.",
+            f"Flow {flow.name}: a document is identified by {key}, the flow's settings declare {list(flow.keys)}.",
             next_step="Leave the flow's keys out.",
         )
     return SourceColumns(dict.fromkeys(columns, STRING), (key,))

@@ -15,14 +15,14 @@ from airflow_cdc.pipeline.decode.source_columns import column_names, is_schema
 from airflow_cdc.pipeline.decode.types.column_types import holds
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, column_type
 from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
-from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, schema_topic_types
 from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
 from airflow_cdc.pipeline.survey.schema_changes import ChangesOf, TableChange
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 @dataclass(frozen=True)
-class Told:
+class SchemaTopicColumns:
     """The topic's facts about a microbatch."""
 
     types: Mapping[str, ColumnType] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Told:
     """The table's primary key, where the archive holds values only."""
 
 
-def find_told(
+def schema_topic_columns(
     flow: CdcFlow,
     rows: Sequence[TopicShape],
     target: TargetTable | None,
@@ -41,7 +41,7 @@ def find_told(
     images: Callable[[], DataFrame],
     *,
     names: Sequence[str],
-) -> Told:
+) -> SchemaTopicColumns:
     """Return the columns and the key from the schema-change topic; reads it only where some events carry no schema.
 
     A column of the table that was created from the topic is always read by the topic. Any other column of the table keeps the table's type,
@@ -53,13 +53,13 @@ def find_told(
     :raises SchemaChangeError: when a column of the table was created from the topic, and the topic no longer defines how to read it.
     """
     if all(shape.value_shape is None or is_schema(shape.value_shape) for shape in rows):
-        return Told()
+        return SchemaTopicColumns()
     connector = _connector(rows)
     changes = changes_of(flow.topic) if connector else ()
     natives = _natives(changes, connector)
     there = target.columns if target else {}
-    made = target.told if target else frozenset()
-    _refuse_untold(flow, [name for name in names if name in made and name not in natives], there)
+    made = target.declared if target else frozenset()
+    _refuse_undeclared(flow, [name for name in names if name in made and name not in natives], there)
     rules = {name: column_type(native.connect_field(name), connector) for name, native in natives.items()}
     kept = {
         name: rules[name]
@@ -68,9 +68,9 @@ def find_told(
     }
     new = [name for name in names if name in natives and name not in there]
     seen = look_at_values(images(), new) if new else {}
-    types = {**kept, **told_types(natives, seen, connector, proven=made)}
+    types = {**kept, **schema_topic_types(natives, seen, connector, proven=made)}
     encoded = frozenset(name for name in types if natives[name].is_encoded)
-    return Told(types, encoded, _keys(changes, rows))
+    return SchemaTopicColumns(types, encoded, _keys(changes, rows))
 
 
 def _connector(rows: Sequence[TopicShape]) -> str:
@@ -86,21 +86,21 @@ def _natives(changes: Sequence[TableChange], connector: str) -> dict[str, Native
     for change in changes:
         for column in change.columns:
             found.setdefault(column.name, []).append(native_type(connector, column.type_name, column.length, column.scale))
-    told = {name: common_native(dict.fromkeys(natives)) for name, natives in found.items()}
-    return {name: native for name, native in told.items() if native}
+    common = {name: common_native(dict.fromkeys(natives)) for name, natives in found.items()}
+    return {name: native for name, native in common.items() if native}
 
 
 def _is_wider(native: NativeType, rule: ColumnType, held: str) -> bool:
     return not native.is_encoded and rule.sql_type not in (held, "STRING") and holds(rule.sql_type, held)
 
 
-def _refuse_untold(flow: CdcFlow, columns: Sequence[str], held: Mapping[str, str]) -> None:
+def _refuse_undeclared(flow: CdcFlow, columns: Sequence[str], held: Mapping[str, str]) -> None:
     if columns:
         named = ", ".join(f"{name} ({held[name]})" for name in columns)
         raise SchemaChangeError(
-            f"Flow {flow.name}: columns {named} are encoded in events without a schema, and nothing says any more how to read them: not"
-            " the flow, no schema (in the archive, or handed over), and not the schema-change topic, from the table's creation on and with"
-            " one rule for the values of before and after each ALTER.",
+            f"Flow {flow.name}: columns {named} are encoded in events without a schema, and their encoding is no longer declared: not by"
+            " the flow, not by a schema (in the archive, or handed over), and not by the schema-change topic, from the table's creation on"
+            " and with one rule for the values of before and after each ALTER.",
             next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
             " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas.",
         )

@@ -30,7 +30,7 @@ from airflow_cdc.pipeline.decode.types.infer_types import infer_types
 from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
 from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspicions
 from airflow_cdc.pipeline.settle.known_columns import KnownColumns, known_columns, spelling
-from airflow_cdc.pipeline.settle.schema_topic_columns import Told, find_told
+from airflow_cdc.pipeline.settle.schema_topic_columns import SchemaTopicColumns, schema_topic_columns
 from airflow_cdc.pipeline.survey.schema_changes import TableChange
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -87,19 +87,19 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
     def images_now() -> DataFrame:
         return images_today(images(), source.renames)
 
-    told = find_told(flow, rows, table, source.changes, images_now, names=others)
+    of_topic = schema_topic_columns(flow, rows, table, source.changes, images_now, names=others)
     held = table.columns if table else {}
-    unknown = [name for name in others if name not in told.types and name not in held]
-    keyed = _with_keys(flow, rows, table, known.keys or told.keys)
+    unknown = [name for name in others if name not in of_topic.types and name not in held]
+    keyed = _with_keys(flow, rows, table, known.keys or of_topic.keys)
     guess = _guess(source, keyed.keys, unknown, images_now()) if unknown else _Guess()
     if guess.doubts and flow.on_unknown_types in (None, OnUnknownTypes.STOP):
-        raise unknown_types(flow, column_names(rows), {**guess.types, **_spelled_out(from_events, known, told)}, guess.doubts)
+        raise unknown_types(flow, column_names(rows), {**guess.types, **_spelled_out(from_events, known, of_topic)}, guess.doubts)
     columns = resolve_columns(
         flow=keyed,
         shapes=rows,
         table=held,
         inferred=guess.types,
-        told={**told.types, **known.types},
+        known={**of_topic.types, **known.types},
         without_key=source.without_key,
     )
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
@@ -109,14 +109,14 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
     origins = {
         **dict.fromkeys(guess.types, Origin.VALUES),
         **dict.fromkeys(held, Origin.TABLE),
-        **dict.fromkeys(told.types, Origin.TOPIC),
+        **dict.fromkeys(of_topic.types, Origin.TOPIC),
         **known.origins,
         **dict.fromkeys(from_events, Origin.EVENTS),
         **dict.fromkeys(flow.columns, Origin.FLOW),
     }
     comments = {
         **dict.fromkeys(guess.types, GUESSED_COMMENT),
-        **dict.fromkeys(told.encoded, TOPIC_COMMENT),
+        **dict.fromkeys(of_topic.encoded, TOPIC_COMMENT),
         **dict.fromkeys({*known.spelled, *encoded}, ENCODED_COMMENT),
     }
     doubts = {name: doubt.evidence for name, doubt in guess.doubts.items()}
@@ -153,8 +153,8 @@ def _with_keys(flow: CdcFlow, rows: Sequence[TopicShape], table: TargetTable | N
     return CdcFlow(flow.topic, keys=table.keys if table else known, columns=flow.columns)
 
 
-def _spelled_out(from_events: Mapping[str, ColumnType], known: KnownColumns, told: Told) -> dict[str, str]:
-    return {name: rule.sql_type for name, rule in {**told.types, **known.types, **from_events}.items()}
+def _spelled_out(from_events: Mapping[str, ColumnType], known: KnownColumns, of_topic: SchemaTopicColumns) -> dict[str, str]:
+    return {name: rule.sql_type for name, rule in {**of_topic.types, **known.types, **from_events}.items()}
 
 
 def _spelled_by_events(rows: Sequence[TopicShape]) -> dict[str, str]:
@@ -170,10 +170,10 @@ def _refuse_other_reading(flow: CdcFlow, table: TargetTable | None, columns: Sou
     """
     wrong = sorted(name for name in (table.guessed if table else ()) if name in spelled and name in columns.types)
     if wrong and table:
-        told = "; ".join(f"{name}: {table.columns[name]} | {columns.types[name].sql_type} ({spelled[name]})" for name in wrong)
+        both = "; ".join(f"{name}: {table.columns[name]} | {columns.types[name].sql_type} ({spelled[name]})" for name in wrong)
         raise SchemaChangeError(
             f"Flow {flow.name}: columns of table {table.uri} were made of what the JSON values look like, and now it is known what they"
-            f" are (column: table | known now): {told}.",
+            f" are (column: table | known now): {both}.",
             next_step=f"Nothing of these events was merged, and none is lost. Make the table anew from the archive with the types that"
             f" are known now: airflow-cdc retype {flow.name}.",
         )
@@ -191,7 +191,7 @@ def unknown_types(flow: CdcFlow, names: Sequence[str], types: Mapping[str, str],
     asked = [f"    {json.dumps(name)}: {doubt.setting}" for name, doubt in doubts.items()]
     snippet = "\n".join(["flows:", f"- topic: {json.dumps(flow.topic)}", "  columns:", *asked, *lines])
     return TypesUnknownError(
-        f"Flow {flow.name}: the events carry no schema, and nothing else says what these columns are:\n{evidence}\n",
+        f"Flow {flow.name}: the events carry no schema, and nothing else declares the types of these columns:\n{evidence}\n",
         next_step="Nothing was made, and nothing is lost. Take the types from the source (airflow-cdc schema pull), hand over a schema"
         " (airflow-cdc schema import), or declare the columns in the flows file (--flows), with what stands where a question mark is; a"
         " column whose text is what it looks like is declared as that, such as STRING or BIGINT. on_unknown_types: text or guess"

@@ -195,8 +195,8 @@ def _set_asked(session: Any, options: Mapping[str, str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         session.conf._set_all(asked, silent=True)
-    told = [str(warning.message) for warning in caught]
-    refused = sorted(name for name in asked if any(f"Failed to set {name} " in text for text in told))
+    messages = [str(warning.message) for warning in caught]
+    refused = sorted(name for name in asked if any(f"Failed to set {name} " in text for text in messages))
     if refused:
         _log.warning("These settings are the Spark Connect server's own, and were not set: %s.", ", ".join(refused))
 

@@ -52,7 +52,7 @@ def failed_file(problem: Exception) -> FailedFile | None:
     causes = [found["cause"] for found in _CAUSE.finditer(text)]
     is_gone = failed["kind"] == "FILE_NOT_EXIST"
     is_others = _NOT_THE_FILES_FAULT.search("\n".join(re.findall("^Caused by: .*$", text, re.MULTILINE)))
-    return FailedFile(failed["file"], causes[-1] if causes else told_line(problem), is_gone, not (is_gone or is_others))
+    return FailedFile(failed["file"], causes[-1] if causes else error_line(problem), is_gone, not (is_gone or is_others))
 
 
 def place_of(uri: str) -> str:
@@ -60,7 +60,7 @@ def place_of(uri: str) -> str:
     return re.sub(r"^([A-Za-z0-9]+:)?/*", "", uri)
 
 
-def told_line(problem: Exception) -> str:
+def error_line(problem: Exception) -> str:
     """Return an error's message without the plan and Java's stack trace."""
     if not isinstance(problem, Py4JJavaError):
         return first_line(problem)

@@ -106,10 +106,10 @@ def _key(identifier: str) -> str:
 
 def _seen(events: DataFrame) -> DataFrame:
     """Return by key: seen_count, seen as (topic, first, last) of the observed orders, and lowest and highest commit position."""
-    told = events.selectExpr(f"{_key('transaction.id')} AS key", "topic", "transaction.data_collection_order AS place", COMMIT)
+    placed = events.selectExpr(f"{_key('transaction.id')} AS key", "topic", "transaction.data_collection_order AS place", COMMIT)
     lowest, highest = F.min(COMMIT).alias("commit"), F.max(COMMIT).alias("last_commit")
     # An event sent again after a restart has the same order, but may have another commit position.
-    orders = told.dropna(subset=["key", "topic", "place"]).groupBy("key", "topic", "place").agg(lowest, highest)
+    orders = placed.dropna(subset=["key", "topic", "place"]).groupBy("key", "topic", "place").agg(lowest, highest)
     stretch = F.expr("place - row_number() OVER (PARTITION BY key, topic ORDER BY place)")
     ranges = orders.withColumn("stretch", stretch).groupBy("key", "topic", "stretch")
     ends = (

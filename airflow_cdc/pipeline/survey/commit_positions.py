@@ -51,8 +51,8 @@ def parse_lines(lines: DataFrame, members: str, dialect: Connector | None) -> Da
     :param members: further members of the value (DDL).
     :param dialect: defines the position; None: every position is NULL.
     """
-    told = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.position.fields if dialect else ())))
-    payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{told}>")))
+    source_members = ", ".join(f"{name}: STRING" for name in ("snapshot", "ts_ms", *(dialect.position.fields if dialect else ())))
+    payload = ", ".join(filter(None, (members, "op: STRING", f"source: STRUCT<{source_members}>")))
     line = f"STRUCT<topic: STRING, value: STRUCT<payload: STRUCT<{payload}>, {payload}>, payload: STRUCT<{payload}>, {payload}>"
     parsed = lines.withColumn(_LINE, F.expr(sql.once(f"from_json({RAW}, {sql.text(line)})")))
     parsed = parsed.selectExpr("*", f"{_LINE}.topic", member("op"), member("source"))

@@ -96,7 +96,7 @@ class SchemaChanges:
             return {}
         session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
         lines = read_lines(session, self.archive.archive, files)
-        told = lines.filter(f"{in_line('op')} IS NULL").selectExpr(
+        changes = lines.filter(f"{in_line('op')} IS NULL").selectExpr(
             FILE,
             ORDINAL,
             f"try_cast(get_json_object({RAW}, '$.offset') AS BIGINT) AS offset",
@@ -104,7 +104,7 @@ class SchemaChanges:
             f"{in_line('ddl')} AS ddl",
             f"posexplode(from_json({in_line('tableChanges')}, '{_CHANGES}')) AS (place, change)",
         )
-        rows = told.filter("prefix IS NOT NULL AND change.table.columns IS NOT NULL").limit(MOST_CHANGES + 1).collect()
+        rows = changes.filter("prefix IS NOT NULL AND change.table.columns IS NOT NULL").limit(MOST_CHANGES + 1).collect()
         if len(rows) > MOST_CHANGES:
             return {}
         order = {file.path: number for number, file in enumerate(files)}

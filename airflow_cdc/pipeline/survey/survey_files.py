@@ -87,8 +87,8 @@ class _Look:
         for row in self.rows:
             if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
                 first[row[FILE]] = row
-        told = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
-        return {file.path: replace(file, format=told[file.path]) for file in self.files if file.path in told}
+        formats = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
+        return {file.path: replace(file, format=formats[file.path]) for file in self.files if file.path in formats}
 
     def of_other_shape(self) -> dict[str, ArchivedFile]:
         """Return by path the files that may hold records in another shape than Debezium's envelope, described so."""
@@ -155,10 +155,10 @@ def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) ->
     looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
     is_odd = f"{record}.topic IS NOT NULL"
 
-    def told(member: str) -> str:
+    def member_of(member: str) -> str:
         return f"if({is_odd}, {record}.{member}, {line}.{member})"
 
-    is_record = whole_record(told("topic"), told("value"))
+    is_record = whole_record(member_of("topic"), member_of("value"))
     topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {named_topic(of_older_surveys)})"
 
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
@@ -170,11 +170,11 @@ def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) ->
         *columns,
         f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
         f"{is_record} AS is_record",
-        f"coalesce({told(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
+        f"coalesce({member_of(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
         f"{topic} AS topic",
-        *[f"{told(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
-        f"coalesce({told('key')}, {RAW_KEY}) AS key",
-        f"if({is_record}, {told('value')}, {bare_value}) AS value",
+        *[f"{member_of(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
+        f"coalesce({member_of('key')}, {RAW_KEY}) AS key",
+        f"if({is_record}, {member_of('value')}, {bare_value}) AS value",
     )
 
 

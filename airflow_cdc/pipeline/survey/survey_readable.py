@@ -93,8 +93,8 @@ def _misnamed(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
     fs, root = file_system(archive)
     with ThreadPoolExecutor(_READERS) as pool:
         parts = [(file, part) for file in files for part in _parts(file)]
-        told = pool.map(lambda item: _why_misnamed(fs, root, item[1]), parts)
-        return {file.path: why for (file, _), why in zip(parts, told, strict=True) if why}
+        reasons = pool.map(lambda item: _why_misnamed(fs, root, item[1]), parts)
+        return {file.path: why for (file, _), why in zip(parts, reasons, strict=True) if why}
 
 
 def _why_misnamed(fs: FileSystem, root: str, path: str) -> str | None:
@@ -118,5 +118,5 @@ def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes
     garbage = [file for file in files if file.format in typed and kinds.get(file.path) == {RecordKind.MALFORMED.value}]
     # Hadoop reads no lines from a file that is not bzip2.
     silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
-    told = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
-    return {**told, **(_misnamed(archive, silent) if silent else {})}
+    reasons = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
+    return {**reasons, **(_misnamed(archive, silent) if silent else {})}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.columns import TOLD_AT
+from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.create_table import declare
 from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, TargetTable
@@ -65,9 +65,9 @@ def rename_column(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
 def rename_in_rows(spark: SparkSession, uri: str, *, old: str, new: str) -> None:
     """Rename a column in ``__cdc_told_at``, which lists the values that a row's newer events left out."""
     named = f"named_struct('column', {sql.text(new)}, 'position', entry.position, 'known', entry.known)"
-    entries = f"transform({TOLD_AT}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
-    of_column = f"exists({TOLD_AT}, entry -> entry.column = {sql.text(old)})"
-    spark.sql(f"UPDATE {sql.delta(uri)} SET {TOLD_AT} = {entries} WHERE {of_column}")
+    entries = f"transform({VALUE_POSITIONS}, entry -> if(entry.column = {sql.text(old)}, {named}, entry))"
+    of_column = f"exists({VALUE_POSITIONS}, entry -> entry.column = {sql.text(old)})"
+    spark.sql(f"UPDATE {sql.delta(uri)} SET {VALUE_POSITIONS} = {entries} WHERE {of_column}")
 
 
 def with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:

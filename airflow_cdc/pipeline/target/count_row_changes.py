@@ -11,7 +11,7 @@ from airflow_cdc.model.columns import MICROBATCH, OP, OP_IF_ABSENT
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.report.batch_report import RowCounts
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD
-from airflow_cdc.pipeline.reconcile.told_at import HAS_UNKNOWN
+from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import Vanishing, is_taken
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -23,8 +23,8 @@ def count_row_changes(
     """Return how many rows a MERGE of the row changes would insert, update and delete; nothing is written."""
     rows = spark.sql(f"SELECT *, true AS {HELD} FROM {sql.delta(target.uri)}")
     on_keys = F.expr(sql.same_key("t", "s", target.keys))
-    told = F.expr(f"if({is_taken(vanishing)}, if(s.{OP_IF_ABSENT} = '{KEEP}', 'd', s.{OP_IF_ABSENT}), s.{OP})").alias(OP)
-    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{HELD}", told, f"s.{OP_IF_ABSENT}")
+    op = F.expr(f"if({is_taken(vanishing)}, if(s.{OP_IF_ABSENT} = '{KEEP}', 'd', s.{OP_IF_ABSENT}), s.{OP})").alias(OP)
+    judged = row_changes.alias("s").join(rows.alias("t"), on_keys, "left").select(f"t.{HELD}", op, f"s.{OP_IF_ABSENT}")
     counts = judged.agg(
         F.count_if(F.expr(f"{HELD} IS NULL AND {OP_IF_ABSENT} NOT IN ('d', '{KEEP}')")).alias("inserted"),
         F.count_if(F.expr(f"{HELD} AND {OP} NOT IN ('d', '{KEEP}')")).alias("updated"),

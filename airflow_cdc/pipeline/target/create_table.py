@@ -25,16 +25,17 @@ from airflow_cdc.model.columns import (
     PARTITION,
     POSITION,
     TARGET_COLUMNS,
-    TOLD_AT,
     TRANSACTION,
     UNAVAILABLE,
     VALID_FROM,
     VALID_TO,
+    VALUE_POSITIONS,
     VERSION_COLUMNS,
 )
 from airflow_cdc.model.flow.document_columns import DocumentColumn, definition_of
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import (
@@ -42,6 +43,7 @@ from airflow_cdc.pipeline.target.target_table import (
     KEYS_PROPERTY,
     MODE_OF_MAPPING,
     MODE_PROPERTY,
+    SCD_COLUMNS_PROPERTY,
     TargetTable,
     by_comment,
 )
@@ -52,7 +54,7 @@ _OWN_COLUMN_TYPES = {
     COMMITTED_AT: "TIMESTAMP",
     MICROBATCH: "BIGINT",
     OFFSET: "BIGINT",
-    TOLD_AT: TOLD_AT_TYPE,
+    VALUE_POSITIONS: VALUE_POSITIONS_TYPE,
     DELETED: "BOOLEAN",
     DELETED_AT: "TIMESTAMP",
     PARTITION: "INT",
@@ -86,23 +88,28 @@ class NewTable:
     """Column comments by name (:mod:`airflow_cdc.model.flow.column_origin`)."""
     document_columns: Mapping[str, DocumentColumn] = field(default_factory=dict)
     """Definitions of the document columns by name."""
+    scd_columns: ScdColumns = field(default_factory=ScdColumns)
+    """Names of the columns of a table that keeps versions."""
 
 
 def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
     """Create an empty target table with the source's columns followed by ours."""
     columns, defined = new.columns, definition_of(new.document_columns)
     key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in new.keys)}>"
-    own = {name: _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}
-    declared = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
+    named = new.scd_columns.by_default
+    own = {named.get(name, name): _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}
+    definitions = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(new.keys)), MODE_PROPERTY: new.mode.value, "delta.enableDeletionVectors": "false"}
     if new.document_columns:
         properties[DOCUMENT_COLUMNS_PROPERTY] = defined
-    if sql.needs_column_mapping(columns):
+    if new.mode is TableMode.VERSIONS:
+        properties[SCD_COLUMNS_PROPERTY] = json.dumps(new.scd_columns.to_json(), ensure_ascii=False)
+    if sql.needs_column_mapping({**columns, **own}):
         properties[MODE_OF_MAPPING] = "name"
     assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({declared}) USING delta TBLPROPERTIES ({assigned})")
-    told, guessed = by_comment(new.comments)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({definitions}) USING delta TBLPROPERTIES ({assigned})")
+    declared, guessed = by_comment(new.comments)
     return TargetTable(
         uri=uri,
         columns=dict(columns),
@@ -111,9 +118,10 @@ def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
         files=0,
         deletion_vectors=False,
         mode=new.mode,
-        told=told,
+        declared=declared,
         guessed=guessed,
         document_columns=defined,
+        scd_columns=new.scd_columns,
     )
 
 

@@ -54,7 +54,7 @@ def count_misfits(spark: SparkSession, uri: str, columns: Mapping[str, DocumentC
         return {}
     rows = rows if microbatch is None else rows.filter(f"{MICROBATCH} = {microbatch}")
     empty = F.expr(" OR ".join(f"{sql.name(name)} IS NULL" for name in columns))
-    parsed = rows.filter(empty).select(*map(sql.name, columns), F.expr(_told(columns)).alias(_FLAT))
+    parsed = rows.filter(empty).select(*map(sql.name, columns), F.expr(_has_values(columns)).alias(_FLAT))
     counted = [
         F.count_if(F.col(sql.name(name)).isNull() & F.col(f"{_FLAT}.{sql.name(name)}")).alias(str(at)) for at, name in enumerate(columns)
     ]
@@ -73,7 +73,7 @@ def _column(column: DocumentColumn) -> str:
     return parser.parsing(value_of(parser.text(column), column.sql_type))
 
 
-def _told(columns: Mapping[str, DocumentColumn]) -> str:
+def _has_values(columns: Mapping[str, DocumentColumn]) -> str:
     """Return the SQL of a struct by column: whether the document has a value at its path. All true for text that is not a JSON object."""
     parser = _Parser(columns.values())
     corrupt = f"from_json({DOCUMENT}, '{_CORRUPT} STRING', map('columnNameOfCorruptRecord', '{_CORRUPT}'))"

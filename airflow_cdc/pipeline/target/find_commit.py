@@ -66,7 +66,7 @@ def newest_report(spark: SparkSession, uri: str, flow: str) -> BatchReport | Non
 
 def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
     """Yield the commits of a table's history, ascending."""
-    told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
         "version",
         "operation",
         "operationParameters",
@@ -74,7 +74,7 @@ def history_of(spark: SparkSession, uri: str) -> Iterator[TableCommit]:
         "unix_millis(timestamp) AS at_millis",
         "coalesce(userName, userId, engineInfo) AS by",
     )
-    rows = sorted((row.asDict() for row in told.collect()), key=lambda row: int(row["version"]))
+    rows = sorted((row.asDict() for row in history.collect()), key=lambda row: int(row["version"]))
     yield from (commit_of(uri, int(row["version"]), row) for row in rows)
 
 

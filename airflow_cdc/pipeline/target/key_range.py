@@ -41,7 +41,7 @@ def ranged(types: Mapping[str, str], keys: Iterable[str], *, table_bytes: int) -
 
 def ends(asked: Iterable[str]) -> list[Column]:
     """Return the min and max aggregations of columns, for :func:`key_ranges`."""
-    return [end(sql.name(column)).alias(f"{told} {column}") for column in asked for told, end in (("min", F.min), ("max", F.max))]
+    return [end(sql.name(column)).alias(f"{label} {column}") for column in asked for label, end in (("min", F.min), ("max", F.max))]
 
 
 def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange, ...]:

@@ -12,7 +12,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _ACTION = "__cdc_action"
 _ROW = "__cdc_row"
-_TOLD = (POSITION, OP, COMMITTED_AT)
+_OF_EVENT = (POSITION, OP, COMMITTED_AT)
 
 
 def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, log: DataFrame) -> DataFrame:
@@ -27,8 +27,8 @@ def copy_changes(target: TargetTable, held: DataFrame, counted: DataFrame, *, lo
     both = wanted.withColumn(_ACTION, F.lit("i")).join(held.select(CONTENT, COPY).withColumn("held", F.lit("d")), [CONTENT, COPY], "full")
     changes = both.filter(f"{_ACTION} IS NULL OR held IS NULL").select(CONTENT, COPY, F.coalesce(_ACTION, "held").alias(_ACTION))
     missing = counted.filter(f"{MISSING} > 0").select(CONTENT, (-F.col(MISSING)).alias(COPY), F.lit("m").alias(_ACTION))
-    told = changes.unionByName(missing)
-    return told.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
+    all_changes = changes.unionByName(missing)
+    return all_changes.join(_rows(target, log, changes), CONTENT, "left").select(CONTENT, COPY, _ACTION, f"{_ROW}.*")
 
 
 def count_missing(changes: DataFrame) -> int:
@@ -44,14 +44,14 @@ def _rows(target: TargetTable, log: DataFrame, changes: DataFrame) -> DataFrame:
         .withColumn(CONTENT, F.col(ADDED))
         .join(changes.filter(f"{_ACTION} = 'i'").select(CONTENT).distinct(), CONTENT, "left_semi")
     )
-    row = F.struct(*[F.col(sql.name(name)) for name in (*target.columns, *_TOLD)])
+    row = F.struct(*[F.col(sql.name(name)) for name in (*target.columns, *_OF_EVENT)])
     return adding.groupBy(CONTENT).agg(F.max_by(row, POSITION).alias(_ROW))
 
 
 def merge_copies(spark: SparkSession, target: TargetTable, changes: DataFrame, *, microbatch: int) -> None:
     """Make one MERGE commit of inserted and deleted rows."""
     changes.createOrReplaceTempView("cdc_copy_changes")
-    columns = [*target.columns, *_TOLD, CONTENT, COPY]
+    columns = [*target.columns, *_OF_EVENT, CONTENT, COPY]
     values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(microbatch)}
     spark.sql(
         f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_copy_changes AS s ON t.{CONTENT} = s.{CONTENT} AND t.{COPY} = s.{COPY}"

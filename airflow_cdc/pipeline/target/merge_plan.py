@@ -11,10 +11,10 @@ _TOUCHED = ("numTargetFilesRemoved", "numTargetDeletionVectorsAdded")
 """A file that gets its first deletion vector does not count as removed; one whose vector is replaced counts as added too."""
 
 
-def told_plan(plan: str, *, deletion_vectors: bool, within: Sequence[KeyRange]) -> str:
+def detailed_plan(plan: str, *, deletion_vectors: bool, within: Sequence[KeyRange]) -> str:
     """Return a plan with how changed rows are written and the keys whose ranges skip files.
 
-    >>> told_plan("merge", deletion_vectors=True, within=())
+    >>> detailed_plan("merge", deletion_vectors=True, within=())
     'merge (deletion vectors)'
     """
     ranges = [f"range of {', '.join(keys.column for keys in within)}"] if within else []

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, TOLD_AT, UNAVAILABLE
+from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
-from airflow_cdc.pipeline.reconcile.told_at import may_fill, told_at, told_position
+from airflow_cdc.pipeline.reconcile.value_positions import may_fill, value_position, value_positions
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import MADE_ROOM, Assigned, Vanishing, flagging_clauses, is_taken
 from airflow_cdc.pipeline.target.key_range import KeyRange
@@ -36,7 +36,7 @@ class Merge:
     """Truncates and snapshots: they remove rows that no change is about."""
     unread: str = "false"
     """SQL over a row ``t`` and a change ``s``: whether the row counts as absent in deciding what a change means."""
-    untold: Collection[str] = ()
+    left_out: Collection[str] = ()
     """Columns that at least one change leaves out (``__cdc_unavailable``): the target's value stays."""
     document_columns: Collection[str] = ()
     """Columns that arrive with the document and only with it."""
@@ -59,22 +59,22 @@ def merge_row_changes(spark: SparkSession, target: TargetTable, merge: Merge) ->
 
 def _assigned(target: TargetTable, merge: Merge) -> Assigned:
     """Return what the MERGE assigns to a new row, to an existing row, and to a row with a late change."""
-    columns, untold = merge.columns, list(merge.untold)
+    columns, left_out = merge.columns, list(merge.left_out)
     if target.flags_deletes:
         # A delete keeps all values of the row.
-        untold = [name for name in columns if name not in target.keys]
-    elif DOCUMENT in untold:
-        untold = [*untold, *merge.document_columns]
-    told_with = {name: DOCUMENT if name in merge.document_columns else name for name in columns}
+        left_out = [name for name in columns if name not in target.keys]
+    elif DOCUMENT in left_out:
+        left_out = [*left_out, *merge.document_columns]
+    recorded_as = {name: DOCUMENT if name in merge.document_columns else name for name in columns}
     number = _opaque_number(merge.microbatch)
     inserted = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, PARTITION, OFFSET)}
-    inserted |= {MICROBATCH: number, TOLD_AT: told_at("s", None) if untold else f"s.{TOLD_AT}"}
+    inserted |= {MICROBATCH: number, VALUE_POSITIONS: value_positions("s", None) if left_out else f"s.{VALUE_POSITIONS}"}
     kept = {
-        sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(told_with[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
-        for name in untold
+        sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(recorded_as[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
+        for name in left_out
     }
-    updated = {**inserted, **kept, TOLD_AT: told_at("s", "t") if untold else f"s.{TOLD_AT}"}
-    return Assigned(inserted, updated, _filled(told_with, number))
+    updated = {**inserted, **kept, VALUE_POSITIONS: value_positions("s", "t") if left_out else f"s.{VALUE_POSITIONS}"}
+    return Assigned(inserted, updated, _filled(recorded_as, number))
 
 
 def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
@@ -109,17 +109,17 @@ def _opaque_number(number: int) -> str:
     return f"CAST(concat('{number}', substr(s.{OP}, 2)) AS BIGINT)"
 
 
-def _filled(told_with: Mapping[str, str], microbatch: str) -> dict[str, str]:
+def _filled(recorded_as: Mapping[str, str], microbatch: str) -> dict[str, str]:
     """Return the assignments of a late change: it fills only values that the row's newer events left out.
 
-    :param told_with: by column, the column under whose name ``__cdc_told_at`` records its source event.
+    :param recorded_as: by column, the column under whose name ``__cdc_told_at`` records its source event.
     :param microbatch: SQL of its number.
     """
     values = {}
-    for name, teller in told_with.items():
-        fills = f"exists(t.{TOLD_AT}, entry -> entry.column = {sql.text(teller)} AND {may_fill('s', 'entry')})"
+    for name, recorded in recorded_as.items():
+        fills = f"exists(t.{VALUE_POSITIONS}, entry -> entry.column = {sql.text(recorded)} AND {may_fill('s', 'entry')})"
         values[sql.name(name)] = f"if({fills}, s.{sql.name(name)}, t.{sql.name(name)})"
-    better = f"named_struct('column', entry.column, 'position', {told_position('s', 'entry.column')}, 'known', true)"
-    values[TOLD_AT] = f"transform(t.{TOLD_AT}, entry -> if({may_fill('s', 'entry')}, {better}, entry))"
+    better = f"named_struct('column', entry.column, 'position', {value_position('s', 'entry.column')}, 'known', true)"
+    values[VALUE_POSITIONS] = f"transform(t.{VALUE_POSITIONS}, entry -> if({may_fill('s', 'entry')}, {better}, entry))"
     values[MICROBATCH] = microbatch
     return values

@@ -25,7 +25,7 @@ def differing_versions(cut: DataFrame, held: DataFrame, target: TargetTable, *, 
     """Return the versions to insert (action ``i``), update (``u``) or delete (``d``).
 
     :param cut: versions derived from the events.
-    :param held: versions in the target.
+    :param held: versions in the target, under the default names of our columns.
     :param keys: our names for the key columns, in their order.
     :param others: the columns that are not keys.
     """
@@ -52,8 +52,9 @@ def differing_versions(cut: DataFrame, held: DataFrame, target: TargetTable, *, 
 def merge_versions(spark: SparkSession, target: TargetTable, changes: DataFrame, *, microbatch: int) -> None:
     """Make one MERGE commit of version changes."""
     changes.createOrReplaceTempView("cdc_version_changes")
+    named = target.scd_columns.by_default
     columns = [*target.columns, POSITION, *_COMPARED]
-    values = {sql.name(name): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(microbatch)}
+    values = {sql.name(named.get(name, name)): f"s.{sql.name(name)}" for name in columns} | {MICROBATCH: str(microbatch)}
     assigned = ", ".join(f"{column} = {value}" for column, value in values.items())
     spark.sql(
         f"MERGE INTO {sql.delta(target.uri)} AS t USING cdc_version_changes AS s"
@@ -67,7 +68,8 @@ def merge_versions(spark: SparkSession, target: TargetTable, changes: DataFrame,
 def current_versions(spark: SparkSession, target: TargetTable, changes: DataFrame) -> DataFrame:
     """Return the versions that will be current after the merge, with the source's columns."""
     same = f"{sql.same_key('h', 'v', target.keys)} AND h.{POSITION} = v.{POSITION}"
-    held = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
+    rows = target.with_default_names(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
+    held = rows.alias("h").join(changes.alias("v"), F.expr(same), "left_anti")
     columns = [*map(sql.name, target.columns), IS_CURRENT]
-    told = changes.filter(f"{ACTION} <> 'd'").select(*columns)
-    return held.select(*columns).unionByName(told).filter(IS_CURRENT).drop(IS_CURRENT)
+    written = changes.filter(f"{ACTION} <> 'd'").select(*columns)
+    return held.select(*columns).unionByName(written).filter(IS_CURRENT).drop(IS_CURRENT)

@@ -25,8 +25,8 @@ def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
             return
         if text is None:
             return
-        told = _commit_info(text)
-        yield {"version": number, "userMetadata": told.get("userMetadata"), "operationMetrics": told.get("operationMetrics")}
+        info = _commit_info(text)
+        yield {"version": number, "userMetadata": info.get("userMetadata"), "operationMetrics": info.get("operationMetrics")}
 
 
 def read_commit(uri: str, version: int) -> TableCommit | None:
@@ -37,25 +37,25 @@ def read_commit(uri: str, version: int) -> TableCommit | None:
     text = _read(uri, version)
     if text is None:
         return None
-    told = _commit_info(text)
-    by = told.get("userName") or told.get("userId") or told.get("engineInfo")
-    return commit_of(uri, version, {**told, "by": by, "at_millis": told.get("timestamp")}, has_new_data=_has_new_data(text))
+    info = _commit_info(text)
+    by = info.get("userName") or info.get("userId") or info.get("engineInfo")
+    return commit_of(uri, version, {**info, "by": by, "at_millis": info.get("timestamp")}, has_new_data=_has_new_data(text))
 
 
-def commit_of(uri: str, version: int, told: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
+def commit_of(uri: str, version: int, fields: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
     """Return a commit from its fields in a log or a history, under Delta's names, plus ``by`` and ``at_millis``.
 
     :raises StateTooNewError: when a newer version of airflow-cdc made it.
     """
-    text = str(told.get("userMetadata") or "")
+    text = str(fields.get("userMetadata") or "")
     return TableCommit(
         version,
-        operation=told.get("operation") or TableCommit.operation,
-        parameters=told.get("operationParameters") or {},
+        operation=fields.get("operation") or TableCommit.operation,
+        parameters=fields.get("operationParameters") or {},
         metadata=metadata_of(text, table=uri, version=version),
         is_intended=INTENDED in text,
-        at_millis=told.get("at_millis"),
-        by=told.get("by"),
+        at_millis=fields.get("at_millis"),
+        by=fields.get("by"),
         has_new_data=has_new_data,
     )
 
@@ -78,8 +78,8 @@ def _read(uri: str, version: int) -> bytes | None:
 def _commit_info(text: bytes) -> dict[str, Any]:
     # The other lines describe files, and there may be thousands of them.
     line = next((line for line in text.splitlines() if line.startswith(b'{"commitInfo"')), b"{}")
-    told: dict[str, Any] = json.loads(line).get("commitInfo", {})
-    return told
+    info: dict[str, Any] = json.loads(line).get("commitInfo", {})
+    return info
 
 
 def _has_new_data(text: bytes) -> bool:

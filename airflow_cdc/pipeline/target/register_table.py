@@ -36,13 +36,13 @@ def register_table(spark: SparkSession, flow: CdcFlow, uri: str) -> None:
     except AnalysisException as problem:
         raise CatalogTableError(
             f"Flow {flow.name}: table {uri} cannot be registered as {name}: {first_line(problem)}",
-            next_step="Its rows are merged all the same. Correct the flow's catalog_table, or what Spark is told of that catalog.",
+            next_step="Its rows are merged all the same. Correct the flow's catalog_table, or Spark's configuration of that catalog.",
         ) from problem
     except Exception as problem:
         # A metastore that does not answer, or a catalog class that is not one and fails in Java with its own message.
         raise SparkFailedError(
             f"Flow {flow.name}: table {uri} could not be registered as {name}: {first_line(problem)}",
-            next_step="Its rows are merged all the same. See the job's log; if it stays so, look at what Spark is told of that catalog.",
+            next_step="Its rows are merged all the same. See the job's log; if it stays so, look at Spark's configuration of that catalog.",
         ) from problem
     if there != here:
         raise CatalogTableError(

@@ -57,11 +57,11 @@ class Commit:
     @property
     def hidden_rows(self) -> int:
         """Upper bound of the rows that this commit's deletion vectors hide; 0 where it wrote none."""
-        told = {name: int(value) for name, value in self.metrics.items() if value.isdigit()}
+        counts = {name: int(value) for name, value in self.metrics.items() if value.isdigit()}
         vectors = ("DeletionVectorsAdded", "DeletionVectorsUpdated")
-        if not any(told.get(f"{prefix}{name}") for prefix in ("numTarget", "num") for name in vectors):
+        if not any(counts.get(f"{prefix}{name}") for prefix in ("numTarget", "num") for name in vectors):
             return 0
-        return sum(told.get(name, 0) for name in ("numTargetRowsUpdated", "numTargetRowsDeleted", "numDeletedRows", "numUpdatedRows"))
+        return sum(counts.get(name, 0) for name in ("numTargetRowsUpdated", "numTargetRowsDeleted", "numDeletedRows", "numUpdatedRows"))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class TableHistory:
 
 def read_history(spark: SparkSession, uri: str) -> TableHistory:
     """Return the history of a Delta table."""
-    told = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
+    history = spark.sql(f"DESCRIBE HISTORY {sql.delta(uri)}").selectExpr(
         # Python's local time of an instant depends on the machine's time zone.
         "version",
         "unix_millis(timestamp) AS at",
@@ -129,11 +129,11 @@ def read_history(spark: SparkSession, uri: str) -> TableHistory:
                 parameters=row["operationParameters"] or {},
                 metrics=row["operationMetrics"] or {},
             )
-            for row in told.collect()
+            for row in history.collect()
         )
     )
 
 
 def _retention(vacuum: Commit) -> timedelta:
-    told = vacuum.parameters.get("specifiedRetentionMillis") or vacuum.parameters.get("defaultRetentionMillis") or "0"
-    return timedelta(milliseconds=int(told))
+    millis = vacuum.parameters.get("specifiedRetentionMillis") or vacuum.parameters.get("defaultRetentionMillis") or "0"
+    return timedelta(milliseconds=int(millis))

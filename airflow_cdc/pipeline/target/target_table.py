@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.columns import END_POSITION, is_reserved
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
 from airflow_cdc.model.flow.document_columns import definition_of
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
 
@@ -25,6 +26,8 @@ DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
 """Table property: the document column definition by which all rows were filled."""
 RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
 """Table property, JSON: current column names by the older names that late events may use."""
+SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
+"""Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
 MODE_OF_MAPPING = "delta.columnMapping.mode"
 """Table property: how Delta maps column names to those in the files."""
 
@@ -43,7 +46,7 @@ class TargetTable:
     """Number of live files."""
     deletion_vectors: bool
     mode: TableMode = TableMode.CURRENT
-    told: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
     """Columns read by a schema-change topic, a schema or the flow's declaration: their JSON text alone is ambiguous."""
     guessed: frozenset[str] = frozenset()
     """Columns whose type was inferred from JSON values."""
@@ -51,17 +54,28 @@ class TargetTable:
     """Document column definition by which all rows were filled."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Current column names by their older ones."""
+    scd_columns: ScdColumns = field(default_factory=ScdColumns)
+    """Names of the columns of a table that keeps versions."""
 
     def under(self, renames: Mapping[str, str]) -> TargetTable:
         """Return the table with current column names."""
         columns = {renames.get(name, name): kind for name, kind in self.columns.items()}
-        told, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.told, self.guessed))
-        return replace(self, columns=columns, told=told, guessed=guessed)
+        declared, guessed = (frozenset(renames.get(name, name) for name in names) for names in (self.declared, self.guessed))
+        return replace(self, columns=columns, declared=declared, guessed=guessed)
 
     def with_all_columns(self, log: DataFrame) -> DataFrame:
         """Return a log with all of the table's columns; columns that no event has carried yet are NULL."""
         held = {name.lower() for name in log.columns}
         return log.withColumns({name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
+
+    def is_ours(self, column: str) -> bool:
+        """Return whether a column of the table is ours, not the source's."""
+        return _is_ours(column, self.scd_columns)
+
+    def with_default_names(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the table with the default names of our columns, as the pipeline's frames have them."""
+        defaults = {name: default for default, name in self.scd_columns.by_default.items() if name != default}
+        return rows.select(*[F.col(sql.name(name)).alias(defaults.get(name, name)) for name in rows.columns]) if defaults else rows
 
     @property
     def flags_deletes(self) -> bool:
@@ -86,8 +100,9 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     if detail is None:
         return None
     properties = detail["properties"] or {}
-    fields = _source_fields(spark, uri)
-    told, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
+    scd_columns = _scd_columns(properties)
+    fields = [field for field in _fields(spark, uri) if not _is_ours(field.name, scd_columns)]
+    declared, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
         columns=_types(fields),
@@ -96,30 +111,46 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         files=int(detail["numFiles"] or 0),
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
-        told=told,
+        declared=declared,
         guessed=guessed,
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
+        scd_columns=scd_columns,
     )
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return :attr:`TargetTable.told` and :attr:`TargetTable.guessed`, from the columns' comments."""
-    told, guessed = (
+    """Return :attr:`TargetTable.declared` and :attr:`TargetTable.guessed`, from the columns' comments."""
+    declared, guessed = (
         frozenset(name for name, text in comments.items() if text in texts)
         for texts in ((TOPIC_COMMENT, ENCODED_COMMENT), (GUESSED_COMMENT,))
     )
-    return told, guessed
+    return declared, guessed
 
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
-    return _types(_source_fields(spark, uri))
+    fields = _fields(spark, uri)
+    scd_columns = ScdColumns()
+    names = {field.name for field in fields}
+    # A table of versions that lacks a default name has another: only then its properties are read, which takes one more query.
+    if END_POSITION in names and not names.issuperset(scd_columns.by_default):
+        detail = describe_table(spark, uri)
+        scd_columns = _scd_columns(detail["properties"] or {} if detail else {})
+    return _types([field for field in fields if not _is_ours(field.name, scd_columns)])
 
 
-def _source_fields(spark: SparkSession, uri: str) -> list[StructField]:
-    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
-    return [field for field in fields if not is_reserved(field.name)]
+def _fields(spark: SparkSession, uri: str) -> list[StructField]:
+    return spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+
+
+def _scd_columns(properties: Mapping[str, str]) -> ScdColumns:
+    # Tables of earlier versions lack the property, and have the default names.
+    return ScdColumns.from_json(json.loads(properties.get(SCD_COLUMNS_PROPERTY, "{}")))
+
+
+def _is_ours(name: str, scd_columns: ScdColumns) -> bool:
+    return is_reserved(name) or scd_columns.setting_of(name) is not None
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:

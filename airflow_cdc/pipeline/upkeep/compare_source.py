@@ -44,7 +44,7 @@ def compare_source(
         raise
     except Exception as problem:  # noqa: BLE001 - what a driver throws is of no class of Spark's.
         raise SourceFailedError(
-            f"Flow {found.flow}: the comparison with its source failed: {_told(problem, options)}",
+            f"Flow {found.flow}: the comparison with its source failed: {_without_secrets(problem, options)}",
             next_step="Check the query, the connection and the driver (Spark's setting spark.jars); then run again.",
         ) from None
 
@@ -57,7 +57,7 @@ def _refuse_options(flow: str, options: Mapping[str, str]) -> None:
         )
 
 
-def _told(problem: Exception, options: Mapping[str, str]) -> str:
+def _without_secrets(problem: Exception, options: Mapping[str, str]) -> str:
     """Return the error's message without secrets."""
     lines = str(problem).strip().splitlines()
     # Py4J's first line names its own call; Java's message is in the second.
@@ -149,10 +149,10 @@ def _counted(
     side += f" WHEN {differs} THEN 'different' END"
     shown = grouped.selectExpr(f"{side} AS side", *(f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in by))
     keys = shown.filter("side IS NOT NULL").orderBy(*map(sql.name, by)).limit(sample).collect()
-    told: dict[str, Any] = {name: int(counts[name] or 0) for name in sums}
+    numbers: dict[str, Any] = {name: int(counts[name] or 0) for name in sums}
     return replace(
         found,
-        **told,
+        **numbers,
         columns=tuple(name for place, name in enumerate(values) if counts[f"c{place}"]),
         sample=tuple(row.asDict() for row in keys),
     )

@@ -21,7 +21,7 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.pipeline.record.append_once import append, read_appended
 from airflow_cdc.pipeline.spark import sql
 
-_UNTOLD = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NO_TIME = datetime(1970, 1, 1, tzinfo=timezone.utc)
 """Time of a commit marker without one: older than the next marker that has a time."""
 
 
@@ -36,12 +36,12 @@ def expired_through(
     bound = min([newest, *waiting]) - settings.expire_after
 
     def committed_at(number: int) -> datetime:
-        return state.committed_at(number) or _UNTOLD
+        return state.committed_at(number) or _NO_TIME
 
     numbers = range(1, checkpoint.number - settings.keep_microbatches + 1)
     # Microbatches are committed one after another, so their times rise.
     last = bisect_right(numbers, bound, key=committed_at)
-    return last if last and committed_at(last) > _UNTOLD else None
+    return last if last and committed_at(last) > _NO_TIME else None
 
 
 def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int, *, dry_run: bool) -> int:

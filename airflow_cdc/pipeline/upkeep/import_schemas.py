@@ -45,10 +45,10 @@ class ImportedSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that the command prints."""
-        told = {name: part for name, part in self.schema.to_json().items() if name not in {"columns", "settings"}}
+        described = {name: part for name, part in self.schema.to_json().items() if name not in {"columns", "settings"}}
         counts = {"columns": len(self.schema.columns), "unknown": self.unknown}
         changes = None if self.changes is None else list(self.changes)
-        return {**told, **counts, "changes": changes, "table": self.table, "in_archive": self.in_archive}
+        return {**described, **counts, "changes": changes, "table": self.table, "in_archive": self.in_archive}
 
 
 @dataclass(frozen=True)

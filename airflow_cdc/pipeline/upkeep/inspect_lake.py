@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.topics import NO_TOPIC
-from airflow_cdc.model.columns import IS_CURRENT, POSITION, is_reserved
+from airflow_cdc.model.columns import POSITION, is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow.table_mode import TableMode
@@ -130,13 +130,13 @@ def source_rows(
             next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
         )
     frame = _rows(spark, target, history=history, version=version)
-    shown = [sql.name(name) for name in frame.columns if history or not is_reserved(name)]
+    shown = [sql.name(name) for name in frame.columns if history or not target.is_ours(name)]
     return frame.select(*shown), target.keys
 
 
 def _rows(spark: SparkSession, target: TargetTable, *, history: bool, version: int | None = None) -> DataFrame:
     rows = spark.sql(f"SELECT * FROM {sql.delta(target.uri)}" + ("" if version is None else f" VERSION AS OF {version}"))
-    live = {TableMode.FLAGGED: IS_LIVE, TableMode.VERSIONS: IS_CURRENT}
+    live = {TableMode.FLAGGED: IS_LIVE, TableMode.VERSIONS: sql.name(target.scd_columns.is_current)}
     return rows if history else rows.filter(live.get(target.mode, "true"))
 
 

@@ -182,5 +182,5 @@ class _FlowRun:
             kind: type[CdcError] = SparkFailedError
         else:
             kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-        told = first_line(problem)
-        return kind(f"Flow {self.flow}: its tables could not be maintained: {told}", next_step="See the job's log; nothing is lost.")
+        cause = first_line(problem)
+        return kind(f"Flow {self.flow}: its tables could not be maintained: {cause}", next_step="See the job's log; nothing is lost.")

@@ -37,7 +37,7 @@ class ShownSchema:
                 {**column.to_json(), "becomes": becomes(column, self.handed_over.connector) or None} for column in self.handed_over.columns
             ]
             handed_over = {**self.handed_over.to_json(), "columns": columns}
-        return {"flow": self.flow, "types": {name: told.to_json() for name, told in self.settled.items()}, "handed_over": handed_over}
+        return {"flow": self.flow, "types": {name: known.to_json() for name, known in self.settled.items()}, "handed_over": handed_over}
 
 
 def show_schema(lake: str, flow: str) -> ShownSchema:

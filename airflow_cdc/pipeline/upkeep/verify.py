@@ -77,11 +77,11 @@ def _history(spark: SparkSession, lake: str, flow: str, sample: int) -> TableVer
     if target is None or target.mode is not TableMode.VERSIONS:
         return None
     rows, keys = source_rows(spark, lake, flow, history=True, version=stands.version)
-    wrong = overlapping_versions(rows, keys)
+    wrong = overlapping_versions(target.with_default_names(rows), keys)
     held = rows.count()
-    told = [f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in keys]
+    key_texts = [f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in keys]
     places = [f"CAST({POSITION}.commit AS STRING) AS commit", "'overlapping' AS side"]
-    found = wrong.selectExpr(*told, *places).limit(sample).collect()
+    found = wrong.selectExpr(*key_texts, *places).limit(sample).collect()
     count = wrong.count() if found else 0
     return TableVerification(flow, stands, rows=held, other_rows=held, overlapping=count, sample=tuple(row.asDict() for row in found))
 

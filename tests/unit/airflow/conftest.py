@@ -182,8 +182,8 @@ class Scene:
         submitted, run = self.folder / "submitted", f'{self._job} "$@"'
         left = f"(while [ ! -e {self.go} ]; do sleep 0.02; done; {run}) < /dev/null > /dev/null 2>&1 &"
         name = f"{JOB_ID[:-1]}$(wc -l < {submitted})"
-        told = f'echo x >> {submitted}\necho "Submitted application {name}"'
-        self.submit_by(f"#!/bin/sh\n{told}\n{left if leaves else run}\nexit 0\n")
+        submits = f'echo x >> {submitted}\necho "Submitted application {name}"'
+        self.submit_by(f"#!/bin/sh\n{submits}\n{left if leaves else run}\nexit 0\n")
 
     @property
     def submissions(self) -> int:

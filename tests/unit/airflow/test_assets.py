@@ -1,4 +1,4 @@
-"""Every merged table is an asset: who is told of which change, also where a try failed or died."""
+"""Every merged table is an asset: who gets which change, also where a try failed or died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_cdc.assets import TableName, table_asset, table_of
-from airflow_cdc.operators.told_versions import installation
+from airflow_cdc.operators.announcements import installation
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
 TERMINAL = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
@@ -31,34 +31,34 @@ def test_other_assets_name_no_table(uri: str) -> None:
 
 
 def _merge(scene: Any, context: Any, *outlets: Any, run_id: str = "a", **arguments: Any) -> dict[str, Any]:
-    """Run the merge and return what is told, by asset and, of an alias, by the assets that it adds."""
+    """Run the merge and return what is announced, by asset and, of an alias, by the assets that it adds."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
     context["ti"].run_id, context["outlet_events"] = run_id, OutletEventAccessors()
     operator = scene.merge(outlets=list(outlets), **arguments)
     operator.execute(context)
-    told: dict[str, Any] = {}
+    announced: dict[str, Any] = {}
     for outlet in operator.outlets:
         accessor = context["outlet_events"][outlet]
         if isinstance(outlet, AssetAlias):
-            told |= {event.dest_asset_key.uri: event.extra for event in accessor.asset_alias_events}
+            announced |= {event.dest_asset_key.uri: event.extra for event in accessor.asset_alias_events}
         else:
-            told[outlet.uri] = accessor.extra
-    assert json.loads(json.dumps(told)) == told
-    return told
+            announced[outlet.uri] = accessor.extra
+    assert json.loads(json.dumps(announced)) == announced
+    return announced
 
 
-def _is_told(scene: Any, version: int = 0) -> dict[str, Any]:
+def _announced(scene: Any, version: int = 0) -> dict[str, Any]:
     return {"flow": TOPIC, "table": f"{scene.lake}/{TOPIC}", "table_version": version}
 
 
-def test_a_table_is_told_when_it_changed_and_only_then(scene: Any, context: Any) -> None:
+def test_a_table_is_announced_when_it_changed_and_only_then(scene: Any, context: Any) -> None:
     orders, customers = table_asset(TOPIC), table_asset(OTHER_TOPIC)
     scene.land("0000000000")
-    told = _merge(scene, context, orders, customers)
-    assert list(told) == [orders.uri]
-    extra = told[orders.uri]
-    assert {name: extra[name] for name in ("flow", "table", "table_version")} == _is_told(scene)
+    announced = _merge(scene, context, orders, customers)
+    assert list(announced) == [orders.uri]
+    extra = announced[orders.uri]
+    assert {name: extra[name] for name in ("flow", "table", "table_version")} == _announced(scene)
     assert extra["applied_position"] == {"0": ["7", "1", "-1"]}
     assert (extra["events"]["merged"], extra["rows"]) == (1, {"inserted": 1, "updated": 0, "deleted": 0})
     assert _merge(scene, context, orders, customers, run_id="b") == {}
@@ -66,17 +66,17 @@ def test_a_table_is_told_when_it_changed_and_only_then(scene: Any, context: Any)
     assert list(_merge(scene, context, orders, customers, run_id="c")) == [customers.uri]
 
 
-def test_an_alias_tells_the_assets_of_tables_that_no_dag_file_knew(scene: Any, context: Any) -> None:
+def test_an_alias_announces_the_assets_of_tables_that_no_dag_file_knew(scene: Any, context: Any) -> None:
     scene.connect("my_lake", conn_type="cdc_lake", host=str(scene.lake))
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
-    told = _merge(scene, context, AssetAlias("cdc"), lake_conn_id="my_lake")
-    assert {uri: extra["flow"] for uri, extra in told.items()} == {
+    announced = _merge(scene, context, AssetAlias("cdc"), lake_conn_id="my_lake")
+    assert {uri: extra["flow"] for uri, extra in announced.items()} == {
         table_asset(name, lake_conn_id="my_lake").uri: name for name in (TOPIC, OTHER_TOPIC)
     }
 
 
-def test_what_a_try_that_failed_for_another_table_changed_is_told_by_the_retry(scene: Any, context: Any) -> None:
+def test_what_a_try_that_failed_for_another_table_changed_is_announced_by_the_retry(scene: Any, context: Any) -> None:
     # Airflow records events of tasks that succeed; to the retry this table is up to date.
     orders = table_asset(TOPIC)
     ours = scene.spark_submit.read_text()
@@ -86,10 +86,10 @@ def test_what_a_try_that_failed_for_another_table_changed_is_told_by_the_retry(s
     with pytest.raises(AirflowFailException, match="Column total shrank"):
         _merge(scene, context, orders)
     scene.submit_by(ours)
-    assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders) == {orders.uri: _announced(scene)}
 
 
-def test_what_a_job_changed_whose_task_died_is_told_by_the_next_run(scene: Any, context: Any) -> None:
+def test_what_a_job_changed_whose_task_died_is_announced_by_the_next_run(scene: Any, context: Any) -> None:
     orders = table_asset(TOPIC)
     scene.land("0000000000")
     _merge(scene, context, orders)
@@ -99,15 +99,15 @@ def test_what_a_job_changed_whose_task_died_is_told_by_the_next_run(scene: Any, 
     with pytest.raises(AirflowException):
         _merge(scene, context, orders, run_id="b")
     scene.submit_by(ours)
-    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
+    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _announced(scene, version=1)}
 
 
-def test_a_retry_tells_again_what_a_try_meant_to_tell(scene: Any, context: Any) -> None:
+def test_a_retry_announces_again_what_a_try_meant_to_announce(scene: Any, context: Any) -> None:
     # A worker that is lost after the file was written and before Airflow knew.
     orders = table_asset(TOPIC)
     scene.land("0000000000")
     _merge(scene, context, orders, run_id="a")
-    assert _merge(scene, context, orders, run_id="a") == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders, run_id="a") == {orders.uri: _announced(scene)}
     assert _merge(scene, context, orders, run_id="b") == {}
 
 
@@ -126,11 +126,11 @@ def test_two_airflows_on_one_lake_with_equal_names_announce_each_change_both(
     scene.land("0000000001")
     assert list(merge_in(two, "a")) == [orders.uri]
     # Each announces what the other merged, and once.
-    assert merge_in(one, "b") == {orders.uri: _is_told(scene, version=1)}
+    assert merge_in(one, "b") == {orders.uri: _announced(scene, version=1)}
     assert merge_in("https://one.example.com", "c") == {}
     scene.land("0000000002")
     assert list(merge_in(one, "d")) == [orders.uri]
-    assert merge_in(two, "b") == {orders.uri: _is_told(scene, version=2)}
+    assert merge_in(two, "b") == {orders.uri: _announced(scene, version=2)}
     assert merge_in(two, "c") == {}
 
 
@@ -151,14 +151,14 @@ def test_what_an_earlier_version_announced_is_not_announced_again_after_the_upgr
     file.rename(former)
 
     # Its retry finds what it meant to announce before the upgrade.
-    assert _merge(scene, context, orders) == {orders.uri: _is_told(scene)}
+    assert _merge(scene, context, orders) == {orders.uri: _announced(scene)}
     file.unlink()
     assert _merge(scene, context, orders, run_id="b") == {}
     # Read once: what an Airflow that was not upgraded writes there later is its own.
     former.write_text(former.read_text().replace(f'"{TOPIC}": 0', f'"{TOPIC}": 1'))
     scene.land("0000000001")
     _merge(scene, context, run_id="other")
-    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _is_told(scene, version=1)}
+    assert _merge(scene, context, orders, run_id="c") == {orders.uri: _announced(scene, version=1)}
 
 
 def test_a_task_without_outlets_writes_down_nothing(scene: Any, context: Any) -> None:
@@ -191,5 +191,7 @@ def test_airflow_records_the_events_of_changed_tables_alone(scene: Any, airflow_
     assert str(dag.test().state) == "success"
     with create_session() as session:
         events = session.scalars(select(AssetEvent).where(AssetEvent.id.not_in(before))).all()
-        told = [(event.asset.uri, event.extra["table_version"], sorted(alias.name for alias in event.source_aliases)) for event in events]
-    assert told == [(table_asset(TOPIC).uri, 0, {"table": [], "alias": ["cdc_tables"]}[by])]
+        announced = [
+            (event.asset.uri, event.extra["table_version"], sorted(alias.name for alias in event.source_aliases)) for event in events
+        ]
+    assert announced == [(table_asset(TOPIC).uri, 0, {"table": [], "alias": ["cdc_tables"]}[by])]

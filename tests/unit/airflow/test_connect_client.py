@@ -50,7 +50,7 @@ def seen(scene: Any) -> Any:
     return lambda: json.loads((scene.folder / "seen.json").read_text())
 
 
-def test_the_job_is_a_python_process_that_is_told_the_server_by_a_file_of_its_own(merge: Any, seen: Any, context: Any, scene: Any) -> None:
+def test_the_job_is_a_python_process_that_gets_the_server_by_a_file_of_its_own(merge: Any, seen: Any, context: Any, scene: Any) -> None:
     merge(tables="a.*", conf={"spark.sql.x": 1}, env_vars={"MINE": "1"}).execute(context)
     found = seen()
     *given, storage = found["arguments"][1:]
@@ -67,13 +67,13 @@ def test_the_token_reaches_neither_command_line_nor_environment_nor_log_nor_rend
     merge: Any, seen: Any, context: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator = merge()
-    told = operator.execute(context)
+    outcome = operator.execute(context)
     found = seen()
     # Connections are variables of this test's Airflow, and reach every child.
     environment = {name: value for name, value in found["environment"].items() if not name.startswith("AIRFLOW_CONN_")}
     rendered = [getattr(operator, field) for field in operator.template_fields]
     captured = capsys.readouterr()
-    assert "s3cr3t" not in str([found["arguments"], environment, rendered, told, captured.out, captured.err])
+    assert "s3cr3t" not in str([found["arguments"], environment, rendered, outcome, captured.out, captured.err])
 
 
 def test_no_other_spark_of_the_environment_reaches_the_job(merge: Any, seen: Any, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +136,9 @@ def test_what_a_server_has_from_its_start_on_is_named_and_the_task_is_not_deferr
     merge: Any, context: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     merge(packages="a:b:1", executor_memory="2g", deferrable=True).execute(context)
-    told = capsys.readouterr().out
-    assert "without effect are ['packages', 'executor_memory']" in told
-    assert "it is not deferred" in told
+    outcome = capsys.readouterr().out
+    assert "without effect are ['packages', 'executor_memory']" in outcome
+    assert "it is not deferred" in outcome
 
 
 @pytest.mark.parametrize(("fields", "seen"), [({}, "it has no host"), ({"host": "sc://h/path"}, "its host 'sc://h/path' cannot be read")])

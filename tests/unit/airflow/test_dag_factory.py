@@ -54,7 +54,7 @@ def test_settings_reach_the_dag_and_its_tasks(tmp_path: Path) -> None:
     assert (wait.archive_conn_id, wait.lake_conn_id, wait.tables, wait.downstream_task_ids) == ("a", "l", ["a.*"], {"merge"})
 
 
-def test_what_tells_of_trouble_and_bounds_a_try_reaches_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_and_limits_of_a_try_reach_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_alerts.py").write_text("def page(context): ...\ndef note(context): ...\nNOT_ONE = 7\n")
     monkeypatch.syspath_prepend(tmp_path)
     alerts = {"on_failure_callback": "my_alerts.page", "on_retry_callback": "my_alerts.note", "on_success_callback": "my_alerts.note"}
@@ -64,12 +64,15 @@ def test_what_tells_of_trouble_and_bounds_a_try_reaches_the_tasks(tmp_path: Path
 
     wait, merge = dag.get_task("wait_for_files"), dag.get_task("merge")
     for task in (wait, merge):
-        assert [list(told) for told in (task.on_failure_callback, task.on_retry_callback)] == [[my_alerts.page], [my_alerts.note]]
+        assert [list(callbacks) for callbacks in (task.on_failure_callback, task.on_retry_callback)] == [
+            [my_alerts.page],
+            [my_alerts.note],
+        ]
         assert task.queue == "big"
     assert (list(merge.on_success_callback), list(wait.on_success_callback)) == ([my_alerts.note], [])
     assert (merge.execution_timeout, wait.execution_timeout, merge.deferrable) == (timedelta(hours=2), None, True)
-    for name, told in (("gone", "ImportError: cannot|AttributeError: module"), ("NOT_ONE", "expected a function, seen a int")):
-        with pytest.raises(ConfigurationError, match=rf"dags\[0\]: on_failure_callback is 'my_alerts.{name}', .*({told})"):
+    for name, cause in (("gone", "ImportError: cannot|AttributeError: module"), ("NOT_ONE", "expected a function, seen a int")):
+        with pytest.raises(ConfigurationError, match=rf"dags\[0\]: on_failure_callback is 'my_alerts.{name}', .*({cause})"):
             cdc_dags(write(tmp_path, {"dags": [{"dag_id": "d", "tables": ["a"], "on_failure_callback": f"my_alerts.{name}"}]}))
 
 
@@ -90,7 +93,7 @@ def test_by_data_interval_gives_a_dag_intervals_and_its_tasks_the_same_files(tmp
         cdc_dags(write(tmp_path, {"dags": [{**entries[0], "schedule": "at noon"}]}))
 
 
-def test_a_dag_tells_of_its_tables_by_name_where_it_knows_them_and_by_the_lakes_alias_where_not(tmp_path: Path) -> None:
+def test_a_dag_announces_its_tables_by_name_where_it_knows_them_and_by_the_lakes_alias_where_not(tmp_path: Path) -> None:
     entries = [
         {"dag_id": "d_{table}", "each_table": ["a"]},
         {"dag_id": "names", "tables": ["b", "c"]},
@@ -113,7 +116,7 @@ def test_an_entry_on_top_makes_no_new_version_of_the_others(tmp_path: Path) -> N
     assert written(entry) != written({**entry, "retries": 9})
 
 
-def test_a_wrong_schedule_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_wrong_schedule_is_refused_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"dags\[0\]: schedule is 'at noon', expected cron's five fields"):
         cdc_dags(write(tmp_path, {"dags": [{"dag_id": "d", "tables": ["a"], "schedule": "at noon"}]}))
 
@@ -122,9 +125,9 @@ def test_a_wrong_file_is_the_dag_files_import_error(tmp_path: Path) -> None:
     write(tmp_path, {"dags": [{"dag_id": "d", "table": ["a"]}]})
     found = bag(tmp_path)
     assert found.dags == {}
-    (told,) = found.import_errors.values()
-    assert f"{tmp_path / 'airflow_cdc.yaml'}: dags[0].table is no setting; known are" in told
-    assert "Next step: Correct the file" in told
+    (error,) = found.import_errors.values()
+    assert f"{tmp_path / 'airflow_cdc.yaml'}: dags[0].table is no setting; known are" in error
+    assert "Next step: Correct the file" in error
 
 
 def test_three_hundred_tables_are_three_hundred_dags_that_airflow_takes_in_a_moment(tmp_path: Path) -> None:

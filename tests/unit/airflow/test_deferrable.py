@@ -54,7 +54,7 @@ def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(
     assert not (yarn.lake / report).exists()
     yarn.go.touch()
     event = _event(deferred.trigger)
-    assert event == {"status": "success", "told": {"why": "report", "job": JOB, "until": None, "report": report}}
+    assert event == {"status": "success", "found": {"why": "report", "job": JOB, "until": None, "report": report}}
     assert yarn.conf["spark.yarn.submit.waitAppCompletion"] == "false"
     result = _resume(yarn.merge(deferrable=True), context, deferred, event)
     assert (result["rows"]["inserted"], result["flows"][TOPIC]["status"]) == (1, "applied")
@@ -80,8 +80,8 @@ def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, contex
     assert before + 600 <= asked["ask_at"] <= time.time() + 600
     assert before + 3600 <= asked["until"] <= time.time() + 3600
     event = _event(_at(deferred.trigger, ask_at=0.0))
-    assert event["told"] == {"why": "ask", "job": JOB, "until": asked["until"], "report": asked["report"]}
-    # It runs: wait on, no longer than was said at first.
+    assert event["found"] == {"why": "ask", "job": JOB, "until": asked["until"], "report": asked["report"]}
+    # It runs: wait on, no longer than was set at first.
     with pytest.raises(TaskDeferred) as again:
         _resume(yarn.merge(**merge), context, deferred, event)
     assert again.value.trigger.serialize()[1]["until"] == asked["until"]
@@ -100,7 +100,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
     event = _event(_at(deferred.trigger, until=1.0))
-    assert event["told"] == {"why": "late", "job": JOB, "until": 1.0, "report": deferred.trigger.serialize()[1]["report"]}
+    assert event["found"] == {"why": "late", "job": JOB, "until": 1.0, "report": deferred.trigger.serialize()[1]["report"]}
     with pytest.raises(AirflowException, match=rf"Job {JOB} left no report within execution_timeout .* it is killed"):
         _resume(yarn.merge(**merge), context, deferred, event)
     kill = (f"/ws/v1/cluster/apps/{JOB}/state", {"state": "KILLED"})
@@ -110,7 +110,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     yarn.go.touch()
 
 
-def test_where_nobody_is_named_who_could_kill_the_job_nobody_says_that_it_is_killed(yarn: Any, context: Any) -> None:
+def test_where_nobody_is_named_who_could_kill_the_job_it_is_not_reported_as_killed(yarn: Any, context: Any) -> None:
     yarn.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
@@ -140,13 +140,13 @@ def test_a_report_that_is_being_written_is_not_there_yet(scene: Any) -> None:
         assert CdcReportTrigger.look(**asked).is_done is is_done
 
 
-def test_a_driver_on_this_machine_keeps_the_slot_and_says_so(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_on_this_machine_keeps_the_slot_and_logs_it(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
     assert scene.merge(deferrable=True).execute(context)["rows"]["inserted"] == 1
     assert "it is not deferred, and keeps the worker's slot" in capsys.readouterr().out
 
 
-def test_a_spark_submit_that_is_told_to_wait_contradicts_it(yarn: Any, context: Any) -> None:
+def test_a_spark_submit_that_is_set_to_wait_contradicts_it(yarn: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"waitAppCompletion=true: .*Next step: Take"):
         yarn.merge(deferrable=True, conf={"spark.yarn.submit.waitAppCompletion": "true"}).execute(context)
     assert yarn.submissions == 0

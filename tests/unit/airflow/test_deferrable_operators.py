@@ -140,7 +140,7 @@ def test_a_kill_from_the_triggerer_asks_by_kerberos_where_the_operator_has_a_key
     assert manager.logins == [requests.auth._basic_auth_str("kerberos", "ticket")]
 
 
-def test_an_authentication_that_cannot_travel_is_told_and_not_left_out(
+def test_an_authentication_that_cannot_travel_is_reported_and_not_left_out(
     yarn: Any, context: Any, manager: ResourceManager, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trigger = _defer(_operator(CdcMergeOperator, yarn, {}, yarn_rm_auth=Login()), context)

@@ -1,4 +1,4 @@
-"""The watcher's trigger: it tells of each file once, over restarts too, whether or not anybody merges."""
+"""The watcher's trigger: it announces each file once, over restarts too, whether or not anybody merges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger
 
-from airflow_cdc.model.archive.announced import MOST_TOLD_APART, Announced
+from airflow_cdc.model.archive.announced import MOST_NAMED, Announced
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.triggers import archive_event
 from airflow_cdc.triggers.archive_event import CdcArchiveEventTrigger
@@ -80,28 +80,28 @@ def merge(scene: Any) -> None:
     subprocess.run([str(part) for part in command], check=True, capture_output=True)
 
 
-def told(files: int, **topics: int) -> dict[str, Any]:
+def news(files: int, **topics: int) -> dict[str, Any]:
     return {"files": files, "topics": {f"server.db.{name}": count for name, count in topics.items()}}
 
 
-def test_it_tells_of_each_file_once_though_nobody_merges(scene: Any) -> None:
+def test_it_announces_each_file_once_though_nobody_merges(scene: Any) -> None:
     def two() -> None:
         scene.land("0000000001")
         scene.land("0000000000", topic=OTHER_TOPIC)
 
     found = watched(watcher(Store()), lambda: scene.land("0000000000"), two, lambda: None)
-    assert found == [[], [told(1, orders=1)], [told(2, customers=1, orders=1)], []]
+    assert found == [[], [news(1, orders=1)], [news(2, customers=1, orders=1)], []]
 
 
 def test_a_restart_of_the_triggerer_neither_loses_nor_repeats(scene: Any) -> None:
     store = Store()
     scene.land("0000000000")
-    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    assert watched(watcher(store)) == [[news(1, orders=1)]]
     # While no triggerer runs: one is still announced, one is new.
     scene.land("0000000001")
     restarted = CdcArchiveEventTrigger(**watcher(store).serialize()[1])
     restarted.asset_state_store = store
-    assert watched(restarted) == [[told(1, orders=1)]]
+    assert watched(restarted) == [[news(1, orders=1)]]
     assert watched(watcher(store)) == [[]]
 
 
@@ -109,16 +109,16 @@ def test_an_event_that_the_triggerer_had_no_time_to_write_down_comes_again(scene
     store = Store()
     monkeypatch.setattr(archive_event, "HAND_OVER_SECONDS", 60.0)
     scene.land("0000000000")
-    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    assert watched(watcher(store)) == [[news(1, orders=1)]]
     assert store.kept == {}
-    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    assert watched(watcher(store)) == [[news(1, orders=1)]]
 
 
-def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_told(scene: Any) -> None:
+def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_announced(scene: Any) -> None:
     store = Store()
     scene.land("0000000000")
     found = watched(watcher(store), lambda: merge(scene), lambda: scene.land("0000000001"))
-    assert found == [[told(1, orders=1)], [], [told(1, orders=1)]]
+    assert found == [[news(1, orders=1)], [], [news(1, orders=1)]]
     merge(scene)
     assert watched(watcher(store)) == [[]]
     kept = json.loads(store.kept[archive_event.KEY])
@@ -127,9 +127,9 @@ def test_what_a_run_has_looked_into_is_forgotten_and_what_comes_behind_it_is_tol
 
 def test_before_airflow_3_3_a_restart_repeats_what_nobody_has_looked_into(scene: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
-    assert watched(watcher(None), lambda: None) == [[told(1, orders=1)], []]
+    assert watched(watcher(None), lambda: None) == [[news(1, orders=1)], []]
     assert capsys.readouterr().out.count("announced again") == 1
-    assert watched(watcher(None)) == [[told(1, orders=1)]]
+    assert watched(watcher(None)) == [[news(1, orders=1)]]
     merge(scene)
     assert watched(watcher(None)) == [[]]
 
@@ -138,7 +138,7 @@ def test_it_goes_on_looking_after_an_error(scene: Any, capsys: pytest.CaptureFix
     scene.archive.rename(scene.folder / "away")
     # A look that has begun may still see what lands: it has to end before.
     back, land = (lambda: (scene.folder / "away").rename(scene.archive)), (lambda: scene.land("0000000000"))
-    assert watched(watcher(Store()), back, land) == [[], [], [told(1, orders=1)]]
+    assert watched(watcher(Store()), back, land) == [[], [], [news(1, orders=1)]]
     assert capsys.readouterr().out.count("There is no archive") == 1
 
 
@@ -150,7 +150,7 @@ def test_a_state_that_cannot_be_used_neither_silences_nor_repeats(scene: Any, ca
         store.is_down = False
 
     trigger = watcher(store)
-    assert watched(trigger, lambda: scene.land("0000000000"), lambda: None) == [[], [told(1, orders=1)], []]
+    assert watched(trigger, lambda: scene.land("0000000000"), lambda: None) == [[], [news(1, orders=1)], []]
     assert capsys.readouterr().out.count("The asset's state cannot be used: ConnectionError: the API server is gone") == 1
     # What was announced meanwhile is written down once that can be done.
     assert watched(trigger, up) == [[], []]
@@ -171,10 +171,10 @@ def test_an_error_that_stays_is_logged_again_and_again(
     assert capsys.readouterr().out.count("There is no archive") > 1
 
 
-def test_it_tells_of_the_chosen_tables_only(scene: Any) -> None:
+def test_it_announces_the_chosen_tables_only(scene: Any) -> None:
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
-    assert watched(watcher(Store(), tables=["*.customers"])) == [[told(1, customers=1)]]
+    assert watched(watcher(Store(), tables=["*.customers"])) == [[news(1, customers=1)]]
 
 
 def test_a_watcher_can_be_made_of_it_and_comes_back_from_what_it_serializes() -> None:
@@ -196,17 +196,17 @@ def test_what_no_run_has_looked_into_is_announced_again_after_a_while(scene: Any
     scene.land("0000000000")
     trigger = watcher(Store(), repeat_after=0.4)
     first, *later = watched(trigger, *[lambda: None] * 4, seconds=0.25)
-    assert first == [told(1, orders=1)]
+    assert first == [news(1, orders=1)]
     again = [event for events in later for event in events]
-    assert again == [{**told(1, orders=1), "again": True}] * len(again)
+    assert again == [{**news(1, orders=1), "again": True}] * len(again)
     assert 1 <= len(again) <= 3
 
 
 def test_what_a_failed_run_looked_into_and_did_not_apply_is_announced_again_until_one_applies_it(scene: Any) -> None:
-    store, waiting = Store(), {**told(1, orders=1), "again": True}
+    store, waiting = Store(), {**news(1, orders=1), "again": True}
     job = scene.spark_submit.read_text()
     scene.land("0000000000")
-    assert watched(watcher(store)) == [[told(1, orders=1)]]
+    assert watched(watcher(store)) == [[news(1, orders=1)]]
     # The run ends between the survey and the merge.
     scene.submit_by(job.replace("outcomes = []", "sys.exit(0)"))
     merge(scene)
@@ -219,7 +219,7 @@ def test_what_a_failed_run_looked_into_and_did_not_apply_is_announced_again_unti
 
 def test_it_announces_once_where_it_is_asked_to(scene: Any) -> None:
     scene.land("0000000000")
-    assert watched(watcher(Store(), repeat_after=None), lambda: None) == [[told(1, orders=1)], []]
+    assert watched(watcher(Store(), repeat_after=None), lambda: None) == [[news(1, orders=1)], []]
     with pytest.raises(ValueError, match="repeat_after is 0, expected seconds above 0"):
         CdcArchiveEventTrigger(repeat_after=0)
 
@@ -238,13 +238,13 @@ def test_watchers_of_one_asset_remember_each_its_own_where_they_have_names(scene
     store = Store()
     scene.land("0000000000")
     scene.land("0000000000", topic=OTHER_TOPIC)
-    assert watched(watcher(store, name="a", tables=["*.orders"])) == [[told(1, orders=1)]]
-    assert watched(watcher(store, name="b", tables=["*.customers"])) == [[told(1, customers=1)]]
+    assert watched(watcher(store, name="a", tables=["*.orders"])) == [[news(1, orders=1)]]
+    assert watched(watcher(store, name="b", tables=["*.customers"])) == [[news(1, customers=1)]]
     assert watched(watcher(store, name="a", tables=["*.orders"])) == [[]]
 
 
-def test_of_very_many_announced_files_the_last_are_told_apart() -> None:
-    files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_TOLD_APART + 10)]
+def test_of_very_many_announced_files_the_last_are_known_by_name() -> None:
+    files = [ArchivedFile(f"{number:05d}", 1, "t") for number in range(MOST_NAMED + 10)]
     announced = Announced.of(files, at=1.5)
     assert len(json.dumps(announced.to_json())) < 64 * 1024
     assert Announced.from_json(json.loads(json.dumps(announced.to_json()))) == announced

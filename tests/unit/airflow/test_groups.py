@@ -71,7 +71,7 @@ def run_groups(scene: Any, monkeypatch: pytest.MonkeyPatch, airflow_database: No
     return run
 
 
-def told(instances: list[Any]) -> list[tuple[str, str, int]]:
+def states_of(instances: list[Any]) -> list[tuple[str, str, int]]:
     return [(ti.task_id, str(ti.state), ti.try_number) for ti in instances]
 
 
@@ -94,7 +94,7 @@ def test_each_group_is_merged_by_a_mapped_task_and_a_retry_submits_only_the_grou
     # Nothing waits: no group, no merge, and the run is none that failed.
     state, instances = run_groups(logical_date and logical_date.replace(minute=30))
     assert state == "success"
-    assert told(instances) == [("merge_group", "skipped", 0), ("plan", "success", 1), ("survey", "success", 1)]
+    assert states_of(instances) == [("merge_group", "skipped", 0), ("plan", "success", 1), ("survey", "success", 1)]
     assert len(submissions(scene)) == 4
 
 

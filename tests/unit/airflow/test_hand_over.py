@@ -80,7 +80,7 @@ def test_the_file_is_gone_after_a_job_that_never_read_it(handed: Any, context: A
     assert list((handed.folder / "temporary").iterdir()) == []
 
 
-def test_sparks_own_logs_hide_what_they_are_told(handed: Any, context: Any) -> None:
+def test_sparks_own_logs_hide_what_they_are_given(handed: Any, context: Any) -> None:
     handed.merge(conf={"spark.redaction.regex": "mine"}).execute(context)
     hidden = re.compile(_seen(handed)["storage"]["spark"]["spark.redaction.regex"])
     names = ["fs.s3a.bucket.b.access.key", "fs.s3a.bucket.b.secret.key", "fs.s3a.bucket.b.session.token", "my.mine"]
@@ -128,13 +128,13 @@ def test_a_user_of_hdfs_is_a_variable(handed: Any, context: Any) -> None:
     assert _seen(handed)["environment"]["HADOOP_USER_NAME"] == "etl"
 
 
-def test_without_storage_connections_the_job_is_told_nothing_of_storage(scene: Any, context: Any) -> None:
+def test_without_storage_connections_the_job_gets_no_storage_settings(scene: Any, context: Any) -> None:
     scene.merge().execute(context)
     assert not {"--storage", "--layout", "--format"} & set(scene.arguments)
     assert "spark.redaction.regex" not in scene.conf
 
 
-def test_the_job_is_told_what_the_archive_shall_hold(scene: Any, context: Any) -> None:
+def test_the_job_knows_what_the_archive_shall_hold(scene: Any, context: Any) -> None:
     scene.connect("cdc_archive_default", conn_type="cdc_archive", host=str(scene.archive), extra={"format": "avro"})
     scene.merge().execute(context)
     assert {("--layout", "auto"), ("--format", "avro")} <= scene.pairs

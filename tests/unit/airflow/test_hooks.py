@@ -58,7 +58,7 @@ def test_an_azure_container_is_no_connection_id(scene: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"host": ""}, "has no root URL"),
         ({"host": "data/archive"}, "neither a URL nor an absolute path"),
@@ -66,22 +66,22 @@ def test_an_azure_container_is_no_connection_id(scene: Any) -> None:
         ({"host": "s3://bucket/a", "password": "s3cr3t"}, "carry a password"),
     ],
 )
-def test_refuses_a_wrong_root_with_a_next_step_and_without_the_secret(scene: Any, fields: dict[str, str], told: str) -> None:
+def test_refuses_a_wrong_root_with_a_next_step_and_without_the_secret(scene: Any, fields: dict[str, str], message: str) -> None:
     scene.connect("wrong", conn_type="cdc_archive", **fields)
     with pytest.raises(ConfigurationError) as refused:
         _ = CdcArchiveHook("wrong").root
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "Next step: " in str(refused.value)
     assert "s3cr3t" not in str(refused.value)
 
 
-def test_says_that_a_scheme_with_an_underscore_was_misread(scene: Any) -> None:
+def test_names_a_scheme_with_an_underscore_that_was_misread(scene: Any) -> None:
     scene.connect_uri("typed", "cdc_archive:///data/archive")
     with pytest.raises(ConfigurationError, match="cdc-archive://"):
         _ = CdcArchiveHook("typed").root
 
 
-def test_says_which_connection_is_missing_and_which_cannot_be_read(scene: Any) -> None:
+def test_names_the_connection_that_is_missing_and_the_one_that_cannot_be_read(scene: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"There is no connection nowhere.*AIRFLOW_CONN_NOWHERE"):
         _ = CdcArchiveHook("nowhere").root
     scene.connect_uri("broken", '{"conn_type": "cdc_archive",')
@@ -89,36 +89,36 @@ def test_says_which_connection_is_missing_and_which_cannot_be_read(scene: Any) -
         _ = CdcArchiveHook("broken").root
 
 
-def test_the_archive_tells_what_it_holds(scene: Any) -> None:
+def test_the_archive_s_connection_shows_what_it_holds(scene: Any) -> None:
     assert CdcArchiveHook().test_connection() == (True, f"{scene.archive} is there and holds no archived events yet (0 other files).")
     scene.land("0000000000")
     scene.land("0000000001")
     scene.land("0000000000", topic="server.db.customers")
-    holds, told = CdcArchiveHook().test_connection()
+    holds, message = CdcArchiveHook().test_connection()
     assert holds
-    assert "3 files of 2 topics; newest: server.db." in told
-    assert "UTC" in told
+    assert "3 files of 2 topics; newest: server.db." in message
+    assert "UTC" in message
 
 
-def test_the_archive_tells_that_it_is_missing(scene: Any) -> None:
+def test_the_archive_s_connection_shows_that_the_archive_is_missing(scene: Any) -> None:
     scene.connect("gone", conn_type="cdc_archive", host=str(scene.folder / "gone"))
-    holds, told = CdcArchiveHook("gone").test_connection()
+    holds, message = CdcArchiveHook("gone").test_connection()
     assert not holds
-    assert "There is no archive" in told
+    assert "There is no archive" in message
     with pytest.raises(ArchiveNotFoundError):
         CdcArchiveHook("gone").pending(CdcLakeHook())
 
 
-def test_the_archive_tells_when_it_holds_other_files_than_its_connection_says(scene: Any) -> None:
+def test_the_archive_s_connection_shows_files_other_than_those_it_declares(scene: Any) -> None:
     scene.connect("avro", conn_type="cdc_archive", host=str(scene.archive), extra={"layout": "sink", "format": "avro"})
     assert CdcArchiveHook("avro").test_connection()[0]
     scene.land("0000000000")
-    holds, told = CdcArchiveHook("avro").test_connection()
+    holds, message = CdcArchiveHook("avro").test_connection()
     assert not holds
-    assert "shall hold files of layout sink and format avro alone, and 1 of 1 files are others: server.db.orders/" in told
+    assert "shall hold files of layout sink and format avro alone, and 1 of 1 files are others: server.db.orders/" in message
 
 
-def test_a_connection_says_only_what_there_is(scene: Any) -> None:
+def test_a_connection_shows_only_what_there_is(scene: Any) -> None:
     scene.connect("orc", conn_type="cdc_archive", host=str(scene.archive), extra={"format": "orc"})
     with pytest.raises(ConfigurationError, match=r"its format is 'orc'\. Next step: Set it to one of auto, json, avro, parquet"):
         _ = CdcArchiveHook("orc").shape
@@ -126,9 +126,9 @@ def test_a_connection_says_only_what_there_is(scene: Any) -> None:
 
 def test_a_storage_connection_must_exist(scene: Any) -> None:
     scene.connect("far", conn_type="cdc_lake", host="file:///data/lake", extra={"storage_conn_id": "misspelled"})
-    told = "There is no connection misspelled. Next step: Create the storage connection that far names"
-    assert CdcLakeHook("far").test_connection()[1].startswith(told)
-    with pytest.raises(ConfigurationError, match=told):
+    message = "There is no connection misspelled. Next step: Create the storage connection that far names"
+    assert CdcLakeHook("far").test_connection()[1].startswith(message)
+    with pytest.raises(ConfigurationError, match=message):
         CdcLakeHook("far").storage_settings()
 
 
@@ -141,17 +141,17 @@ def test_a_storage_connection_must_exist(scene: Any) -> None:
         ("nostorage://b/t", "for s3://"),
     ],
 )
-def test_says_how_a_missing_provider_is_installed(scene: Any, monkeypatch: pytest.MonkeyPatch, root: str, provider: str) -> None:
+def test_names_the_missing_provider_to_install(scene: Any, monkeypatch: pytest.MonkeyPatch, root: str, provider: str) -> None:
     # Also where the machine that runs this has them.
     for module in ("s3fs", "gcsfs"):
         monkeypatch.setitem(sys.modules, module, None)
     scene.connect("far", conn_type="cdc_archive", host=root)
-    holds, told = CdcArchiveHook("far").test_connection()
+    holds, message = CdcArchiveHook("far").test_connection()
     assert not holds
-    assert f"Next step: Install what reaches that storage: {provider}" in told
+    assert f"Next step: Install what reaches that storage: {provider}" in message
 
 
-def test_the_lake_tells_its_flows(scene: Any) -> None:
+def test_the_lake_s_connection_shows_its_flows(scene: Any) -> None:
     assert CdcLakeHook().test_connection() == (True, f"{scene.lake} can be reached and does not exist yet; the first merge creates it.")
     scene.lake.mkdir()
     assert CdcLakeHook().test_connection()[1].endswith("holds no flow yet.")

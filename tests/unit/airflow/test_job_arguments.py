@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_cdc.jobs.run_job import job_parser
+from airflow_cdc.jobs.job_parser import job_parser
 from airflow_cdc.model.job_argument import ENCODED, read_argument
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.operators.merge import CdcMergeOperator
@@ -38,7 +38,7 @@ OPERATORS = [
 
 @pytest.fixture
 def scene_of_marks(scene: Any) -> Iterator[Any]:
-    """A scene whose stores are told by nested JSON, on YARN in cluster mode."""
+    """A scene whose stores are declared in nested JSON, on YARN in cluster mode."""
     scene.land("0000000000")
     client = {"endpoint_url": "http://minio:9000", "region_name": "eu-west-3"}
     scene.connect("store", conn_type="aws", extra=client)
@@ -76,7 +76,7 @@ def test_the_stores_settings_arrive_whole(scene_of_marks: Any, context: Any) -> 
     assert (options["endpoint_url"], options["client_kwargs"]) == ("http://minio:9000", {"region_name": "eu-west-3"})
 
 
-def test_every_job_is_named_after_its_task_so_that_another_one_that_waits_says_for_whom(scene_of_marks: Any, context: Any) -> None:
+def test_every_job_is_named_after_its_task_so_that_another_one_that_waits_names_it(scene_of_marks: Any, context: Any) -> None:
     context["ti"].run_id, context["ti"].map_index = "scheduled__2026-11-24T00:00:00+00:00", 3
     with pytest.raises(AirflowException, match="Error code is: 3"):
         scene_of_marks.merge(durable=False).execute(context)

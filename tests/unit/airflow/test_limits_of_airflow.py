@@ -16,7 +16,7 @@ POOL = "cdc_one_slot"
 
 
 def begins_beside(scene: Any, state: str, **limits: Any) -> bool:
-    """Tell whether the scheduler lets a run's merge begin while another run's is in a state."""
+    """Return whether the scheduler lets a run's merge begin while another run's is in a state."""
     from airflow.api.client.local_client import Client
     from airflow.jobs.job import Job
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
@@ -59,7 +59,7 @@ def test_a_limit_on_a_dags_tasks_counts_deferred_ones_from_3_2_2_on(scene: Any, 
 
 
 @pytest.mark.parametrize("include_deferred", [False, True])
-def test_a_pool_counts_deferred_tasks_where_it_is_told_to(scene: Any, include_deferred: bool) -> None:
+def test_a_pool_counts_deferred_tasks_on_request(scene: Any, include_deferred: bool) -> None:
     from airflow.models.pool import Pool
 
     Pool.create_or_update_pool(POOL, slots=1, description="", include_deferred=include_deferred)

@@ -1,4 +1,4 @@
-"""What OpenLineage is told of a merge: by the facets themselves, and by the real provider's events in a file."""
+"""What OpenLineage gets of a merge: by the facets themselves, and by the real provider's events in a file."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ with DAG("cdc_lineage", schedule=None):
 
 
 @pytest.mark.deep
-def test_the_provider_emits_it_and_spark_is_told_its_parent_run(scene: Any, airflow_database: None) -> None:
+def test_the_provider_emits_it_and_spark_gets_its_parent_run(scene: Any, airflow_database: None) -> None:
     scene.land("0000000000")
     events = scene.folder / "events.json"
     dags = scene.folder / "dags"
@@ -127,8 +127,8 @@ def test_the_provider_emits_it_and_spark_is_told_its_parent_run(scene: Any, airf
         "AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO": "True",
     }
     command = [sys.executable, "-m", "airflow", "dags", "test", "cdc_lineage"]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert told.returncode == 0, told.stdout[-2000:] + told.stderr[-2000:]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     lines = [json.loads(line) for line in events.read_text().splitlines()]
     complete = next(line for line in lines if line["eventType"] == "COMPLETE" and line["job"]["name"] == "cdc_lineage.merge")
     assert {item["name"] for item in complete["inputs"]} >= {f"{scene.archive}/{TOPIC}"}

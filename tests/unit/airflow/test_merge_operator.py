@@ -42,7 +42,7 @@ def test_a_second_run_finds_everything_applied(scene: Any, context: Any) -> None
     assert scene.merge().execute(context)["flows"] == {TOPIC: {"status": "up_to_date", "table": f"{scene.lake}/{TOPIC}"}}
 
 
-def test_tells_its_outlet_assets_the_changed_tables(scene: Any, context: Any) -> None:
+def test_announces_the_changed_tables_to_its_outlet_assets(scene: Any, context: Any) -> None:
     asset = Asset("x-cdc://lake/orders")
     scene.land("0000000000")
     scene.merge(outlets=[asset]).execute(context)
@@ -52,7 +52,7 @@ def test_tells_its_outlet_assets_the_changed_tables(scene: Any, context: Any) ->
     assert json.loads(json.dumps(extra)) == extra
 
 
-def test_tells_where_the_tables_end_together_and_what_waits_there(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_where_the_tables_end_together_and_what_waits_there(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     asset = Asset("x-cdc://lake/orders")
     cut = {"prefix": "server", "is_proven": True, "before": str(2**80), "waits_for": [{"transaction": "7", "has_end": True}], "awaited": 1}
     flow = {"flow": TOPIC, "status": "waiting", "table": "l/t", "batches": [], "error": None, "cut_files": 1, "cut_records": 3}
@@ -73,7 +73,7 @@ def test_logs_a_line_a_flow_that_adds_up(scene: Any, context: Any, capsys: pytes
     assert "[airflow-cdc] applying" in log
 
 
-def test_globs_that_match_nothing_are_told(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_globs_that_match_nothing_are_reported(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.land("0000000000")
     assert scene.merge(tables="*.odrers").execute(context)["flows"] == {}
     assert "No table of the archive matches *.odrers" in capsys.readouterr().out
@@ -109,7 +109,7 @@ def test_the_message_is_the_jobs_own_cause_with_its_next_step(scene: Any, contex
     assert str(failed.value) == "1 of 1 flows failed.\na.b: SchemaChangeError: Column total shrank. Next step: Widen it."
 
 
-def test_a_run_that_stopped_before_any_flow_says_why(scene: Any, context: Any) -> None:
+def test_a_run_that_stopped_before_any_flow_reports_why(scene: Any, context: Any) -> None:
     scene.submit_leaves({**REPORT, "error": TRANSIENT}, exit_code=1)
     with pytest.raises(
         AirflowException, match=r"The job stopped.*\nThe run: ConcurrentRunError: Another run was first. Next step: Run again."
@@ -125,7 +125,7 @@ def test_hundreds_of_failures_make_no_endless_message(scene: Any, context: Any) 
     assert len(str(failed.value)) < 2000
 
 
-def test_a_job_that_left_no_report_is_tried_again_with_what_spark_said(scene: Any, context: Any) -> None:
+def test_a_job_that_left_no_report_is_tried_again_with_sparks_last_lines(scene: Any, context: Any) -> None:
     scene.submit_by("#!/bin/sh\necho 'Exception in thread \"main\" java.lang.OutOfMemoryError'\nexit 1\n")
     with pytest.raises(AirflowException, match="OutOfMemoryError") as failed:
         scene.merge().execute(context)
@@ -156,7 +156,7 @@ def test_a_report_in_a_newer_format_is_refused_by_what_to_upgrade(scene: Any, co
         scene.merge().execute(context)
 
 
-def test_an_exit_code_is_not_ignored_when_the_report_says_all_is_well(scene: Any, context: Any) -> None:
+def test_an_exit_code_is_not_ignored_when_the_report_is_ok(scene: Any, context: Any) -> None:
     scene.submit_leaves({**REPORT, "ok": True}, exit_code=1)
     with pytest.raises(AirflowException, match="Error code is: 1"):
         scene.merge().execute(context)

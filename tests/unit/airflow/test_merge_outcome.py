@@ -69,7 +69,7 @@ def test_a_failed_flow_is_an_error_in_the_log_and_the_others_are_none(scene: Any
 # Nothing to do.
 
 
-def test_a_merge_with_nothing_pending_ends_skipped_and_tells_no_asset(scene: Any, context: Any) -> None:
+def test_a_merge_with_nothing_pending_ends_skipped_and_announces_nothing(scene: Any, context: Any) -> None:
     scene.land("0000000000")
     merge = {"skip_if_nothing_pending": True, "outlets": [table_asset(TOPIC)]}
     assert scene.merge(**merge).execute(context)["rows"]["inserted"] == 1
@@ -91,11 +91,11 @@ def test_a_retry_is_never_skipped(scene: Any, context: Any) -> None:
     assert scene.merge(skip_if_nothing_pending=True).execute(context)["flows"][TOPIC]["status"] == "up_to_date"
 
 
-def test_a_merge_that_has_a_change_to_tell_is_not_skipped(scene: Any, context: Any) -> None:
+def test_a_merge_that_has_a_change_to_announce_is_not_skipped(scene: Any, context: Any) -> None:
     scene.land("0000000000")
     scene.merge(outlets=[table_asset(TOPIC)]).execute(context)
     scene.land("0000000001")
-    # The run that made the change died before it could tell.
+    # The run that made the change died before it could announce it.
     scene.merge().execute(context)
     context["ti"].run_id = "next"
     result = scene.merge(skip_if_nothing_pending=True, outlets=[table_asset(TOPIC)]).execute(context)
@@ -121,7 +121,7 @@ def test_nothing_is_pending_in_no_run_that_failed_or_changed_something() -> None
     assert not ApplyReport("a", "l", (FlowOutcome("a", FlowStatus.FAILED, error=ERROR),)).nothing_pending
 
 
-def test_a_survey_is_not_skipped_for_it_tells_of_no_flow(scene: Any, context: Any) -> None:
+def test_a_survey_is_not_skipped_for_it_reports_no_flow(scene: Any, context: Any) -> None:
     scene.land("0000000000")
     leaves(scene)
     assert CdcSurveyOperator(task_id="survey", spark_binary=str(scene.spark_submit)).execute(context)["flows"] == {}
@@ -150,7 +150,7 @@ def test_more_rejects_than_allowed_of_one_flow_turn_the_run_red(
     assert (result["events"]["merged"], result["flows"]["large"]["status"]) == (10_010 - rejected, "applied")
 
 
-def test_what_a_red_run_changed_is_told_by_the_next_that_ends_well(scene: Any, context: Any) -> None:
+def test_what_a_red_run_changed_is_announced_by_the_next_that_ends_well(scene: Any, context: Any) -> None:
     # Airflow records no events of a task that failed.
     asset = table_asset("small")
     leaves(scene, flow("small", rejected=1))

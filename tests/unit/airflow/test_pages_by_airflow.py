@@ -156,7 +156,7 @@ def test_unpausing_the_merge_instead_would_leave_the_backfill_nothing(scene: Any
     assert scheduler.settle()[MERGE] == {("backfill", "skipped"): 1}
 
 
-def test_by_hand_and_without_a_date_the_backfills_dag_fails_and_says_what_it_lacks(scene: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_by_hand_and_without_a_date_the_backfills_dag_fails_and_names_what_it_lacks(scene: Any, capfd: pytest.CaptureFixture[str]) -> None:
     dag = dag_bag(REPOSITORY / "dags" / f"{BACKFILL}.py").dags[BACKFILL]
     dag.get_task("wait_for_files").retries = 0
     scene.save(dag)

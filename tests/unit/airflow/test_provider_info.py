@@ -100,5 +100,5 @@ def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> 
         "print('airflow-cdc' in m.providers, sorted(n for n, h in m.hooks.items() if h and h.package_name == 'airflow-cdc'))"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
-    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert told.stdout.splitlines()[-1:] == ["True ['cdc_archive', 'cdc_lake']"], told.stderr[-2000:]
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert ended.stdout.splitlines()[-1:] == ["True ['cdc_archive', 'cdc_lake']"], ended.stderr[-2000:]

@@ -106,7 +106,7 @@ def test_what_was_retyped_is_handed_on_and_logged(scene: Any, context: Any, caps
     assert "--dry-run" not in scene.arguments
 
 
-def test_a_retyping_that_is_only_planned_says_that_nothing_was_changed(
+def test_a_retyping_that_is_only_planned_reports_that_nothing_was_changed(
     scene: Any, context: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene.submit_leaves(RetypeReport("a", "l", True, (FlowRetype(TOPIC, Retyped(TOPIC)),)).to_json(), exit_code=0)
@@ -139,7 +139,7 @@ def test_a_rebuild_goes_into_the_other_lake_or_a_folder_that_a_retry_finds_again
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "told"),
+    ("kind", "arguments", "message"),
     [
         (CdcReprocessOperator, {"from_position": "first"}, "'first' is neither a position nor a time"),
         (CdcReprocessOperator, {"from_position": "2026-11-02", "to_position": "2026-11-01"}, "from 2026-11-02 to 2026-11-01 is empty"),
@@ -151,9 +151,9 @@ def test_a_rebuild_goes_into_the_other_lake_or_a_folder_that_a_retry_finds_again
     ],
 )
 def test_what_is_wrong_stops_the_task_without_retries_before_anything_is_submitted(
-    scene: Any, context: Any, kind: type[Any], arguments: dict[str, Any], told: str
+    scene: Any, context: Any, kind: type[Any], arguments: dict[str, Any], message: str
 ) -> None:
     scene.connect("same", conn_type="cdc_lake", host=f"{scene.lake}/")
     scene.submit_by("#!/bin/sh\necho submitted; exit 3\n")
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         operator(kind, scene, **arguments).execute(context)

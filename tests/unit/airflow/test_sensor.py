@@ -116,7 +116,7 @@ def test_with_no_time_to_wait_it_looks_once_and_a_run_with_nothing_to_do_is_skip
 
 
 def test_what_the_trigger_saw_is_what_the_sensor_hands_on() -> None:
-    assert _sensor().execute_complete({}, {"status": "success", "told": WAITING}) == WAITING
+    assert _sensor().execute_complete({}, {"status": "success", "found": WAITING}) == WAITING
 
 
 @pytest.mark.parametrize(("transient", "kind"), [(True, AirflowException), (False, AirflowFailException)])
@@ -179,7 +179,7 @@ def test_the_trigger_fires_when_a_file_lands(scene: Any) -> None:
         scene.land("0000000000")
         return await waiting
 
-    assert asyncio.run(story()).payload == {"status": "success", "told": WAITING}
+    assert asyncio.run(story()).payload == {"status": "success", "found": WAITING}
 
 
 def test_the_trigger_leaves_the_loop_to_others_while_it_looks(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_the_trigger_leaves_the_loop_to_others_while_it_looks(scene: Any, monkey
 
     def look(**_: Any) -> Answer:
         threads.append(threading.current_thread())
-        return Answer(is_done=True, told=WAITING)
+        return Answer(is_done=True, found=WAITING)
 
     monkeypatch.setattr(CdcArchiveTrigger, "look", staticmethod(look))
     asyncio.run(_first_event(_trigger()))
@@ -201,7 +201,7 @@ def test_the_trigger_rebuilt_from_what_it_serializes_is_the_same(scene: Any) -> 
     assert CdcArchiveTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()
 
 
-def test_an_error_becomes_an_event_that_says_whether_to_try_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_becomes_an_event_with_whether_to_try_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.archive.rmdir()
     event = asyncio.run(_first_event(_trigger())).payload
     assert (event["status"], event["transient"]) == ("error", ArchiveNotFoundError.transient)

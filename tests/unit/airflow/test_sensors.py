@@ -46,12 +46,12 @@ def first_event(trigger: Any) -> Any:
 
 def both_ways(waiting: CdcLookSensor) -> Any:
     """Return what the sensor hands on, which must be the same in the triggerer."""
-    told = waiting.execute({})
+    found = waiting.execute({})
     event = first_event(waiting.trigger_class(**waiting._asked({}), poke_interval=0.01))
-    assert event == {"status": "success", "told": told}
-    assert waiting.execute_complete({}, event) == told
-    assert json.loads(json.dumps(told)) == told
-    return told
+    assert event == {"status": "success", "found": found}
+    assert waiting.execute_complete({}, event) == found
+    assert json.loads(json.dumps(found)) == found
+    return found
 
 
 def not_yet(waiting: CdcLookSensor) -> None:
@@ -139,7 +139,7 @@ def test_a_snapshot_is_waited_for_to_its_last_read(scene: Any) -> None:
     scene.land("0000000000")
     merge(scene)
     not_yet(sensor(CdcSnapshotSensor, tables=TOPIC))
-    # What the merge's report tells of the last read.
+    # What the merge's report has of the last read.
     (marker,) = Path(scene.lake).glob(f"_cdc/flows/{TOPIC}/commits/00000001.json")
     commit = json.loads(marker.read_text())
     commit["report"]["snapshot"] = Snapshot(Position(1), is_first=True, is_complete=True).to_json()
@@ -161,10 +161,10 @@ def test_whole_transactions_are_waited_for(scene: Any) -> None:
     not_yet(sensor(CdcTransactionSensor))
     counts = [{"data_collection": "db.orders", "event_count": 1}]
     archive("server.transaction", {"status": "BEGIN", **common}, {"status": "END", **common, "data_collections": counts})
-    told = both_ways(sensor(CdcTransactionSensor))
+    found = both_ways(sensor(CdcTransactionSensor))
     cut = {"is_past": True, "transaction": "7", "committed_at": "2027-01-15T08:00:00+00:00", "waits_for": [], "unread_bytes": 0}
-    assert told == {"connectors": {"server": cut}}
-    assert both_ways(sensor(CdcTransactionSensor, past="2027-01-15T08:00:00Z", connectors="server")) == told
+    assert found == {"connectors": {"server": cut}}
+    assert both_ways(sensor(CdcTransactionSensor, past="2027-01-15T08:00:00Z", connectors="server")) == found
     not_yet(sensor(CdcTransactionSensor, past="2027-01-15T08:00:01Z"))
     not_yet(sensor(CdcTransactionSensor, connectors=["server", "other"]))
     with pytest.raises(AirflowFailException, match="neither a position nor a time"):

@@ -1,4 +1,4 @@
-"""A source's catalogue through the hook of its connection: which statements, which connector, and what is told when it fails."""
+"""A source's catalogue through the hook of its connection: which statements, which connector, and what is shown when it fails."""
 
 from __future__ import annotations
 
@@ -109,18 +109,18 @@ def test_a_driver_gets_parameters_as_it_wants_them(scene: Any, hook: FakeHook, f
 
 
 @pytest.mark.parametrize(
-    ("fields", "given", "told"),
+    ("fields", "given", "message"),
     [
         ({"conn_type": "http"}, None, "is of type 'http', expected a database's: one of postgres, mysql"),
         ({}, "oracle", "is of type 'postgres', expected a database's: oracle"),
-        ({"conn_type": "jdbc", "host": "jdbc:h2:mem"}, None, "does not tell which database it is of"),
+        ({"conn_type": "jdbc", "host": "jdbc:h2:mem"}, None, "names no database that is known"),
     ],
 )
 def test_a_connection_of_something_else_is_refused(
-    scene: Any, hook: FakeHook, fields: dict[str, str], given: str | None, told: str
+    scene: Any, hook: FakeHook, fields: dict[str, str], given: str | None, message: str
 ) -> None:
     scene.connect("shop", **{**SHOP, **fields})
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         pull_schemas("shop", ["p.s.t"], connector=given)
 
 
@@ -170,18 +170,18 @@ def test_a_missing_driver_is_named_too(hook: FakeHook) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         f"cannot log in to postgresql://cdc:{SECRET}@db/shop",
         "cannot log in to postgresql://cdc:p%40ss%2Fword@db/shop",
         f"jdbc:db2://db/shop:user=cdc;password = {SECRET};",
-        "driver told PWD=another;SERVER=db",
+        "driver got PWD=another;SERVER=db",
         "the token abc123 is refused",
     ],
 )
-def test_no_secret_is_told(scene: Any, hook: FakeHook, told: str) -> None:
+def test_no_secret_is_shown(scene: Any, hook: FakeHook, message: str) -> None:
     scene.connect("shop", **SHOP, extra={"access_token": "abc123"})
-    hook.problem = OSError(f"{told}\nmore of it: {SECRET}")
+    hook.problem = OSError(f"{message}\nmore of it: {SECRET}")
 
     with pytest.raises(SourceFailedError) as failed:
         pull_schemas("shop", ["p.s.t"])

@@ -30,7 +30,7 @@ def test_the_job_is_given_the_roots_as_the_connections_spell_them(scene: Any, co
     assert read_argument(name) == "cdc.merge, manual__1, try 1"
 
 
-def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_says_so(scene: Any, context: Any) -> None:
+def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_asks(scene: Any, context: Any) -> None:
     asked = {"--check-transactions", "--consistent"}
     scene.merge().execute(context)
     assert not asked & set(scene.arguments)
@@ -184,7 +184,7 @@ def test_a_default_of_the_dag_reaches_the_operator(scene: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         (None, r"There is no connection spark_default.*AIRFLOW_CONN_SPARK_DEFAULT"),
         ("spark://local[*]", r"cannot read connection spark_default from the environment variable.*JSON"),
@@ -197,13 +197,13 @@ def test_a_default_of_the_dag_reaches_the_operator(scene: Any) -> None:
     ],
 )
 def test_refuses_a_spark_connection_that_would_lead_elsewhere(
-    scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch, uri: str | None, told: str
+    scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch, uri: str | None, message: str
 ) -> None:
     # Spark's own hook submits to YARN in the first two cases.
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     if uri is not None:
         scene.connect_uri("spark_default", uri)
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         scene.merge(spark_binary=None).execute(context)
 
 

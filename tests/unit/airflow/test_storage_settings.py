@@ -201,7 +201,7 @@ def test_hdfs_gets_the_users_name(scene: Any) -> None:
         ({"host": "nn", "extra": {"verify": False}}, {"hosts": ["nn"], "port": 9870, "session_verify": False}),
     ],
 )
-def test_a_connection_to_webhdfs_says_how_python_reaches_hdfs(scene: Any, fields: dict[str, Any], options: dict[str, Any]) -> None:
+def test_a_connection_to_webhdfs_gives_how_python_reaches_hdfs(scene: Any, fields: dict[str, Any], options: dict[str, Any]) -> None:
     settings = _settings(scene, "hdfs://nameservice/topics", conn_type="webhdfs", **fields)
     assert (settings.hadoop, settings.file_systems) == ({}, {"hdfs://nameservice": {"protocol": "webhdfs", **options}})
     assert settings.environment == ({"HADOOP_USER_NAME": "etl"} if "login" in fields else {})
@@ -221,7 +221,7 @@ def test_without_a_storage_connection_the_machines_own_credentials_serve(scene: 
 
 
 @pytest.mark.parametrize(
-    ("root", "fields", "told"),
+    ("root", "fields", "message"),
     [
         ("s3://b/t", {"conn_type": "google_cloud_platform"}, "is of type 'google_cloud_platform', s3://b/t needs aws"),
         ("s3://b/t", {"conn_type": "aws", "login": "AK"}, "an access key and no secret key"),
@@ -237,10 +237,10 @@ def test_without_a_storage_connection_the_machines_own_credentials_serve(scene: 
         ("wasbs://c@a.blob.core.windows.net/t", {"conn_type": "wasb"}, "Nothing is known of how Spark reaches wasbs://"),
     ],
 )
-def test_refuses_what_spark_cannot_be_told_without_the_secret(scene: Any, root: str, fields: dict[str, Any], told: str) -> None:
+def test_refuses_what_spark_has_no_setting_for_without_the_secret(scene: Any, root: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         _settings(scene, root, **fields)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "Next step: " in str(refused.value)
     assert SECRET not in str(refused.value)
 

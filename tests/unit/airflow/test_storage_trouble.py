@@ -59,7 +59,7 @@ def test_a_storage_error_that_passes_is_logged_each_time_and_costs_nothing(
     outage(3, ConnectionError("unplugged"))
     yarn.go.touch()
     event = _event(trigger)
-    assert (event["status"], event["told"]["why"]) == ("success", "report")
+    assert (event["status"], event["found"]["why"]) == ("success", "report")
     assert yarn.merge(deferrable=True).execute_complete(context, event)["rows"]["inserted"] == 1
     assert capsys.readouterr().out.count("The look failed and is repeated in 0.01 seconds: ConnectionError: unplugged") == 3
 
@@ -73,7 +73,7 @@ def test_a_job_is_waited_for_on_where_the_triggerer_alone_cannot_look(
     monkeypatch.setattr(report_trigger, "_TOLERATED_TERMINAL", 0.1)
     outage(float("inf"), error)
     event = _event(trigger)
-    assert event["told"] == {"why": "error", "job": JOB, "until": None, "report": trigger.question["report"]}
+    assert event["found"] == {"why": "error", "job": JOB, "until": None, "report": trigger.question["report"]}
     outage(0, error)
     with pytest.raises(TaskDeferred) as again:
         yarn.merge(deferrable=True).execute_complete(context, event)
@@ -100,7 +100,7 @@ def test_a_task_that_wakes_up_in_an_outage_waits_on(yarn: Any, context: Any, man
     trigger = _deferred(yarn.merge(deferrable=True), context)
     trigger.question["ask_at"] = 0.0
     event = _event(trigger)
-    assert event["told"]["why"] == "ask"
+    assert event["found"]["why"] == "ask"
     outage(float("inf"), ConnectionError("unplugged"))
     with pytest.raises(TaskDeferred):
         yarn.merge(deferrable=True).execute_complete(context, event)

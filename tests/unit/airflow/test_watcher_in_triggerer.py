@@ -97,7 +97,7 @@ def triggerer() -> Iterator[Callable[..., None]]:
         supervisor.kill(force=True)
 
 
-def test_two_watchers_with_equal_arguments_are_one_that_tells_both_assets(
+def test_two_watchers_with_equal_arguments_are_one_that_announces_to_both_assets(
     scene: Any, watch: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, other = watch(one=CdcArchiveEventTrigger(poke_interval=0.2), other=CdcArchiveEventTrigger(poke_interval=0.2))
@@ -105,10 +105,11 @@ def test_two_watchers_with_equal_arguments_are_one_that_tells_both_assets(
     with triggerer() as run:
         run(lambda: bool(events_of(one) and events_of(other)))
     assert events_of(one) == events_of(other) == [{"files": 1, "topics": {"server.db.orders": 1}}]
-    told = "give each trigger a name" if KEEPS_STATE else "keeps no state of assets"
-    assert told in capfd.readouterr().out
+    message = "give each trigger a name" if KEEPS_STATE else "keeps no state of assets"
+    assert message in capfd.readouterr().out
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_state_stores")
 def test_watchers_with_names_are_two_whose_assets_remember_over_a_restart(

@@ -45,8 +45,8 @@ def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: 
     assert (document["archive"], document["lake"]) == (str(scene.archive), str(lake))
     customers, orders = document["flows"]
     waits = {"waiting_for", "waiting_files", "cut_files", "cut_records", "outside_files"}
-    told = {"table_version", "columns", "document_columns", "foreign_changes", "is_new_table"}
-    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", *waits, *told}
+    more = {"table_version", "columns", "document_columns", "foreign_changes", "is_new_table"}
+    assert set(customers) == {"flow", "status", "table", "events", "rows", "batches", "error", *waits, *more}
     assert (customers["flow"], customers["status"], customers["table"]) == (TOPIC, "applied", f"{lake}/{TOPIC}")
     assert {name: count for name, count in customers["events"].items() if count} == {"read": 3, "merged": 2, "rejected": 1}
     assert customers["rows"] == {"inserted": 2, "updated": 0, "deleted": 0}
@@ -67,7 +67,7 @@ def test_apply_ends_with_1_where_more_is_rejected_than_allowed_and_applies_the_r
     assert f"too many rejects: {TOPIC}: 1 of 3 records are in the quarantine" in ended.stderr
 
 
-def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
+def test_apply_reports_that_nothing_is_pending(scene: Scene, run: Run) -> None:
     ended = run("apply", "--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows, "--json")
     assert ended.code == 0
     assert ended.document["nothing_pending"] is True
@@ -86,7 +86,7 @@ def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         ("flows: [", "cannot be read"),
@@ -96,7 +96,7 @@ def test_apply_says_so_when_nothing_is_pending(scene: Scene, run: Run) -> None:
         ("routes: [{topic: '[/a-z](', table: t}]", "Route '[/a-z](': topic is no regular expression"),
     ],
 )
-def test_a_bad_flows_file_is_a_usage_error(content: str | None, told: str, scene: Scene, run: Run, tmp_path: Path) -> None:
+def test_a_bad_flows_file_is_a_usage_error(content: str | None, message: str, scene: Scene, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "flows.yaml"
     if content is not None:
         path.write_text(content)
@@ -105,19 +105,19 @@ def test_a_bad_flows_file_is_a_usage_error(content: str | None, told: str, scene
     # Lines are folded to the terminal's width.
     seen = " ".join(ended.stderr.split())
     assert "ConfigurationError" in seen
-    assert told in seen
+    assert message in seen
     assert "Next step:" in seen
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_bad_flows_file_is_told_before_spark_starts(scene: Scene, run: Run, no_spark: None, tmp_path: Path) -> None:
+def test_a_bad_flows_file_is_refused_before_spark_starts(scene: Scene, run: Run, no_spark: None, tmp_path: Path) -> None:
     assert run("apply", "--archive", scene.archive, "--lake", tmp_path / "lake", "--flows", tmp_path / "none.yaml").code == 2
 
 
 # looking at lakes
 
 
-def test_tables_tells_of_each_flow_where_it_stands(scene: Scene, run: Run) -> None:
+def test_tables_shows_of_each_flow_how_far_it_is_applied(scene: Scene, run: Run) -> None:
     ended = run("tables", "--lake", scene.lake, "--json")
     assert ended.code == 0
     (customers, orders) = ended.document["tables"]
@@ -170,10 +170,10 @@ def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scen
 def test_show_of_a_flow_that_the_lake_has_not_names_those_it_has(scene: Scene, run: Run) -> None:
     ended = run("show", "unknown", "--lake", scene.lake, "--json")
     assert (ended.code, ended.stdout) == (2, "")
-    told = " ".join(ended.stderr.split())
-    assert "ConfigurationError" in told
-    assert f"holds no table of flow unknown; its flows are ['{TOPIC}', '{ORDERS}']" in told
-    assert "Next step:" in told
+    message = " ".join(ended.stderr.split())
+    assert "ConfigurationError" in message
+    assert f"holds no table of flow unknown; its flows are ['{TOPIC}', '{ORDERS}']" in message
+    assert "Next step:" in message
 
 
 def test_diff_of_equal_lakes_ends_with_0(scene: Scene, run: Run) -> None:
@@ -270,7 +270,8 @@ def test_the_quarantine_of_a_flow_that_the_lake_does_not_know_is_a_usage_error(s
 # rebuild
 
 
-def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_rebuild_prints_its_place_and_how_to_compare(scene: Scene, run: Run, tmp_path: Path) -> None:
     new = tmp_path / "new"
     flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
     ended = run("rebuild", TOPIC, *flow, "--as-of", lsn(1), "--into", new, "--json")
@@ -293,7 +294,7 @@ def test_a_rebuild_tells_where_it_lies_and_how_to_compare(scene: Scene, run: Run
 
 
 @pytest.mark.deep
-def test_reprocess_tells_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_reprocess_reports_what_it_finds_and_does_it_when_asked(scene: Scene, run: Run, spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     flow = ("--archive", scene.archive, "--lake", lake, "--flows", scene.flows)
     assert run("apply", *flow).code == 0

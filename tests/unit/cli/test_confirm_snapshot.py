@@ -19,6 +19,7 @@ from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.stories import CHOSEN
 from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE
@@ -28,7 +29,10 @@ PLAIN = CdcFlow(TOPIC)
 SETTINGS = {
     "rows": (PLAIN, {}),
     "flagged": (replace(PLAIN, on_delete=OnDelete.FLAG), {"on_delete": "flag"}),
-    "versions": (replace(PLAIN, stored_as_scd_type=2), {"stored_as_scd_type": 2}),
+    "versions": (
+        replace(PLAIN, stored_as_scd_type=2, scd_columns=CHOSEN),
+        {"stored_as_scd_type": 2, "scd_columns": CHOSEN.to_json()},
+    ),
 }
 
 
@@ -79,16 +83,16 @@ class Lake:
         return FlowState(*file_system(str(self.lake)), TOPIC)
 
     def rows(self, lake: Path | None = None) -> list[str]:
-        told = self.spark.sql(f"SELECT * EXCEPT (__cdc_microbatch) FROM delta.`{(lake or self.lake) / TOPIC}`")
-        return sorted(map(str, told.collect()))
+        given = self.spark.sql(f"SELECT * EXCEPT (__cdc_microbatch) FROM delta.`{(lake or self.lake) / TOPIC}`")
+        return sorted(map(str, given.collect()))
 
 
 @pytest.fixture
 def begin(tmp_path: Path, apply: Apply, spark: SparkSession) -> Callable[..., Lake]:
     def made(mode: str = "rows") -> Lake:
-        flow, told = SETTINGS[mode]
+        flow, given = SETTINGS[mode]
         flows = tmp_path / "flows.json"
-        flows.write_text(json.dumps({"flows": [{"topic": TOPIC, **told}]}))
+        flows.write_text(json.dumps({"flows": [{"topic": TOPIC, **given}]}))
         lake = Lake(tmp_path / "archive", tmp_path / "lake", flows, flow, apply, spark)
         lake.apply(*FIRST)
         lake.apply(*PARTIAL)
@@ -97,6 +101,7 @@ def begin(tmp_path: Path, apply: Apply, spark: SparkSession) -> Callable[..., La
     return made
 
 
+@pytest.mark.deep
 def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., Lake], run: Run, no_spark: None) -> None:
     lake = begin()
     assert lake.ids == [1, 2, 3, 4]
@@ -120,13 +125,13 @@ def test_a_snapshot_that_was_kept_is_listed_with_its_facts(begin: Callable[..., 
     assert lake.state.checkpoint().number == 2
 
 
-@pytest.mark.parametrize("mode", SETTINGS)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[] if mode == "rows" else pytest.mark.deep) for mode in SETTINGS])
 def test_replace_removes_the_rows_once_as_the_setting_would_have(
     mode: str, begin: Callable[..., Lake], run: Run, tmp_path: Path, apply: Apply
 ) -> None:
     lake = begin(mode)
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--replace")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert ended.code == 0, ended.stderr
     assert lake.ids == [1, 2, 3]
     if mode == "rows":
@@ -136,10 +141,10 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     assert intent.decides
     assert (intent.decides.choice, str(intent.decides.position), intent.files) == (SnapshotChoice.REPLACE, "100", ())
 
-    again = run("confirm-snapshot", TOPIC, *told, "--replace")
+    again = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert (again.code, "those that do: none" in " ".join(again.stderr.split())) == (2, True)
     assert lake.state.checkpoint().number == 3
-    assert run("confirm-snapshot", TOPIC, *told, "--json").document["snapshots"] == []
+    assert run("confirm-snapshot", TOPIC, *given, "--json").document["snapshots"] == []
     # As if the snapshot had been applied under on_snapshot: replace.
     other = tmp_path / "other"
     apply(lake.archive, other, flows={TOPIC: replace(lake.flow, on_snapshot=OnSnapshot.REPLACE)})
@@ -149,12 +154,13 @@ def test_replace_removes_the_rows_once_as_the_setting_would_have(
     assert lake.ids == [1, 2, 3, 5]
 
 
+@pytest.mark.deep
 def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--keep")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--keep")
     assert (ended.code, f"{TOPIC}: the rows that the snapshot did not find are kept" in ended.stdout) == (0, True), ended.stderr
-    assert run("confirm-snapshot", TOPIC, *told, "--json").document["snapshots"] == []
+    assert run("confirm-snapshot", TOPIC, *given, "--json").document["snapshots"] == []
     lake.apply(create(5, at=200, offset=8), flow=replace(PLAIN, on_snapshot=OnSnapshot.REPLACE))
     assert lake.ids == [1, 2, 3, 4, 5]
     snapshot = lake.state.checkpoint().snapshot
@@ -162,13 +168,14 @@ def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lak
     assert snapshot.decision is SnapshotChoice.KEEP
 
 
+@pytest.mark.deep
 def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snapshot(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     # The other partition has no read; its events came before anybody decided.
     lake.apply(create(7, at=20, offset=0, partition=1), create(8, at=150, offset=1, partition=1))
     assert lake.ids == [1, 2, 3, 4, 7, 8]
-    told = ("--lake", lake.lake, "--flows", lake.flows)
-    ended = run("confirm-snapshot", TOPIC, *told, "--replace")
+    given = ("--lake", lake.lake, "--flows", lake.flows)
+    ended = run("confirm-snapshot", TOPIC, *given, "--replace")
     assert ended.code == 0, ended.stderr
     assert "rows go once the snapshot is proven to be whole; no event behind it yet in partition 1" in ended.stdout
     assert lake.ids == [1, 2, 3, 4, 7, 8]
@@ -177,6 +184,7 @@ def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snaps
     assert lake.ids == [1, 2, 3, 8, 9, 10]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("effect", ["intent", "merge", "commit"])
 def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effect: str, begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
@@ -198,6 +206,7 @@ def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effe
     assert (lake.ids, lake.state.checkpoint().number) == ([1, 2, 3], 3)
 
 
+@pytest.mark.deep
 def test_what_cannot_be_decided_is_refused_and_changes_nothing(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     for arguments, words in (

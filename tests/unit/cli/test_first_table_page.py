@@ -89,7 +89,8 @@ def test_events_with_schemas_are_a_table_after_one_command(reader: Reader) -> No
     assert "up_to_date" in again.stdout
 
 
-def test_keys_that_nothing_tells_come_from_the_flows_file_of_the_page(reader: Reader) -> None:
+@pytest.mark.deep
+def test_keys_that_no_event_carries_come_from_the_flows_file_of_the_page(reader: Reader) -> None:
     archive = reader.folder / "archive"
     archive.mkdir()
     values = [sqlserver("c", commit=number, after={"id": number, "name": "ann"})["value"] for number in (1, 2)]
@@ -123,6 +124,7 @@ def test_bare_json_stops_first_and_the_printed_entry_filled_in_makes_the_table(r
     assert re.search(r"balance +│ DECIMAL\(12,2\) +│ base64 +│ flow", shown.stdout)
 
 
+@pytest.mark.deep
 def test_bare_json_is_right_at_the_first_try_where_its_types_were_pulled(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     reader.land(bare(1), bare(2))
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
@@ -137,7 +139,7 @@ def test_bare_json_is_right_at_the_first_try_where_its_types_were_pulled(reader:
     assert re.search(r"balance +│ DECIMAL\(12,2\) +│ org.apache.kafka.connect.data.Decimal +│ schema", shown.stdout)
 
 
-def test_an_event_with_its_schema_is_handed_over_as_the_page_says(reader: Reader) -> None:
+def test_an_event_with_its_schema_is_handed_over_as_on_the_page(reader: Reader) -> None:
     event = with_schema(1)
     event["value"]["schema"]["fields"].append({"field": "op", "type": "string"})
     (reader.folder / "orders.json").write_text(json.dumps(event))

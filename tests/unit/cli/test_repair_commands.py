@@ -17,7 +17,8 @@ from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 pytestmark = CLOSED_LATE
 
 
-def test_what_still_cannot_be_merged_stays_set_aside_and_is_told(scene: Scene, run: Run) -> None:
+@pytest.mark.deep
+def test_what_still_cannot_be_merged_stays_set_aside_and_is_reported(scene: Scene, run: Run) -> None:
     flow = ("--archive", scene.archive, "--lake", scene.lake, "--flows", scene.flows)
     ended = run("quarantine", "replay", TOPIC, *flow, "--json")
     assert ended.code == 0, ended.stderr
@@ -48,27 +49,27 @@ def ended(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_jobs_write_their_report_in_every_case(scene: Scene, ended: Any, spark: SparkSession, tmp_path: Path) -> None:
-    code, told = ended(reprocess, scene, "--table", TOPIC, "--from-position", lsn(2), "--to-position", lsn(2), "--dry-run")
-    ((found, done),) = [(flow["found"], flow["done"]) for flow in told["flows"]]
-    assert (code, told["ok"], told["dry_run"], found["events"]["read"], done) == (0, True, True, 1, [])
-    code, told = ended(reprocess, scene, "--table", "*.unknown")
-    assert (code, told["ok"], told["error"]["type"]) == (1, False, "ConfigurationError")
-    # One that fails is told beside the others; it is no failure of the run.
-    code, told = ended(reprocess, scene, "--table", TOPIC, "--from-position", "0/16B3748")
-    assert (code, told["error"], told["flows"][0]["error"]["type"]) == (1, None, "ConfigurationError")
+    code, report = ended(reprocess, scene, "--table", TOPIC, "--from-position", lsn(2), "--to-position", lsn(2), "--dry-run")
+    ((found, done),) = [(flow["found"], flow["done"]) for flow in report["flows"]]
+    assert (code, report["ok"], report["dry_run"], found["events"]["read"], done) == (0, True, True, 1, [])
+    code, report = ended(reprocess, scene, "--table", "*.unknown")
+    assert (code, report["ok"], report["error"]["type"]) == (1, False, "ConfigurationError")
+    # One that fails is reported beside the others; it is no failure of the run.
+    code, report = ended(reprocess, scene, "--table", TOPIC, "--from-position", "0/16B3748")
+    assert (code, report["error"], report["flows"][0]["error"]["type"]) == (1, None, "ConfigurationError")
 
-    code, told = ended(replay, scene, "--table", "*.customers", "--reason", "missing_key", "--dry-run")
-    assert (code, [flow["found"]["rejects"] for flow in told["flows"]]) == (0, [{"missing_key": 1}])
-    code, told = ended(replay, scene, "--reason", "bad_luck")
-    assert (code, told["flows"], told["error"]["type"]) == (1, [], "ConfigurationError")
+    code, report = ended(replay, scene, "--table", "*.customers", "--reason", "missing_key", "--dry-run")
+    assert (code, [flow["found"]["rejects"] for flow in report["flows"]]) == (0, [{"missing_key": 1}])
+    code, report = ended(replay, scene, "--reason", "bad_luck")
+    assert (code, report["flows"], report["error"]["type"]) == (1, [], "ConfigurationError")
 
     # Without a flow of its name nothing is made in the lake that the tests share.
-    code, told = ended(retype, scene, "--table", "*.unknown", "--dry-run")
-    assert (code, told["flows"], told["dry_run"], told["error"]["type"]) == (1, [], True, "ConfigurationError")
+    code, report = ended(retype, scene, "--table", "*.unknown", "--dry-run")
+    assert (code, report["flows"], report["dry_run"], report["error"]["type"]) == (1, [], True, "ConfigurationError")
 
     new = tmp_path / "new"
-    code, told = ended(rebuild, scene, "--table", "*.customers", "--as-of", lsn(1), "--into", new)
-    assert (code, told["lake"], [flow["flow"] for flow in told["flows"]]) == (0, str(new), [TOPIC])
+    code, report = ended(rebuild, scene, "--table", "*.customers", "--as-of", lsn(1), "--into", new)
+    assert (code, report["lake"], [flow["flow"] for flow in report["flows"]]) == (0, str(new), [TOPIC])
     assert list(read_rows(spark, str(new), TOPIC).rows) == [ANN]
-    code, told = ended(rebuild, scene, "--into", scene.lake)
-    assert (code, told["flows"], told["error"]["type"]) == (1, [], "ConfigurationError")
+    code, report = ended(rebuild, scene, "--into", scene.lake)
+    assert (code, report["flows"], report["error"]["type"]) == (1, [], "ConfigurationError")

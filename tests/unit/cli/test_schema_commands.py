@@ -32,7 +32,7 @@ def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
 
 
-def told(ended: Result) -> str:
+def printed(ended: Result) -> str:
     """Return what stands on stderr, not folded to a terminal's width."""
     return " ".join(ended.stderr.split())
 
@@ -71,7 +71,7 @@ def test_an_import_is_kept_by_flow_and_shown(tmp_path: Path) -> None:
     assert document["columns"][1] == {"column": "total", "connect": decimal, "becomes": "DECIMAL(38,2)"}
 
 
-def test_the_next_import_tells_what_changed(tmp_path: Path) -> None:
+def test_the_next_import_reports_what_changed(tmp_path: Path) -> None:
     def imported(document: Any) -> Any:
         ended = run("schema", "import", written(tmp_path, document), "--lake", tmp_path / "lake", "--json")
         (schema,) = json.loads(ended.stdout)["schemas"]
@@ -102,9 +102,9 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_schema_comes_from_stdin_too_and_a_flow_names_it(tmp_path: Path) -> None:
     lake, row = tmp_path / "lake", json.dumps({**ROW, "name": "Order"})
-    untold = run("schema", "import", "-", "--lake", lake, stdin=row)
-    assert (untold.exit_code, untold.stdout) == (2, "")
-    assert "Nothing tells of which topic the rows are: Connect schema, stdin." in told(untold)
+    nameless = run("schema", "import", "-", "--lake", lake, stdin=row)
+    assert (nameless.exit_code, nameless.stdout) == (2, "")
+    assert "The topic of these schemas is not known: Connect schema, stdin." in printed(nameless)
     assert run("schema", "import", "-", "--lake", lake, "--flow", "a.b.c", stdin=row).exit_code == 0
     assert SourceSchemas(FS, str(lake)).flows() == ["a.b.c"]
 
@@ -116,7 +116,7 @@ def test_a_flow_that_has_a_table_or_no_topic_is_named(tmp_path: Path) -> None:
     (topic,) = scene.state.ledger().topics
     file = written(tmp_path, {**ENVELOPE, "name": "elsewhere.t.Envelope"})
     done = run("schema", "import", file, "--lake", scene.lake)
-    assert "elsewhere.t: no archive of this lake has a topic of that name; --flow says another one." in done.stdout
+    assert "elsewhere.t: no archive of this lake has a topic of that name; name another one by --flow." in done.stdout
     hint = f"{topic} has a table already: columns that would be read otherwise keep their types until airflow-cdc retype {topic}."
     done = run("schema", "import", file, "--lake", scene.lake, "--flow", topic)
     assert "no archive of this lake" not in done.stdout
@@ -136,14 +136,14 @@ def test_what_cannot_be_taken_ends_with_2_and_changes_nothing(tmp_path: Path) ->
     for document, message in (({"id": 1}, "expected a schema"), (wrong, "the Connect field of column n cannot be read")):
         ended = run("schema", "import", written(tmp_path, document), "--lake", lake)
         assert (ended.exit_code, ended.stdout) == (2, "")
-        assert message in told(ended)
+        assert message in printed(ended)
     missing = run("schema", "import", tmp_path / "nowhere.json", "--lake", lake)
     assert missing.exit_code == 2
-    assert "cannot be read: FileNotFoundError" in told(missing)
+    assert "cannot be read: FileNotFoundError" in printed(missing)
     assert not lake.exists()
     unknown = run("schema", "show", "t", "--lake", lake)
     assert unknown.exit_code == 2
-    assert "knows no flow t, and no schema of it was handed over" in told(unknown)
+    assert "knows no flow t, and no schema of it was handed over" in printed(unknown)
 
 
 def test_what_the_flow_s_runs_settled_is_shown_by_column(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_yaml_that_was_broken_by_a_review_is_named(tmp_path: Path) -> None:
     ended = run("schema", "import", tmp_path / "schemas.yaml", "--lake", tmp_path / "lake")
     assert ended.exit_code == 2
     # The terminal's width may break the path anywhere.
-    assert "schemas.yamlcannotbereadasYAML" in "".join(told(ended).split())
+    assert "schemas.yamlcannotbereadasYAML" in "".join(printed(ended).split())
 
 
 def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_goes_over_them(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_columns_that_events_type_themselves_are_shown_and_what_a_run_settled_go
     assert sorted(scene.lake.rglob("*")) == before
 
 
-def test_a_flow_of_which_nothing_is_known_yet_says_so(tmp_path: Path) -> None:
+def test_a_flow_of_which_nothing_is_known_yet_is_reported_as_such(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.arrive("a.b.orders/1.jsonl")
     scene.survey()

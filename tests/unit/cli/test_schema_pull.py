@@ -71,7 +71,7 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("name", ["schemas.yaml", "schemas.yml", "schemas.json"])
-def test_the_file_holds_what_the_source_told(source: Source, tmp_path: Path, name: str) -> None:
+def test_the_file_holds_what_the_source_declares(source: Source, tmp_path: Path, name: str) -> None:
     ran = run("shop.inventory.orders", "--out", tmp_path / name, "--time-precision-mode", "connect")
 
     assert ran.exit_code == 0, ran.output
@@ -131,7 +131,7 @@ def test_a_table_can_be_given(source: Source, tmp_path: Path, given: list[str], 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--out", "schemas.txt"], "ends in '.txt'"),
         (["--out", "gone/schemas.yaml"], "There is no folder"),
@@ -141,8 +141,8 @@ def test_a_table_can_be_given(source: Source, tmp_path: Path, given: list[str], 
         (["c.d", "--out", "s.yaml", "--table", "x.y"], "is not key=value"),
     ],
 )
-def test_a_wrong_argument_is_told_before_the_database_is_asked(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+def test_a_wrong_argument_is_refused_before_the_database_is_asked(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.yaml").write_text("reviewed", encoding="utf-8")
@@ -150,7 +150,7 @@ def test_a_wrong_argument_is_told_before_the_database_is_asked(
     ran = run("a.b", *arguments)
 
     assert ran.exit_code == 2
-    assert told in " ".join(ran.stderr.split())
+    assert message in " ".join(ran.stderr.split())
     assert source.asked == []
     assert (tmp_path / "there.yaml").read_text(encoding="utf-8") == "reviewed"
 

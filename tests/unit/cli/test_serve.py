@@ -20,7 +20,7 @@ from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE
 
-# Stands for spark-submit and the server: writes down what it was given, listens, and says when it was told to end.
+# Stands for spark-submit and the server: writes down what it was given, listens, and prints when it gets a signal to end.
 SERVER = """\
 import json, os, signal, socket, sys, time
 properties = sys.argv[sys.argv.index("--properties-file") + 1]
@@ -51,15 +51,15 @@ def serve(folder: Path, *arguments: str, listens: bool = True) -> subprocess.Pop
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_says_where_it_is_and_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
     command = serve(tmp_path, "--port", "0", "--conf", "spark.hadoop.fs.s3a.secret.key=s3cr3t", "--packages", "a:b:1")
     assert command.stdout
     line = command.stdout.readline()
     seen = json.loads((tmp_path / "seen.json").read_text())
     command.send_signal(number)
-    told, log = command.communicate(timeout=20)
+    output, log = command.communicate(timeout=20)
     assert line == f"Spark Connect is ready at sc://127.0.0.1:{seen['conf']['spark.connect.grpc.binding.port']}; Ctrl-C ends it.\n"
-    assert (command.returncode, told, log) == (0, "", "The server was ended.\n")
+    assert (command.returncode, output, log) == (0, "", "The server was ended.\n")
     assert json.loads((tmp_path / "seen.json").read_text())["ended"] is True
     # What only this user may read travels by a file.
     assert seen["mode"] == 0o600
@@ -71,7 +71,7 @@ def test_a_server_says_where_it_is_and_ends_with_the_command(tmp_path: Path, num
     assert conf["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells the server")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends the server")
 def test_a_server_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> None:
     command = serve(tmp_path, "--port", "0")
     assert command.stdout
@@ -90,14 +90,14 @@ def test_a_server_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> 
 
 def test_a_server_that_does_not_start_is_a_failure_and_one_that_others_would_reach_is_warned_of(tmp_path: Path) -> None:
     command = serve(tmp_path, "--port", "0", "--host", "0.0.0.0", listens=False)
-    told, log = command.communicate(timeout=20)
-    assert (command.returncode, told) == (1, "")
+    output, log = command.communicate(timeout=20)
+    assert (command.returncode, output) == (1, "")
     assert "Warning: everyone who reaches 0.0.0.0 can run what they like" in log
     assert "ServerNotStartedError: The Spark Connect server ended with exit code 7." in log
     assert "Next step: See Spark's log above." in log
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(run: Run) -> None:
+def test_a_port_that_is_taken_is_refused_before_anything_starts(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("serve", "--port", port)
@@ -126,7 +126,7 @@ def test_a_token_does_not_stand_on_the_command_line(run: Run, no_spark: None) ->
     assert "AIRFLOW_CDC_CONNECT" in ended.stderr
 
 
-def test_a_server_that_is_not_there_is_told_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_reported_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_SECONDS_TO_ANSWER", 0.5)
     monkeypatch.setenv("no_grpc_proxy", "")
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -18,7 +18,7 @@ ROOTS = ("--archive", "a", "--lake", "l")
 # apply
 
 
-def test_a_consistent_run_tells_where_it_cut_and_what_waits(run: Run, tmp_path: Path) -> None:
+def test_a_consistent_run_reports_where_it_cut_and_what_waits(run: Run, tmp_path: Path) -> None:
     ahead = [sqlserver("c", commit=commit, after={**ANN, "id": commit}) for commit in (1, 2)]
     write_records(tmp_path / "archive" / "1.jsonl", numbered([*ahead, sqlserver("c", commit=1, after=BEN, topic=ORDERS)]))
 
@@ -63,7 +63,7 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["apply", "--archive", "a"], "--lake"),
         (["apply", "--lake", "l"], "--archive"),
@@ -88,10 +88,10 @@ def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(r
         (["unheard-of"], "unheard-of"),
     ],
 )
-def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[str], told: str, run: Run, no_spark: None) -> None:
+def test_a_wrong_command_line_ends_with_2_before_spark_starts(arguments: list[str], message: str, run: Run, no_spark: None) -> None:
     ended = run(*arguments)
     assert ended.code == 2
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert ended.stdout == ""
 
 
@@ -109,14 +109,14 @@ def test_an_archive_that_is_not_there_is_a_usage_error(run: Run, tmp_path: Path)
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_spark_setting_that_is_none_is_told_on_the_terminal(tmp_path: Path) -> None:
+def test_a_wrong_spark_setting_is_reported_on_the_terminal(tmp_path: Path) -> None:
     ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (2, "")
     assert "'spark.driver.memory' is not key=value" in ended.stderr
     assert logs(tmp_path) == []
 
 
-def test_what_nobody_foresaw_is_told_on_the_terminal_too(tmp_path: Path) -> None:
+def test_what_nobody_foresaw_is_reported_on_the_terminal_too(tmp_path: Path) -> None:
     ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory=much", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (1, "")
     assert "PySparkRuntimeError: " in ended.stderr

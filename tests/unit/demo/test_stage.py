@@ -44,7 +44,7 @@ def test_its_own_folder_is_made_anew(tmp_path: Path) -> None:
     assert stage.dag_file.read_text() == (Path(__file__).parents[3] / "dags" / "cdc_merge.py").read_text()
 
 
-def test_what_the_demo_lacks_is_said_with_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_demo_lacks_is_reported_with_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("airflow_cdc.demo.read_lake.find_spec", lambda name: None)
     console = Console(file=io.StringIO(), width=200)
     assert run_demo(console, tmp_path / "demo") == 2
@@ -79,7 +79,7 @@ def test_a_worker_answers_and_is_watched(worker: Worker) -> None:
     assert seen == ["doing it\n"]
 
 
-def test_a_worker_that_fails_says_why_and_goes_on(worker: Worker) -> None:
+def test_a_worker_that_fails_reports_why_and_goes_on(worker: Worker) -> None:
     with pytest.raises(WorkerFailedError, match=r"some_worker failed:\n  ZeroDivisionError: division by zero\n  The whole log: "):
         worker.ask({"do": "it", "by": 0})
     assert worker.ask({"do": "it", "by": 1}) == {"done": 1}
@@ -97,5 +97,5 @@ def test_the_demo_imports_no_airflow_and_no_spark_of_its_own() -> None:
     import subprocess
 
     program = "import sys, airflow_cdc.demo; print(sorted({'airflow', 'pyspark'} & set(sys.modules)))"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
-    assert told.stdout == "[]\n"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    assert ended.stdout == "[]\n"

@@ -58,7 +58,7 @@ def test_positions_rise_and_only_redelivered_events_repeat_one(shop: Shop) -> No
     assert lsns == sorted(set(lsns))
 
 
-def test_postgresql_does_not_tell_a_large_value_that_an_update_left_alone(shop: Shop) -> None:
+def test_postgresql_leaves_out_a_large_value_that_an_update_left_alone(shop: Shop) -> None:
     assert [value["after"]["note"] for value in _values(shop.products, "u")] == [UNAVAILABLE] * 3
     assert _values(shop.products, "u")[0]["before"] is None
 

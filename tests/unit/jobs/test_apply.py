@@ -60,18 +60,18 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     ("switches", "asked"),
     [([], (False, False)), (["--check-transactions"], (True, False)), (["--consistent"], (False, True))],
 )
-def test_the_job_looks_at_transactions_only_where_it_is_told_to(switches: list[str], asked: tuple[bool, bool], job: Job) -> None:
+def test_the_job_looks_at_transactions_only_on_request(switches: list[str], asked: tuple[bool, bool], job: Job) -> None:
     assert job.main(*switches)["ok"] is True
     assert [(run.check_transactions, run.consistent) for run in job.runs] == [asked]
 
 
-def test_the_run_only_surveys_where_it_is_told_to(job: Job) -> None:
+def test_the_run_only_surveys_on_request(job: Job) -> None:
     job.main()
     job.main("--only-survey")
     assert [run.only_survey for run in job.runs] == [False, True]
 
 
-def test_the_run_is_told_what_the_archive_shall_hold(job: Job) -> None:
+def test_the_run_knows_what_the_archive_shall_hold(job: Job) -> None:
     job.main()
     job.main("--layout", "sink", "--format", "avro")
     assert [run.expected for run in job.runs] == [ArchiveShape(), ArchiveShape(ArchiveLayout.SINK, ArchiveFormat.AVRO)]
@@ -91,7 +91,7 @@ def test_credentials_are_read_once_and_their_file_is_gone_before_spark_starts(jo
     assert storage.file_system("memory://c/topics")[0].storage_options == {}
 
 
-def test_a_client_of_a_server_is_told_by_the_same_file_and_ends_what_it_runs_there(job: Job) -> None:
+def test_a_client_of_a_server_gets_its_url_by_the_same_file_and_ends_what_it_runs_there(job: Job) -> None:
     handed = job.folder / "storage.json"
     handed.write_text(json.dumps(JobStorage({"spark.sql.x": "1"}, remote="sc://h:1/;token=s3cr3t").to_json()))
     assert job.main("--storage", str(handed))["ok"] is True

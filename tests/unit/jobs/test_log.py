@@ -59,7 +59,7 @@ def land(archive: Path, columns: int) -> None:
     write_records(archive / f"{columns}.jsonl", found)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", [15, 60])
 def test_nothing_alarms_in_the_log_of_a_run_in_which_nothing_is_wrong(columns: int, tmp_path: Path) -> None:
     land(tmp_path / "archive", columns)

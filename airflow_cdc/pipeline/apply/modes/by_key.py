@@ -122,7 +122,7 @@ class RowChanges(SettledEvents):
             pending_snapshots=snapshots.pending,
             replaced_by=snapshots.replacing,
             unpaired_moves=self.folded.unpaired,
-            asks_target=bool(staged.untold or staged.unknown),
+            asks_target=bool(staged.left_out or staged.unknown),
             columns_renamed=dict(self.renamed),
         )
 
@@ -182,7 +182,7 @@ class RowChanges(SettledEvents):
             late=self.late,
             vanishing=voids.rows,
             unread=voids.unread.rows if voids.unread else "false",
-            untold=sorted({*staged.untold, *staged.retold}) if self.late else staged.untold,
+            left_out=sorted({*staged.left_out, *staged.from_older_events}) if self.late else staged.left_out,
             document_columns=run.flow.document_columns,
             within=within,
         )

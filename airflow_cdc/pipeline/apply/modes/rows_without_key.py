@@ -45,7 +45,7 @@ def settle(run: MicrobatchRun, target: TargetTable | None) -> CountedEvents:
     """
     if run.is_dry:
         raise ConfigurationError(
-            f"Flow {run.flow.name}: its table has no key; a row that is right and one that is missing cannot be told apart by an event.",
+            f"Flow {run.flow.name}: its table has no key; an event does not show whether its row is there already or missing.",
             next_step="Rebuild the flow in a lake of its own (`airflow-cdc rebuild`) and compare.",
         )
     return settle_epochs(run, partial(_settle, target=target))

@@ -73,7 +73,7 @@ def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: Dat
     if target is None or known is None:
         return None
     events = known.filter(F.col(OP).isin([operation.value for operation in ROW_OPERATIONS]))
-    current = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").filter(IS_CURRENT)
+    current = target.with_default_names(run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")).filter(IS_CURRENT)
     return events.alias("e").join(current.alias("c"), F.expr(sql.same_key("e", "c", target.keys)), "left_semi")
 
 

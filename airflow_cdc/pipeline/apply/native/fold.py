@@ -77,13 +77,20 @@ def _staged(lanes: Sequence[Mapping[str, Any]]) -> Staged:
         is_spread=any(lane["spreads"] for lane in lanes),
     )
     return Staged(
-        **{name: sum(int(lane[name]) for lane in lanes) for name in ("events", "keys", "redelivered", "conflicts")},
+        events=_sum(lanes, "events"),
+        keys=_sum(lanes, "keys"),
+        redelivered=_sum(lanes, "redelivered"),
+        conflicts=_sum(lanes, "conflicts"),
         has_deletes=any(lane["has_deletes"] for lane in lanes),
         last=_positions(lanes, "last"),
         reach=reach,
         committed_through=max((lane["committed_through"] for lane in lanes if lane["committed_through"] is not None), default=None),
         falls=any(lane["tail"]["commit"] < lane["streamed_through"]["commit"] for lane in lanes),
     )
+
+
+def _sum(lanes: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(lane[name]) for lane in lanes)
 
 
 def _positions(lanes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Position]:

@@ -70,7 +70,7 @@ def why_not_decoded(decoder: Decoder, target: TargetTable) -> str | None:
 def _against_events(decoder: Decoder, target: TargetTable, surveyed: Surveyed) -> Iterator[str]:
     columns, shapes = decoder.columns, decoder.shapes
     rows = [shape for shape in shapes if shape.kind in _ROWS]
-    if decoder.dialect.native is None or not decoder.dialect.commit_tells_transaction or decoder.value_shape.splits_key_changes:
+    if decoder.dialect.native is None or not decoder.dialect.commit_identifies_transaction or decoder.value_shape.splits_key_changes:
         yield f"events of {decoder.dialect.title}"
     if surveyed.reads or surveyed.truncates or surveyed.broken or surveyed.rows == 0:
         yield "snapshot reads, truncates or broken lines"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, TOLD_AT
+from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
 
-_WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, TOLD_AT)
+_WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 _SELDOM = {"delta.checkpointInterval": "100"}
 
 
@@ -34,7 +34,10 @@ def rows_for(table: Any, changes: Any, columns: Sequence[str], microbatch: int) 
 
     schema = pa.schema(table.schema().to_arrow())
     count = changes.num_rows
-    ours = {MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count), TOLD_AT: pa.nulls(count, schema.field(TOLD_AT).type)}
+    ours = {
+        MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count),
+        VALUE_POSITIONS: pa.nulls(count, schema.field(VALUE_POSITIONS).type),
+    }
     names = [*columns, *_WRITTEN]
     arrays = [_as(ours[name] if name in ours else changes.column(name), schema.field(name).type) for name in names]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))

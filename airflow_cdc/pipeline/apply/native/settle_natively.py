@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import Folded
 from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, open_table, rows_for
+from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
@@ -22,7 +25,7 @@ from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
 from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.target.merge_plan import told_plan
+from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
@@ -32,11 +35,13 @@ def natively(settle: Settle) -> Settle:
     """Return the first step of a mode of current rows by key: the native engine's for a plain microbatch, else the mode's own."""
 
     def choose(run: MicrobatchRun, target: TargetTable | None) -> Settled:
+        if run.flow.engine is Engine.SPARK:
+            return settle(run, target)
         try:
             return _settle(run, target)
         except HandedOver as reason:
-            run.note(f"{run.flow.name}: microbatch {run.microbatch.number} goes to Spark: {reason}")
-            return settle(run, target)
+            run.note(f"{run.flow.name}: Spark applies microbatch {run.microbatch.number}: {reason}")
+            return settle(replace(run, engine_reason=str(reason)), target)
 
     return choose
 
@@ -78,6 +83,10 @@ class NativeRowChanges(RowChanges):
 
     changes: NativeChanges
 
+    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
+        """Return the report as known before the merge."""
+        return replace(super().report(quarantined, changed), engine=Engine.NATIVE.value)
+
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Write delete markers, so that no late event brings a row back."""
         assert target is not None
@@ -91,7 +100,7 @@ class NativeRowChanges(RowChanges):
 
     def _merge(self, table: Any, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
         run = self.run
-        plan = f"native {told_plan(report.merge_plan, deletion_vectors=False, within=())}"
+        plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
         report = replace(report, merge_plan=plan)
         metadata = run.commit_metadata(report, files=target.files)
         merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_cdc.model.catalogue.fields import CONNECT_TIME, TIMES_OF_DAY
+from airflow_cdc.model.catalogue.fields import CONNECT_TIME, DECIMAL, TIMES_OF_DAY, VARIABLE_SCALE_DECIMAL
 from airflow_cdc.model.connectors.connector import AS_LOCAL_TIMESTAMP, AS_SIGNED_TIME, AS_TEXT
 from airflow_cdc.model.connectors.registry import CONNECTORS, entries
 from airflow_cdc.model.flow.declared_column import BASE64_URL, HEX
@@ -87,7 +87,9 @@ def cast_to(sql_type: str) -> ColumnType:
     if sql_type.startswith("DECIMAL("):
         scale = _scale_of(sql_type)
         native = read_number(sql_type, scale)
-        return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {scale} THEN {cast(value)} END", native=native)
+        return ColumnType(
+            sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {scale} THEN {cast(value)} END", native=native
+        )
     if sql_type == "DATE":
         # A cast would read 18000 (days since 1970, as connectors write a date) as the year 18000, and drop a time of day.
         # isostring has a date with a zone, which is UTC: 2026-11-24Z.
@@ -95,8 +97,8 @@ def cast_to(sql_type: str) -> ColumnType:
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         # A cast would read 18000 as a year and 12:34:56 as a time of the current day, and truncate to microseconds.
-        told = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{told}'"))
+        pattern = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
+        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"))
     return ColumnType(sql_type, cast, native=_NATIVE.get(sql_type))
 
 
@@ -220,7 +222,7 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "local-timestamp-millis": _local_timestamp(1_000),
     "local-timestamp-micros": _local_timestamp(1_000_000),
     "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
-    "io.debezium.data.VariableScaleDecimal": ColumnType("STRING", read_variable_scale),
+    VARIABLE_SCALE_DECIMAL: ColumnType("STRING", read_variable_scale),
 }
 
 _DECLARED: Mapping[str, ColumnType] = {
@@ -265,7 +267,6 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array), native=native)
 
 
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
 FORMERLY = "formerly"
 """Member that we add to the field of a renamed column: the older names under which events may carry it."""
 _NUMBER = re.compile(r"-?\d{1,4}")

@@ -109,8 +109,8 @@ def _numeral(digits: str, scale: str) -> str:
         f"CASE WHEN scale = 0 OR text = '0' AND scale < 0 THEN text WHEN scale < 0 THEN {zeros} ELSE {_with_point('text', 'scale')} END"
     )
     # SQL has no let: a transform over one element names an expression that is used many times.
-    named = f"transform(array(named_struct('digits', {digits}, 'scale', {scale})), told -> {{}})[0]"
-    texts = f"named_struct('scale', told.scale, 'text', transform(array(told.digits), digits -> {text})[0])"
+    named = f"transform(array(named_struct('digits', {digits}, 'scale', {scale})), pair -> {{}})[0]"
+    texts = f"named_struct('scale', pair.scale, 'text', transform(array(pair.digits), digits -> {text})[0])"
     inner = f"transform(array({texts}), number -> {placed.replace('scale', 'number.scale').replace('text', 'number.text')})[0]"
     return f"CASE WHEN length({digits}) >= 2 THEN {named.format(inner)} END"
 

@@ -28,8 +28,8 @@ def value_of(text: str, sql_type: str) -> str:
     :param sql_type: the column's type, one of those of :class:`~airflow_cdc.model.flow.document_columns.DocumentColumn`.
     """
     ddl = ", ".join(f"{sql.name(member)} STRING" for member in _MEMBERS)
-    told = f"if({_WRAPPED}, from_json(text, {sql.text(ddl)}), NULL)"
-    read = sql.let("told", told, f"if(text IS NULL, NULL, {_read(sql_type)})")
+    wrapper = f"if({_WRAPPED}, from_json(text, {sql.text(ddl)}), NULL)"
+    read = sql.let("wrapper", wrapper, f"if(text IS NULL, NULL, {_read(sql_type)})")
     return sql.let("leaf", text, sql.let("text", _PLAIN, read))
 
 
@@ -47,7 +47,7 @@ _BOOLEAN = "CASE text WHEN 'true' THEN true WHEN 'false' THEN false END"
 
 
 def _member(name: str) -> str:
-    return f"told.{sql.name(name)}"
+    return f"wrapper.{sql.name(name)}"
 
 
 def _inner(text: str, name: str) -> str:
@@ -56,7 +56,7 @@ def _inner(text: str, name: str) -> str:
 
 
 def _number() -> str:
-    return f"if(told IS NULL, text, coalesce({', '.join(map(_member, _NUMBERS))}))"
+    return f"if(wrapper IS NULL, text, coalesce({', '.join(map(_member, _NUMBERS))}))"
 
 
 def _instant() -> str:
@@ -66,12 +66,12 @@ def _instant() -> str:
 
 
 def _timestamp() -> str:
-    return f"if(told IS NULL, {cast_to('TIMESTAMP').read('text')}, {_instant()})"
+    return f"if(wrapper IS NULL, {cast_to('TIMESTAMP').read('text')}, {_instant()})"
 
 
 def _date() -> str:
     day = sql.let("moment", _instant(), "if(date_trunc('DAY', moment) = moment, CAST(moment AS DATE), NULL)")
-    return f"if(told IS NULL, {cast_to('DATE').read('text')}, {day})"
+    return f"if(wrapper IS NULL, {cast_to('DATE').read('text')}, {day})"
 
 
 def _binary() -> str:
@@ -90,4 +90,4 @@ def _string() -> str:
     identifier = f"regexp_replace(lower(hex(bytes)), {groups})"
     is_uuid = f"length(bytes) = {_UUID_LENGTH} AND ({_member('$uuid')} IS NOT NULL OR {subtype} IN {_UUID_SUBTYPES})"
     of_bytes = sql.let("bytes", _binary(), f"if({is_uuid}, {identifier}, base64(bytes))")
-    return f"if(told IS NULL, text, coalesce({_number()}, {_member('$oid')}, {time}, {of_bytes}, text))"
+    return f"if(wrapper IS NULL, text, coalesce({_number()}, {_member('$oid')}, {time}, {of_bytes}, text))"

@@ -55,7 +55,7 @@ def _is_read_by(widest: NativeType, other: NativeType) -> bool:
     return same_form and reads_alike(_rule(widest).sql_type, _rule(other).sql_type)
 
 
-def told_types(
+def schema_topic_types(
     columns: Mapping[str, NativeType], seen: Mapping[str, SeenValues], connector: str, *, proven: Collection[str] = ()
 ) -> dict[str, ColumnType]:
     """Return the types of the columns whose values prove them.

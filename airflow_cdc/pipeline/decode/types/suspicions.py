@@ -46,8 +46,8 @@ def _suspicion(values: SeenValues, *, is_key: bool) -> Suspicion | None:
     if values.kinds == {"text"} and not values.some_no_base64:
         return _base64(values)
     if values.kinds == {"other"} and not values.some_no_variable_scale:
-        told = f"{_counted(values)} an object with a scale and a value, as decimals without a precision are"
-        return Suspicion(told, "{type: STRING, encoding: variable_scale}")
+        evidence = f"{_counted(values)} an object with a scale and a value, as decimals without a precision are"
+        return Suspicion(evidence, "{type: STRING, encoding: variable_scale}")
     return None
 
 
@@ -69,8 +69,8 @@ def _time(values: SeenValues, unit: str, first: date, last: date, setting: str) 
 
 def _base64(values: SeenValues) -> Suspicion | None:
     if values.longest <= _LONGEST_DECIMAL and not values.some_not_minimal and (values.some_padded or values.some_mixed):
-        told = f"{_counted(values)} short base64, as decimals are, such as {', '.join(values.examples)}"
-        return Suspicion(told, "{type: 'DECIMAL(?,?)', encoding: base64}")
+        evidence = f"{_counted(values)} short base64, as decimals are, such as {', '.join(values.examples)}"
+        return Suspicion(evidence, "{type: 'DECIMAL(?,?)', encoding: base64}")
     if values.some_padded:
         return Suspicion(f"{_counted(values)} base64, as bytes are, such as {', '.join(values.examples)}", "BINARY")
     return None

@@ -1,4 +1,4 @@
-"""What an archive is said to hold, against the names of its files."""
+"""What an archive is declared to hold, against the names of its files."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ TOPIC = "server1.testDB.dbo.customers"
         (f"{TOPIC}+3+7.json.zstd", TOPIC, 3, 7),
     ],
 )
-def test_a_path_tells_topic_partition_and_first_offset(path: str, topic: str, partition: int | None, start_offset: int | None) -> None:
+def test_a_path_names_topic_partition_and_first_offset(path: str, topic: str, partition: int | None, start_offset: int | None) -> None:
     assert described(path) == [ArchivedFile(path, 1, topic, partition, start_offset)]
 
 
@@ -60,7 +60,7 @@ def test_a_path_tells_topic_partition_and_first_offset(path: str, topic: str, pa
         ("events.zstd.parquet", "events", None, FileFormat.PARQUET),
     ],
 )
-def test_a_path_tells_the_format(path: str, topic: str, start_offset: int | None, form: FileFormat) -> None:
+def test_a_path_shows_the_format(path: str, topic: str, start_offset: int | None, form: FileFormat) -> None:
     (file,) = described(path)
     assert (file.topic, file.start_offset, file.format) == (topic, start_offset, form)
 
@@ -161,7 +161,7 @@ def test_hidden_files_and_writers_own_marks_are_not_even_mentioned(path: str) ->
         "a.jsonl._COPYING_",
     ],
 )
-def test_what_is_neither_data_nor_companion_is_told(path: str) -> None:
+def test_what_is_neither_data_nor_companion_is_reported(path: str) -> None:
     listing = classify([(path, 1), ("a.jsonl", 1)])
     assert [file.path for file in listing.files] == ["a.jsonl"]
     assert listing.ignored == (path,)

@@ -40,7 +40,7 @@ def records(
 
 
 def values(file: str, count: int, kind: str = "c", topic: str = "t") -> TopicShape:
-    """Return records of a sink's value file: the file's name alone tells partition and first offset."""
+    """Return records of a sink's value file: only the file's name has partition and first offset."""
     return TopicShape(file, topic, RecordLayout.VALUE, kind, None, 0, None, None, False, count, None, None)
 
 
@@ -85,7 +85,7 @@ def test_a_late_file_that_fills_a_gap_takes_it_away_and_one_that_fills_half_leav
     assert gaps(*outer, records("b", 120, 149)) == [(100, 119, "a", "b"), (150, 199, "b", "d")]
 
 
-def test_what_kafka_dropped_before_the_first_archived_offset_is_no_gap_but_is_told() -> None:
+def test_what_kafka_dropped_before_the_first_archived_offset_is_no_gap_but_is_reported() -> None:
     offsets = seen(records("a", 5000, 5009))
     assert offsets.gaps("t") == ()
     assert offsets.partitions[0].begins == 5000
@@ -181,13 +181,13 @@ def test_omitted_tombstones_are_no_overlap_with_the_file_behind() -> None:
     assert ArchivedOffsets().overlaps(files) == ()
 
 
-def test_a_file_that_tells_no_offset_proves_nothing_and_is_counted() -> None:
+def test_a_file_without_offsets_proves_nothing_and_is_counted() -> None:
     file = archived("t.jsonl")
     assert file_offsets(survey(values("t.jsonl", 5), files=[file]), "t") == ()
     found = report_offsets(
         "t", [file, sink(0)], [FileOffsets(sink(0).path, 0, 0, 0, ((0, 0),))], before=ArchivedOffsets(), known=ArchivedOffsets()
     )
-    assert found.untold == 1
+    assert found.without_offsets == 1
 
 
 def captured(root: Path) -> Mapping[str, Survey]:
@@ -219,7 +219,7 @@ def test_real_sink_files_are_complete_and_each_file_taken_out_is_missed(capture:
 # -- overlaps ------------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_again_is_told_by_range_and_file() -> None:
+def test_what_comes_again_is_reported_by_range_and_file() -> None:
     before = seen(records("a", 0, 99))
     again = file_offsets(survey(records("b", 90, 109), records("c", 105, 107)), "t")
     assert before.overlaps(again) == (OffsetOverlap(0, 90, 99, "b"), OffsetOverlap(0, 105, 107, "c"))

@@ -33,7 +33,7 @@ def test_a_transaction_of_which_nothing_but_its_end_is_there_holds_back_what_end
 
 
 def test_what_ended_in_the_same_moment_as_one_that_lacks_events_goes_by_its_position() -> None:
-    # MariaDB and Oracle tell of an END nothing but the time.
+    # MariaDB and Oracle give of an END only the time.
     ended_together = [CommittedTransaction((5,), number, number, whole) for number, whole in ((1, True), (2, False), (3, True))]
     assert consistent_before(ended_together) == 2
 
@@ -140,7 +140,7 @@ def test_many_awaited_transactions_make_no_endless_line() -> None:
     assert line.endswith("005 (lacks events) and 94 more")
 
 
-def test_a_cut_by_position_says_that_it_proves_nothing_and_one_that_holds_nothing_says_nothing() -> None:
+def test_a_cut_by_position_proves_nothing_and_reports_that_and_one_that_holds_nothing_reports_nothing() -> None:
     (line,) = Cut("s", is_proven=False, before=7).lines()
     assert line == "s: cut before commit position 7, where one table's events end: no transaction topic proves it"
     assert list(Cut("s", is_proven=True).lines()) == []

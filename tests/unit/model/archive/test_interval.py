@@ -37,7 +37,7 @@ def at(*parts: int) -> int:
         ("", None),
     ],
 )
-def test_the_folders_tell_when_a_file_was_archived(folders: str, expected: int | None) -> None:
+def test_the_folders_show_when_a_file_was_archived(folders: str, expected: int | None) -> None:
     assert time_in_path(f"{folders}/t+0+1.json") == expected
 
 
@@ -67,13 +67,13 @@ def test_an_interval_begins_with_its_first_moment_and_ends_before_its_last() -> 
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "said"),
+    ("since", "until", "message"),
     [
         ("yesterday", None, "since is 'yesterday'"),
         (None, "22.11.2026", "until is"),
         ("2026-11-22", "2026-11-22T00:00Z", "no time in between"),
     ],
 )
-def test_what_is_no_interval_stops_at_once(since: str | None, until: str | None, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_is_no_interval_stops_at_once(since: str | None, until: str | None, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         parse_interval(since, until)

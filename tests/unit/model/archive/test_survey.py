@@ -35,7 +35,7 @@ from tests.support.surveys import archived, shape, survey
         ("server1.dbo.t", {"malformed"}, False),
         ("server1.dbo.t", {"unknown", "heartbeat"}, False),
         ("server1.dbo.t", {"malformed", "transaction"}, False),
-        # tombstones alone tell nothing of their topic
+        # tombstones alone show nothing of their topic
         ("server1.dbo.t", {"tombstone"}, False),
         ("server1.dbo.t", set(), False),
         # by name, whatever is in it

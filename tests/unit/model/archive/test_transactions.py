@@ -113,7 +113,7 @@ def test_tables_that_are_not_archived_are_not_waited_for() -> None:
     assert after(Transaction("1", {"dbo.a": 1, "dbo.elsewhere": 5}), events("1", a=(1,))).open == {}
 
 
-def test_state_stays_small_and_says_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_stays_small_and_records_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "MOST_OPEN", 2)
     monkeypatch.setattr(transactions, "MOST_REMEMBERED", 2)
     found = OpenTransactions()
@@ -133,11 +133,11 @@ def test_state_stays_small_and_says_what_was_given_up(monkeypatch: pytest.Monkey
         ("58e0dae9-9c9b-11e8-9f8b-f2801f1b9fd1:17", None, (0, 17)),
     ],
 )
-def test_an_end_stands_where_its_id_says_or_else_by_its_time(identifier: str, ts_ms: int | None, place: tuple[int, ...]) -> None:
+def test_an_end_is_placed_by_its_id_or_else_by_its_time(identifier: str, ts_ms: int | None, place: tuple[int, ...]) -> None:
     assert end_place(identifier, ts_ms) == place
 
 
-def test_a_transaction_stands_where_its_records_say_together_and_is_remembered_there_when_it_is_whole() -> None:
+def test_a_transaction_is_placed_by_all_its_records_and_is_remembered_there_when_it_is_whole() -> None:
     pieces_of_it = [
         Transaction("1", {"dbo.a": 2}, {}, 1, Place(ended=(9,))),
         Transaction("1", None, {"s.dbo.a": ((1, 1),)}, 1, Place(commit=7, last_commit=7)),
@@ -206,7 +206,7 @@ CAPTURED_TOPICS = tuple(f"mssql.testDB.dbo.{table}" for table in ("customers", "
 
 
 def captured() -> Iterator[Transaction]:
-    """Yield what each record of the capture tells."""
+    """Yield what each record of the capture holds."""
     for path in sorted(CAPTURE.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:

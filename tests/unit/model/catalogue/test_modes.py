@@ -112,9 +112,9 @@ def test_bytes(connector: str, mode: str) -> None:
 def test_times(connector: str, mode: str) -> None:
     rows = {kind: row for kind, row in ROWS[connector].items() if kind in TIMES[mode]}
 
-    told = {kind: spelled(connector, row, time_precision_mode=mode) for kind, row in rows.items()}
+    given = {kind: spelled(connector, row, time_precision_mode=mode) for kind, row in rows.items()}
 
-    assert told == {kind: TIMES[mode][kind] for kind in rows}
+    assert given == {kind: TIMES[mode][kind] for kind in rows}
 
 
 @pytest.mark.parametrize(("connector", "mode"), [(connector, mode) for connector, mode in MODES_OF_TIMES if connector != "db2"])

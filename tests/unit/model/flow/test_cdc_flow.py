@@ -55,7 +55,7 @@ def test_every_setting_is_taken() -> None:
         ({"write_disposition": "append"}, TableMode.CHANGE_LOG),
     ],
 )
-def test_the_settings_say_what_the_table_keeps(settings: dict[str, Any], mode: TableMode) -> None:
+def test_the_settings_declare_what_the_table_keeps(settings: dict[str, Any], mode: TableMode) -> None:
     assert CdcFlow.from_mapping({"topic": "t", **settings}).mode is mode
 
 
@@ -133,7 +133,7 @@ def test_an_impossible_setting_is_refused_by_name_with_the_next_step(entry: dict
     assert str(refused.value) == f"{refused.value.message} Next step: {refused.value.next_step}"
 
 
-def test_an_unknown_setting_is_told_with_those_that_are_known() -> None:
+def test_an_unknown_setting_is_refused_with_those_that_are_known() -> None:
     known = r"known are \['catalog_table', 'cluster_by', 'columns', .*'on_foreign_change', 'on_gap', .*'table', 'table_column', 'topic'"
     with pytest.raises(ConfigurationError, match=rf"Flow t: unknown settings \['merge', 'primary_key'\], {known}"):
         CdcFlow.from_mapping({"topic": "t", "primary_key": "id", "merge": 1})
@@ -179,7 +179,7 @@ def test_a_flows_file_is_yaml_or_json(tmp_path: Path) -> None:
         (b"flows: [{topic: \xff}]", "cannot be read"),
     ],
 )
-def test_a_flows_file_that_cannot_be_read_is_named_or_says_what_it_lacks(content: bytes | None, complaint: str, tmp_path: Path) -> None:
+def test_a_flows_file_that_cannot_be_read_is_named_or_what_it_lacks_is(content: bytes | None, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "flows.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -209,15 +209,15 @@ def test_globs_choose_whole_names_by_case_and_none_choose_all(globs: tuple[str, 
     assert [name for name in ("A.b", "a.b", "a.c") if matches_any(name, iter(globs))] == chosen
 
 
-@pytest.mark.parametrize(("told", "read"), [("key", "key"), (["a", "b"], ("a", "b")), ([], ())])
-def test_a_flow_may_say_how_its_table_is_clustered(told: object, read: object) -> None:
-    assert CdcFlow.from_mapping({"topic": "t", "cluster_by": told}).cluster_by == read
+@pytest.mark.parametrize(("setting", "read"), [("key", "key"), (["a", "b"], ("a", "b")), ([], ())])
+def test_a_flow_may_declare_how_its_table_is_clustered(setting: object, read: object) -> None:
+    assert CdcFlow.from_mapping({"topic": "t", "cluster_by": setting}).cluster_by == read
 
 
-@pytest.mark.parametrize("told", ["id", ["a", "a"], 1, [1]])
-def test_columns_to_cluster_by_are_a_list_or_the_key(told: object) -> None:
+@pytest.mark.parametrize("setting", ["id", ["a", "a"], 1, [1]])
+def test_columns_to_cluster_by_are_a_list_or_the_key(setting: object) -> None:
     with pytest.raises(ConfigurationError, match="cluster_by is"):
-        CdcFlow.from_mapping({"topic": "t", "cluster_by": told})
+        CdcFlow.from_mapping({"topic": "t", "cluster_by": setting})
 
 
 def test_a_glob_may_leave_names_out() -> None:

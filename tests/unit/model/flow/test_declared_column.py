@@ -88,5 +88,5 @@ def test_a_scale_may_be_negative_as_oracle_s_are() -> None:
     assert declared.to_setting() == {"type": "DECIMAL(12,0)", "encoding": "base64", "scale": -3}
 
 
-def test_the_unit_says_that_a_number_counts_since_1970() -> None:
+def test_the_unit_declares_that_a_number_counts_since_1970() -> None:
     assert declared_columns({"c": {"type": "DATE", "unit": "days"}}) == {"c": DeclaredColumn("DATE", Encoding.EPOCH, Unit.DAYS)}

@@ -98,7 +98,7 @@ def test_a_stray_topic_that_a_route_sends_nowhere_stops_nobody() -> None:
     found = sort("pg.a", "pg._cdc", "pg...", settings=routed)
     assert (list(found.flows), list(found.held)) == (["pg.a"], ["pg...", "pg._cdc"])
     assert "no place below the lake" in found.held["pg._cdc"].detail
-    # Of a flow that has a table it is a mistake of the settings, and somebody must be told.
+    # Of a flow that has a table it is a mistake of the settings, and somebody must see it.
     with pytest.raises(ConfigurationError, match="no place below the lake"):
         sort("pg.a", "pg._cdc", settings=routed, known=["pg._cdc"])
 
@@ -123,7 +123,7 @@ def test_a_flow_that_the_lake_has_goes_on_whatever_it_is_called() -> None:
 
 
 @pytest.mark.parametrize("policy", OnNewTopic)
-def test_a_new_topic_is_what_the_settings_say(policy: OnNewTopic) -> None:
+def test_a_new_topic_is_what_the_settings_declare(policy: OnNewTopic) -> None:
     settings = RoutedFlows({"a": CdcFlow("a")}, [Route(r"b\d", "gold/b")], policy)
     found = sort("a", "b1", "known", "new", "..", settings=settings, policy=on_new_topic(settings), known=["known"])
     assert {"a", "b1", "known"} <= set(found.flows)
@@ -135,7 +135,7 @@ def test_a_new_topic_is_what_the_settings_say(policy: OnNewTopic) -> None:
     assert reasons(found) == {"..": "illegal_topic_name"} | ({"new": "undeclared_topic"} if policy is OnNewTopic.QUARANTINE else {})
 
 
-def test_the_flows_file_says_what_happens_to_new_topics(tmp_path: Path) -> None:
+def test_the_flows_file_declares_what_happens_to_new_topics(tmp_path: Path) -> None:
     (tmp_path / "flows.yaml").write_text("on_new_topic: quarantine\nflows:\n- topic: a\n", encoding="utf-8")
     assert on_new_topic(read_flows(tmp_path / "flows.yaml")) is OnNewTopic.QUARANTINE
     assert on_new_topic(read_flows('{"on_new_topic": "stop"}')) is OnNewTopic.STOP
@@ -156,8 +156,8 @@ def test_a_report_line_is_one_line_whatever_a_record_names() -> None:
     report = ApplyReport("/a", "/l", held_topics=(held, *(HeldTopic(f"t{n}", RejectReason.UNDECLARED_TOPIC) for n in range(30))))
     assert ApplyReport.from_json(report.to_json()) == report
     lines = list(report.set_aside_lines())
-    told = r"topic a\nfake line\x1b[2J\u202e\u2028\r: 2 records in 1 files are in the archive's quarantine: illegal_topic_name: why"
-    assert lines[0] == told
+    line = r"topic a\nfake line\x1b[2J\u202e\u2028\r: 2 records in 1 files are in the archive's quarantine: illegal_topic_name: why"
+    assert lines[0] == line
     assert lines[-1] == "and 11 more topics; the report names them all"
     assert printable("Größe 日本\\n") == "Größe 日本\\n"
 
@@ -169,7 +169,7 @@ def test_what_belongs_to_no_flow_counts_as_work_and_as_rejects_once() -> None:
     fresh, known = (report(RejectReason.ILLEGAL_TOPIC_NAME, added) for added in (2, 0))
     assert (fresh.nothing_pending, known.nothing_pending) == (False, True)
     assert len(list(RejectLimit.parse("any").broken(fresh))) == 1
-    # Records that an earlier run told of, and topics that the settings hold back, turn no run red.
+    # Records that an earlier run reported, and topics that the settings hold back, turn no run red.
     for other in (known, report(RejectReason.UNDECLARED_TOPIC, 2)):
         assert not list(RejectLimit.parse("any").broken(other))
     assert not list(RejectLimit.parse("never").broken(fresh))

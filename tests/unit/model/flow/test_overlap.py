@@ -40,7 +40,7 @@ def test_lists_share_a_flow_where_one_name_fits_both(one: list[str], other: list
 
 
 @given(one=globs | st.lists(sets, min_size=1, max_size=1), other=globs, out=outs, other_out=outs)
-def test_what_any_name_shows_is_told(one: list[str], other: list[str], out: list[str], other_out: list[str]) -> None:
+def test_an_overlap_that_a_name_proves_is_found(one: list[str], other: list[str], out: list[str], other_out: list[str]) -> None:
     left, right = [*one, *out], [*other, *other_out]
     both = [name for name in NAMES if matches_any(name, left) and matches_any(name, right)]
     assert not both or may_share(left, right), both

@@ -14,7 +14,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, to_document
 from airflow_cdc.model.handed_over.read_files import read_files
 from airflow_cdc.model.handed_over.source_schemas import HandedOver, bring_together
-from tests.unit.model.handed_over.spellings import DECIMAL, Json, as_avro, as_json_schema, captured, image_fields, said, topic_of_table
+from tests.unit.model.handed_over.spellings import DECIMAL, Json, as_avro, as_json_schema, captured, essence, image_fields, topic_of_table
 
 # One record for each row's schema: many captures have tables of the same columns.
 TABLES = list({json.dumps(image_fields(record)): record for record in captured() if topic_of_table(record)}.values())
@@ -55,17 +55,17 @@ def fields(schema: SourceSchema) -> list[Json]:
     return [{**column.field, "field": column.name} for column in schema.columns]
 
 
-def told(nodes: Iterable[Json]) -> list[Json]:
-    return [{**said(node), "field": node["field"]} for node in nodes]
+def essences(nodes: Iterable[Json]) -> list[Json]:
+    return [{**essence(node), "field": node["field"]} for node in nodes]
 
 
 # Captures: what the events say is what is read, however it is spelled
 
 
 @pytest.mark.parametrize("record", TABLES, ids=IDS)
-def test_an_event_with_its_schema_tells_its_columns_connector_and_key(record: Json) -> None:
+def test_an_event_with_its_schema_gives_its_columns_connector_and_key(record: Json) -> None:
     schema = one(record)
-    assert fields(schema) == told(image_fields(record))
+    assert fields(schema) == essences(image_fields(record))
     assert schema.flow == record["topic"]
     assert schema.connector == CONNECTORS.get(record["topic"].split(".")[0], schema.connector)
     key = record["key"]
@@ -74,7 +74,7 @@ def test_an_event_with_its_schema_tells_its_columns_connector_and_key(record: Js
 
 @pytest.mark.parametrize("record", TABLES, ids=IDS)
 @pytest.mark.parametrize("spell", [lambda node: node, as_avro, as_json_schema], ids=["Connect", "Avro", "JSON Schema"])
-def test_the_envelopes_and_the_rows_schema_tell_the_same_in_each_spelling(record: Json, spell: Any) -> None:
+def test_the_envelopes_and_the_rows_schema_give_the_same_in_each_spelling(record: Json, spell: Any) -> None:
     envelope = record["value"]["schema"]
     of_events = one(record)
     assert fields(one(spell(envelope), flow="x")) == fields(of_events)
@@ -91,13 +91,13 @@ def test_a_connectors_own_records_are_left_aside() -> None:
     assert {each.reason for each in found.aside} == {"it is of a connector's own records, not of a table's"}
 
 
-def test_mongodbs_documents_tell_no_columns() -> None:
+def test_mongodbs_documents_declare_no_columns() -> None:
     (carts, *_) = [record for record in captured() if record["topic"] == "mg.shop.carts"]
     with pytest.raises(ConfigurationError, match="before and after are texts, as those of documents are"):
         read(carts)
 
 
-# Any schema: its spelling in Avro and in JSON Schema tells the same fields
+# Any schema: its spelling in Avro and in JSON Schema gives the same fields
 
 SEMANTIC = {
     "int32": ["io.debezium.time.Date", "io.debezium.time.Time", "org.apache.kafka.connect.data.Date"],
@@ -149,18 +149,18 @@ ROWS = structs(st.recursive(leaves() | decimals(), nested, max_leaves=6), st.jus
 
 @given(ROWS)
 def test_any_row_is_read_from_avro_as_from_connect(row: Json) -> None:
-    assert fields(one(as_avro({**row, "optional": False}))) == told(row["fields"])
+    assert fields(one(as_avro({**row, "optional": False}))) == essences(row["fields"])
 
 
 @given(ROWS)
 def test_any_row_is_read_from_json_schema_as_from_connect(row: Json) -> None:
-    assert fields(one(as_json_schema({**row, "optional": False}))) == told(row["fields"])
+    assert fields(one(as_json_schema({**row, "optional": False}))) == essences(row["fields"])
 
 
 # What an Avro schema says without Connect's words
 
 
-def test_avro_that_no_converter_wrote_tells_types_by_its_own_words() -> None:
+def test_avro_that_no_converter_wrote_declares_types_in_its_own_words() -> None:
     schema = {
         "type": "record",
         "name": "shop.Order",
@@ -185,7 +185,7 @@ def test_avro_that_no_converter_wrote_tells_types_by_its_own_words() -> None:
         {"field": "hash", "type": "bytes", "name": "shop.Md5"},
         {"field": "either"},
         {"field": "tags", "type": "array", "items": {"type": "string"}},
-        # A type that holds itself has no end; nothing is told of it.
+        # A type that holds itself has no end; nothing is known of it.
         {"field": "next"},
     ]
 
@@ -231,7 +231,7 @@ def test_json_schema_that_no_converter_wrote_is_read_as_the_converter_reads_it()
 
 def test_columns_that_extract_new_record_state_added_are_no_columns() -> None:
     flat = {**ROW, "fields": [*ROW["fields"], {"field": "__deleted", "type": "string"}, {"field": "__source_lsn", "type": "int64"}]}
-    assert fields(one(flat)) == told(ROW["fields"])
+    assert fields(one(flat)) == essences(ROW["fields"])
     kept = {**ROW, "fields": [*ROW["fields"], {"field": "__source_lsn", "type": "int64"}]}
     assert len(one(kept).columns) == 4
 
@@ -241,7 +241,7 @@ def test_a_table_may_have_columns_called_as_members_of_an_envelope() -> None:
     assert [column.name for column in one(row, flow="audit").columns] == ["op", "before", "after", "source", "data"]
 
 
-def test_the_databases_word_is_what_the_connector_was_told_to_propagate() -> None:
+def test_the_databases_word_is_what_the_connector_was_set_to_propagate() -> None:
     parameters = {
         "__debezium.source.column.type": "NUMERIC",
         "__debezium.source.column.length": "12",
@@ -264,16 +264,16 @@ def test_a_document_of_ours_passes_as_it_is() -> None:
         read(document, flow="x")
 
 
-def test_the_envelopes_name_tells_the_topic_where_nothing_else_does() -> None:
+def test_the_envelopes_name_gives_the_topic_where_nothing_else_does() -> None:
     assert one(ENVELOPE).flow == one(as_avro(ENVELOPE)).flow == one(as_json_schema(ENVELOPE)).flow == ORDERS
     assert one(ENVELOPE, flow="routed").flow == "routed"
-    with pytest.raises(ConfigurationError, match=r"of which topic the rows are: Connect schema, 0\.json") as raised:
+    with pytest.raises(ConfigurationError, match=r"topic of these schemas is not known: Connect schema, 0\.json") as raised:
         read({**ROW, "name": "Order"})
     assert "--flow TOPIC" in raised.value.next_step
 
 
 @pytest.mark.parametrize(("word", "connector"), [("v2.postgresql", "postgresql"), ("mongo", "mongodb"), ("db2", "db2")])
-def test_the_source_blocks_name_tells_the_connector(word: str, connector: str) -> None:
+def test_the_source_blocks_name_identifies_the_connector(word: str, connector: str) -> None:
     source = {**SOURCE, "name": f"io.debezium.connector.{word}.Source", "field": "source"}
     assert one({**ENVELOPE, "fields": [*ENVELOPE["fields"][:2], source, ENVELOPE["fields"][3]]}).connector == connector
 

@@ -13,7 +13,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.handed_over.read_files import read_files
 from airflow_cdc.model.handed_over.source_schemas import HandedOver, bring_together
 from tests.unit.model.handed_over.spellings import Json, as_avro, as_json_schema, captured, topic_of_table
-from tests.unit.model.handed_over.test_read_files import ENVELOPE, KEY, ORDERS, ROW, SOURCE, fields, read, told
+from tests.unit.model.handed_over.test_read_files import ENVELOPE, KEY, ORDERS, ROW, SOURCE, essences, fields, read
 
 
 def answer(subject: str, schema: Any, version: int = 1, **more: Any) -> Json:
@@ -28,11 +28,11 @@ def envelope(columns: int) -> Json:
 # Confluent's REST API
 
 
-def test_a_subjects_answer_tells_flow_columns_connector_and_key() -> None:
+def test_a_subjects_answer_has_flow_columns_connector_and_key() -> None:
     found = read(answer("shop.orders-value", as_avro(ENVELOPE), version=3), answer("shop.orders-key", as_avro(KEY)))
     (schema,) = found.schemas
     assert (schema.flow, schema.connector, schema.keys) == ("shop.orders", "postgresql", ("id",))
-    assert fields(schema) == told(ROW["fields"])
+    assert fields(schema) == essences(ROW["fields"])
     assert schema.origin == "0.json, subject shop.orders-value version 3"
 
 
@@ -73,7 +73,7 @@ def test_answers_may_follow_each_other_as_a_loop_of_curl_prints_them() -> None:
         "shop.public.orders-Envelope",
     ],
 )
-def test_each_strategy_of_naming_subjects_tells_the_topic(subject: str) -> None:
+def test_each_strategy_of_naming_subjects_gives_the_topic(subject: str) -> None:
     assert [schema.flow for schema in read([answer(subject, as_avro(ENVELOPE))]).schemas] == [ORDERS]
 
 
@@ -100,7 +100,7 @@ def test_types_that_lie_in_other_subjects_are_taken_from_there() -> None:
     ]
     value = answer(f"{ORDERS}-value", avro, references=references)
     (schema,) = read([*parts, value]).schemas
-    assert (fields(schema), schema.connector) == (told(ROW["fields"]), "postgresql")
+    assert (fields(schema), schema.connector) == (essences(ROW["fields"]), "postgresql")
     with pytest.raises(ConfigurationError, match=r"refers to io\.debezium\.connector\.postgresql\.Source, subject .* version 2"):
         read(value)
 
@@ -111,7 +111,7 @@ def test_json_schemas_refer_to_others_by_name() -> None:
     value = answer("t-value", root, schemaType="JSON", references=[{"name": "money.json", "subject": "money", "version": 1}])
     found = read([value, money])
     assert fields(found.schemas[0]) == [{"field": "price", "type": "struct", "fields": [{"field": "cents", "type": "int64"}]}]
-    assert [(each.what, each.reason) for each in found.aside] == [("money", "nothing tells its topic")]
+    assert [(each.what, each.reason) for each in found.aside] == [("money", "its topic is not known")]
 
 
 def test_what_cannot_be_read_is_left_aside_where_others_can() -> None:
@@ -145,8 +145,8 @@ class Export:
         self._files[f"{name}.data"] = schema if isinstance(schema, str) else json.dumps(schema)
         folder = f"groups/default/artifacts/{artifact}"
         version = {"groupId": None, "artifactId": artifact, "version": f"{order}.0", "state": "ENABLED", "contentId": number, **more}
-        told = {"versionId": order, "artifactType": kind, "isLatest": False} if self._major == 2 else {"versionOrder": order}
-        self._files[f"{folder}/versions/{order}.0.ArtifactVersion.json"] = json.dumps(version | told)
+        essences = {"versionId": order, "artifactType": kind, "isLatest": False} if self._major == 2 else {"versionOrder": order}
+        self._files[f"{folder}/versions/{order}.0.ArtifactVersion.json"] = json.dumps(version | essences)
         if self._major == 3:
             metadata = {"groupId": "default", "artifactId": artifact, "artifactType": kind}
             self._files[f"{folder}/MetaData.Artifact.json"] = json.dumps(metadata)
@@ -165,7 +165,7 @@ def export(request: pytest.FixtureRequest) -> Export:
     return Export(request.param)
 
 
-def test_an_export_of_apicurio_tells_the_newest_version_of_each_artifact(export: Export) -> None:
+def test_an_export_of_apicurio_gives_the_newest_version_of_each_artifact(export: Export) -> None:
     export.add(f"{ORDERS}-value", as_avro(envelope(2)), 9).add(f"{ORDERS}-value", as_avro(envelope(3)), 10)
     export.add(f"{ORDERS}-value", as_avro(envelope(1)), 11, state="DISABLED").add(f"{ORDERS}-key", as_avro(KEY))
     export.add("a.b.t-value", as_json_schema(ENVELOPE), kind="JSON").add("p-value", "message P {}", kind="PROTOBUF")
@@ -181,7 +181,7 @@ def test_artifacts_of_an_export_refer_to_each_other(export: Export) -> None:
     references = [{"groupId": "default", "artifactId": "nested", "version": "1.0", "name": KEY["name"]}]
     found = export.add("t-value", avro, references=references).add("nested", {**nested, "namespace": ORDERS}).read()
     assert [schema.flow for schema in found.schemas] == ["t"]
-    assert fields(found.schemas[0])[0]["fields"] == told(KEY["fields"])
+    assert fields(found.schemas[0])[0]["fields"] == essences(KEY["fields"])
 
 
 def test_another_zip_is_refused() -> None:

@@ -120,7 +120,7 @@ def test_a_plan_follows_what_runs_survey_and_commit(tmp_path: Path) -> None:
     # nothing there
     assert groups_of(scene) == ()
 
-    # files that nobody has looked into: two tell their topic
+    # files that nobody has looked into: two name their topic
     orders, items = (f"{topic}/partition=0/{topic}+0+0000000000.json" for topic in ("s.orders", "s.items"))
     scene.arrive(orders, items, "export.jsonl")
     assert groups_of(scene, group_bytes=4) == (

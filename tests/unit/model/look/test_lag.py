@@ -46,7 +46,7 @@ def test_a_file_that_cannot_be_read_counts_though_no_run_would_take_it(scene: Sc
     scene.arrive(sunk("t", 1))
     (file,) = find_new_files(FS, scene.root, scene.state, scene.state.ledger()).files
     scene.state.write_set_aside([set_aside(FS, scene.root, file, reason=UNREADABLE, detail="cut off", since="2026-11-23")])
-    assert scene.told() == ([], {}, 0)
+    assert scene.waiting() == ([], {}, 0)
     assert scene.pending().stopped == ("t",)
     assert lag(scene) == (Lag(1, 3, 0.0), {"t": Lag(1, 3, 0.0)})
 
@@ -65,7 +65,7 @@ def test_what_waits_counts_from_the_last_commit_that_is_applied(scene: Scene) ->
     flows = {"t": Lag(3, 9, 90.5), "u": Lag(1, 3, 10.0)}
     assert lag(scene) == (Lag(4, 12, 90.5), flows)
     assert lag(scene, "u") == (Lag(1, 3, 10.0), {"u": flows["u"]})
-    # A name that tells no topic: it may be of any table, and is one file.
+    # A name without a topic: it may be of any table, and is one file.
     scene.arrive("any name")
     together, flows = lag(scene)
     assert (together.files, together.bytes, flows["u"].files) == (5, 15, 2)
@@ -98,21 +98,21 @@ def test_the_last_commit_time_outlives_a_later_report_of_an_older_one(scene: Sce
 
 
 def test_a_snapshot_is_whole_once_its_last_read_is_applied(scene: Scene) -> None:
-    def told(*tables: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    def state(*tables: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
         found = snapshot_state(archive=str(scene.archive), lake_fs=FS, lake_root=str(scene.lake), tables=tables)
         return found.complete, found.missing, found.is_complete
 
-    assert told() == ((), (), False)
-    assert told("t") == ((), ("t",), False)
-    assert told("!t", "u") == ((), ("u",), False)
+    assert state() == ((), (), False)
+    assert state("t") == ((), ("t",), False)
+    assert state("!t", "u") == ((), ("u",), False)
     scene.arrive(sunk("t", 0), sunk("u", 0))
     scene.survey()
-    assert told() == ((), ("t", "u"), False)
+    assert state() == ((), ("t", "u"), False)
     begun = Snapshot(Position(1), is_first=True)
     scene.commit("t", snapshot=begun)
-    assert told("t") == ((), ("t",), False)
+    assert state("t") == ((), ("t",), False)
     scene.arrive(sunk("t", 1))
     scene.survey()
     scene.commit("t", snapshot=Snapshot(Position(1), is_first=True, is_complete=True))
-    assert told() == (("t",), ("u",), False)
-    assert told("t", "x*") == (("t",), (), True)
+    assert state() == (("t",), ("u",), False)
+    assert state("t", "x*") == (("t",), (), True)

@@ -63,7 +63,7 @@ class Cost:
         return list(self.folders), self.entries, len(self.asked)
 
 
-# -- folders that tell when they changed ---------------------------------------------------------------------------
+# -- folders that show when they changed ---------------------------------------------------------------------------
 
 
 def test_a_look_lists_what_changed_and_costs_the_same_however_much_lies_there(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_folder_that_changed_right_before_the_look_is_listed_again_though_its_
     assert seen(scene, now=now + LATER) == [sunk("t", 1)]
 
 
-def test_a_folder_that_tells_a_wrong_time_makes_its_files_an_hour_late_and_no_more(scene: Scene) -> None:
+def test_a_folder_with_a_wrong_time_makes_its_files_an_hour_late_and_no_more(scene: Scene) -> None:
     scene.arrive(sunk("t", 0))
     folder, old = scene.archive / "t/partition=0", time.time() - 10 * LATER
     os.utime(folder, (old, old))
@@ -130,7 +130,7 @@ def test_a_whole_look_is_remembered_but_for_what_nobody_has_surveyed(scene: Scen
     assert seen(scene, now=later + 1) == [sunk("u", 1)]
 
 
-def test_late_removed_and_odd_files_are_told_from_each_other(scene: Scene) -> None:
+def test_late_removed_and_odd_files_are_distinguished(scene: Scene) -> None:
     scene.arrive("x/b", "x/d", "x/notes.md", "x/.b.crc")
     assert scene.survey() == ["x/b", "x/d"]
     # Sorts below what is known, in a folder that lies there.
@@ -221,8 +221,8 @@ def test_looks_find_what_a_whole_listing_finds(rounds: list[tuple[set[str], set[
                     os.utime(parent, (now, now))
             ledger = scene.state.ledger()
             truth = [file.path for file in scene.state.unsurveyed(list_archive(FS, scene.root).files, ledger)]
-            told = [file.path for file in find_new_files(FS, scene.root, scene.state, ledger, now=now).files]
-            assert told == truth
+            seen = [file.path for file in find_new_files(FS, scene.root, scene.state, ledger, now=now).files]
+            assert seen == truth
             now += LATER if settled else 1
             scene.survey(now=now)
 
@@ -325,7 +325,7 @@ def test_what_sorts_below_is_found_by_every_run_and_by_a_poke_after_an_hour(buck
     assert bucket.survey() == late
 
 
-def test_a_layout_whose_names_tell_no_order_is_listed_whole_at_every_poke(bucket: Scene) -> None:
+def test_a_layout_whose_names_have_no_order_is_listed_whole_at_every_poke(bucket: Scene) -> None:
     put(bucket, "a.jsonl", sunk("t", 0))
     bucket.survey()
     put(bucket, "0.jsonl")
@@ -354,7 +354,7 @@ def test_a_file_that_changed_is_new_again_for_looks_and_pokes_alike(scene: Scene
     with (scene.archive / "x" / "a").open("a") as file:
         file.write("{}\n")
     os.utime(scene.archive / "x", (old, old))
-    # Its folder does not tell: within the hour nobody asks.
+    # Its folder does not show it: within the hour nobody asks.
     assert seen(scene) == []
     later = time.time() + WHOLE_LOOK_SECONDS + 1
     ledger = scene.state.ledger()

@@ -1,4 +1,4 @@
-"""Which files wait for a flow: what sensor, command line and page are told."""
+"""Which files wait for a flow: what sensor, command line and page show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_an_empty_archive_has_nothing_pending_and_asking_leaves_no_trace(scene: Scene) -> None:
-    assert scene.told() == ([], {}, 0)
+    assert scene.waiting() == ([], {}, 0)
     assert not scene.pending()
     assert not scene.lake.exists()
 
@@ -33,21 +33,21 @@ def test_an_empty_archive_has_nothing_pending_and_asking_leaves_no_trace(scene: 
 def test_files_are_pending_from_their_arrival_until_a_microbatch_of_theirs_is_committed(scene: Scene) -> None:
     # nobody has looked into them
     scene.arrive("t.jsonl", "u.jsonl")
-    assert scene.told() == (["t.jsonl", "u.jsonl"], {}, 2)
+    assert scene.waiting() == (["t.jsonl", "u.jsonl"], {}, 2)
 
     # a run surveyed them, and died
     scene.survey()
-    assert scene.told() == ([], {"t": 1, "u": 1}, 2)
+    assert scene.waiting() == ([], {"t": 1, "u": 1}, 2)
 
     # one flow is done, the other failed
     scene.commit("t")
-    assert scene.told() == ([], {"u": 1}, 1)
+    assert scene.waiting() == ([], {"u": 1}, 1)
     scene.commit("u")
-    assert scene.told() == ([], {}, 0)
+    assert scene.waiting() == ([], {}, 0)
 
     # a file comes late, and sorts below what is surveyed
     scene.arrive("a/t.jsonl", "README.md")
-    assert scene.told() == (["a/t.jsonl"], {}, 1)
+    assert scene.waiting() == (["a/t.jsonl"], {}, 1)
 
 
 def test_of_an_interval_only_its_files_are_pending_surveyed_or_not(scene: Scene) -> None:
@@ -73,9 +73,9 @@ def test_a_planned_microbatch_is_pending_until_its_commit_marker_stands(scene: S
     )
     assert plan is not None
     flow.write_intent(plan)
-    assert scene.told() == ([], {"t": 1}, 1)
+    assert scene.waiting() == ([], {"t": 1}, 1)
     flow.write_commit(BatchReport("t", 1, 1, 1), "table")
-    assert scene.told() == ([], {}, 0)
+    assert scene.waiting() == ([], {}, 0)
 
 
 def test_files_of_a_survey_that_is_planned_in_part_are_counted_by_what_is_left(scene: Scene) -> None:
@@ -88,41 +88,41 @@ def test_files_of_a_survey_that_is_planned_in_part_are_counted_by_what_is_left(s
     scene.survey(one_topic)
     for left in (4, 3, 2, 1, 0):
         scene.commit("t", max_bytes=1)
-        assert scene.told()[1:] == ({"t": left} if left else {}, left)
+        assert scene.waiting()[1:] == ({"t": left} if left else {}, left)
 
 
 def test_a_file_of_two_tables_waits_for_both(scene: Scene) -> None:
     scene.arrive("mixed")
     scene.survey(lambda file: [shape(file.path, "t"), shape(file.path, "u"), shape(file.path, "t", "d")])
-    assert scene.told() == ([], {"t": 1, "u": 1}, 2)
+    assert scene.waiting() == ([], {"t": 1, "u": 1}, 2)
     scene.commit("u")
-    assert scene.told() == ([], {"t": 1}, 1)
+    assert scene.waiting() == ([], {"t": 1}, 1)
 
 
 def test_globs_narrow_the_question(scene: Scene) -> None:
     sunk, other = (f"{topic}/partition=0/{topic}+0+0000000000.json" for topic in ("t", "u"))
     scene.arrive(sunk, other)
-    assert scene.told("t") == ([sunk], {}, 1)
+    assert scene.waiting("t") == ([sunk], {}, 1)
     scene.survey()
-    assert scene.told("t") == ([], {"t": 1}, 1)
-    assert scene.told("[tu]") == ([], {"t": 1, "u": 1}, 2)
-    assert scene.told("x*") == ([], {}, 0)
-    # A name of no sink's tells nothing: the file may hold any topic until somebody has looked.
+    assert scene.waiting("t") == ([], {"t": 1}, 1)
+    assert scene.waiting("[tu]") == ([], {"t": 1, "u": 1}, 2)
+    assert scene.waiting("x*") == ([], {}, 0)
+    # A name of no sink's shows nothing: the file may hold any topic until somebody has looked.
     scene.arrive("any name")
-    assert scene.told("t") == (["any name"], {"t": 1}, 2)
+    assert scene.waiting("t") == (["any name"], {"t": 1}, 2)
 
 
 def test_control_topics_wait_for_nobody(scene: Scene) -> None:
-    def told(file: ArchivedFile) -> list[TopicShape]:
+    def shapes(file: ArchivedFile) -> list[TopicShape]:
         return [shape(file.path, file.topic, "transaction" if file.topic == "s.transaction" else "c")]
 
     first, second = (f"s.transaction/partition=0/s.transaction+0+{offset:010d}.json" for offset in (0, 9))
     scene.arrive(first, "t.jsonl")
-    scene.survey(told)
-    assert scene.told() == ([], {"t": 1}, 1)
+    scene.survey(shapes)
+    assert scene.waiting() == ([], {"t": 1}, 1)
     # Once a topic is known for what it is, its new files wake nobody.
     scene.arrive(second)
-    assert scene.told() == ([], {"t": 1}, 1)
+    assert scene.waiting() == ([], {"t": 1}, 1)
 
 
 def test_a_topic_first_seen_late_is_counted_from_there(scene: Scene) -> None:
@@ -143,32 +143,32 @@ def test_an_archive_that_is_not_there_is_an_error_and_not_an_empty_one(scene: Sc
 
 
 def test_what_waits_for_a_transaction_calls_for_no_run_until_the_archive_brings_more(scene: Scene) -> None:
-    def told(file: ArchivedFile) -> list[TopicShape]:
+    def shapes(file: ArchivedFile) -> list[TopicShape]:
         return [shape(file.path, file.topic, "transaction" if file.topic == "s.transaction" else "c")]
 
     rows, ends, more_ends = (
         f"{topic}/partition=0/{topic}+0+{offset:010d}.json" for topic, offset in (("s.t", 0), ("s.transaction", 0), ("s.transaction", 9))
     )
     scene.arrive(rows, ends)
-    scene.survey(told)
-    assert scene.told() == ([], {"s.t": 1}, 1)
+    scene.survey(shapes)
+    assert scene.waiting() == ([], {"s.t": 1}, 1)
     scene.state.write_waiting(WaitingFiles(1, {"s.t": (rows,)}))
-    assert scene.told() == ([], {}, 0)
+    assert scene.waiting() == ([], {}, 0)
     assert scene.pending().waiting == 1
     assert surveyed_files_pending(scene.state, scene.state.ledger(), FlowState(FS, str(scene.lake), "s.t")) == 1
 
     # The END alone may be what was missing: the topic, which else wakes nobody, does now, but for those who do not wait.
     scene.arrive(more_ends)
-    assert scene.told() == ([more_ends], {}, 1)
-    assert scene.told("s.t") == ([more_ends], {}, 1)
-    assert scene.told("u.*") == ([], {}, 0)
+    assert scene.waiting() == ([more_ends], {}, 1)
+    assert scene.waiting("s.t") == ([more_ends], {}, 1)
+    assert scene.waiting("u.*") == ([], {}, 0)
     # A run surveyed it and died: what waited is work again.
-    scene.survey(told)
-    assert scene.told() == ([], {"s.t": 1}, 1)
+    scene.survey(shapes)
+    assert scene.waiting() == ([], {"s.t": 1}, 1)
 
 
 def test_other_files_of_a_flow_of_which_one_waits_are_work(scene: Scene) -> None:
     scene.arrive("t/a", "t/b")
     scene.survey(lambda file: [shape(file.path, "t")])
     scene.state.write_waiting(WaitingFiles(1, {"t": ("t/a", "gone")}))
-    assert scene.told() == ([], {"t": 1}, 1)
+    assert scene.waiting() == ([], {"t": 1}, 1)

@@ -124,7 +124,7 @@ def test_what_a_sensor_cannot_read_or_compare_is_an_error(scene: Scene, monkeypa
         asked(scene)
 
 
-def test_a_namesake_of_an_earlier_epoch_of_the_log_tells_nothing(scene: Scene) -> None:
+def test_a_namesake_of_an_earlier_epoch_of_the_log_proves_nothing(scene: Scene) -> None:
     """The server was restored: transaction 1 comes again, at a lower position, as another one."""
     # A run has found that the log went back at 100, and has merged nothing of it.
     known = OpenTransactions(start=LogStart(1, 1_800_000_000_100))

@@ -56,7 +56,7 @@ def test_a_copy_of_an_earlier_life_stays_there() -> None:
     assert assign_lives([one, two, copy], meetings, {}, {}).lives[copy.name] == 0
 
 
-def test_the_connector_s_times_say_which_life_came_first() -> None:
+def test_the_connector_s_times_show_which_life_came_first() -> None:
     known = stretch("a", 0, 9, since=100, through=200)
     later, earlier = stretch("b", 0, 9, since=300, through=400), stretch("c", 0, 9, since=10, through=20)
     meetings = [met(known, later, other=10), met(known, earlier, other=10), met(later, earlier, other=10)]
@@ -73,7 +73,7 @@ def test_where_times_overlap_or_are_missing_nothing_is_proven(times: tuple[int |
     assert assigned.unproven == ((known, doubtful),)
 
 
-def test_several_new_lives_that_nothing_proves_are_told_apart_where_the_flow_decides() -> None:
+def test_several_new_lives_that_nothing_proves_are_distinguished_where_the_flow_decides() -> None:
     # The topic was made anew twice since the last run: what the third life holds the second one held too.
     one, two, three = (stretch(name, 0, 9) for name in ("a", "b", "c"))
     further = stretch("d", 10, 19)

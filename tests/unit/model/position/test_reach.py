@@ -23,7 +23,7 @@ def microbatch(commit: int | None, offset: int | None, partition: str = "0") -> 
         # The last transaction goes on: its events may concern the same keys.
         (microbatch(20, 100), True),
         (microbatch(19, 100), True),
-        # Reads have no place in the log; the archive tells theirs.
+        # Reads have no place in the log; the archive gives theirs.
         (microbatch(None, 100), False),
         (microbatch(None, 99), True),
         (microbatch(21, 99), True),
@@ -49,7 +49,7 @@ def test_a_reach_may_hold_a_transaction_that_lies_in_it(commits: list[int], may:
     assert (Reach({"0": Position(10)}, {"0": Position(20)}) | Reach({"1": Position(19)}, {"1": Position(30)})).may_hold(commits) is may
 
 
-def test_a_transaction_that_only_its_text_tells_may_go_on_in_the_next_microbatch() -> None:
+def test_a_transaction_that_only_its_text_identifies_may_go_on_in_the_next_microbatch() -> None:
     def part(first: int, last: int, *texts: str) -> Reach:
         return Reach({"0": Position(first)}, {"0": Position(last)}, partitions=frozenset({"0"}), outer_transactions={"0": texts})
 

@@ -26,14 +26,14 @@ def test_the_defaults_are_those_of_each_connector() -> None:
 
 
 @pytest.mark.parametrize("connector", list(catalogues()))
-def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
+def test_settings_that_are_given_again_are_the_same(connector: str) -> None:
     settings = settings_of(connector, {"decimal.handling.mode": " String "})
     assert settings.decimal == "string"
     assert settings_of(connector, properties_of(settings, connector)) == settings
 
 
 @pytest.mark.parametrize(
-    ("connector", "name", "value", "told"),
+    ("connector", "name", "value", "message"),
     [
         ("postgresql", "decimal.handling.mode", "exact", "'exact', expected one of precise, double, string"),
         ("postgresql", "topic.prefix", "shop", "topic.prefix does not change how columns are spelled"),
@@ -42,6 +42,6 @@ def test_what_is_told_again_gives_the_same_settings(connector: str) -> None:
         ("mysql", "time.precision.mode", "adaptive", "expected one of adaptive_time_microseconds, connect"),
     ],
 )
-def test_what_a_connector_does_not_take_is_refused(connector: str, name: str, value: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_a_connector_does_not_take_is_refused(connector: str, name: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         settings_of(connector, {name: value})

@@ -25,7 +25,7 @@ def test_characters_that_a_topic_cannot_have_are_replaced() -> None:
     assert found("postgresql", "p.public.Odd_Table__", Table("db", "public", "Odd Table-é".replace("-", "$"))) == "public.Odd Table$é"
 
 
-def test_of_sql_server_the_topic_tells_the_database_too() -> None:
+def test_of_sql_server_the_topic_names_the_database_too() -> None:
     table = Table("testDB", "dbo", "customers")
     assert found("sqlserver", "mssql.testDB.dbo.customers", table) == "dbo.customers"
     # Before Debezium 2.0.
@@ -53,7 +53,7 @@ def test_every_flow_without_a_table_is_named_with_what_is_there() -> None:
     )
 
 
-def test_tables_whose_topics_are_the_same_are_told_apart_by_hand() -> None:
+def test_tables_whose_topics_are_the_same_are_assigned_by_hand() -> None:
     both = (Table("db", "public", "a b"), Table("db", "public", "a$b"))
     with pytest.raises(ConfigurationError, match=r"may be of any of the tables 'public.a b', 'public.a\$b'"):
         found("postgresql", "p.public.a_b", *both)

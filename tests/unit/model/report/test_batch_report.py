@@ -49,7 +49,7 @@ FULL = BatchReport(
     table_version=12,
     merge_plan="merge",
     seconds=1.25,
-    offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, untold=3),
+    offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, without_offsets=3),
 )
 
 
@@ -186,7 +186,7 @@ def test_a_run_is_ok_when_nothing_failed() -> None:
     assert not ApplyReport("a", "l", error={"type": "X"}).ok
 
 
-def test_people_are_told_what_is_missing_and_what_waits_for_it() -> None:
+def test_the_report_names_what_is_missing_and_what_waits_for_it() -> None:
     line = "f: topic t, partition 0: offsets 7–8 are missing, between a and b"
     joined = replace(FULL, transactions_unjoined=0)
     assert list(FlowOutcome("f", FlowStatus.APPLIED, batches=(joined,)).gap_lines()) == [line]

@@ -91,7 +91,7 @@ def _file(kind: StateKind, path: str, make: Callable[[Mapping[str, Any]], Any]) 
 _ARCHIVE = "_cdc/archives/*"
 _FLOW = f"_cdc/flows/{samples.FLOW}"
 _LEASE = f"_cdc/leases/{samples.FLOW}/00000001.json"
-_TOLD = "_cdc/told/0123456789ab.json"
+_TASK = "_cdc/told/0123456789ab.json"
 DOCUMENTS = (
     Golden(kinds.SURVEY, f"{_ARCHIVE}/surveys/*.json", lambda root: tuple(_archive(root).surveys(1, 2)), samples.SURVEYS),
     Golden(kinds.LEDGER, f"{_ARCHIVE}/ledger.json", lambda root: _archive(root).ledger(), samples.LEDGER),
@@ -117,7 +117,7 @@ DOCUMENTS = (
     Golden(kinds.LEASE, _LEASE, _file(kinds.LEASE, _LEASE, LeaseFile.from_json), samples.LEASE),
     Golden(kinds.REBUILD_NOTE, "_cdc/rebuilt/*.json", lambda root: RebuildNote.read(FS, root, samples.FLOW), samples.REBUILT),
     Golden(kinds.RETYPE_NOTE, "_cdc/retypes/*.json", _retyped, ("0123456789ab", True)),
-    Golden(kinds.ANNOUNCED_VERSIONS, _TOLD, _file(kinds.ANNOUNCED_VERSIONS, _TOLD, AnnouncedVersions.from_json), samples.ANNOUNCED),
+    Golden(kinds.ANNOUNCED_VERSIONS, _TASK, _file(kinds.ANNOUNCED_VERSIONS, _TASK, AnnouncedVersions.from_json), samples.ANNOUNCED),
     *(
         Golden(kinds.JOB_REPORT, path, _file(kinds.JOB_REPORT, path, report.from_json), samples.REPORTS[name])
         for name, report in _REPORTS.items()
@@ -172,7 +172,7 @@ def _write_flow(root: str) -> None:
     Leases(FS, root).take(samples.FLOW)
     RetypeNote(FS, root, flow.folder).write("0123456789ab", replaces=True)
     samples.REBUILT.write(FS, root, samples.FLOW)
-    kinds.ANNOUNCED_VERSIONS.replace(FS, f"{root}/{_TOLD}", samples.ANNOUNCED.to_json())
+    kinds.ANNOUNCED_VERSIONS.replace(FS, f"{root}/{_TASK}", samples.ANNOUNCED.to_json())
 
 
 if __name__ == "__main__":

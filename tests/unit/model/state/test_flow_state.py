@@ -263,7 +263,7 @@ def test_flows_whose_names_differ_by_case_have_folders_of_their_own_on_any_store
         assert (found.folder == flow_folder(name)) or name not in older
 
 
-def test_a_store_that_tells_case_apart_has_todays_folders() -> None:
+def test_a_store_that_distinguishes_case_has_todays_folders() -> None:
     fs = fsspec.filesystem("memory")
     fs.makedirs("/test_case/_cdc", exist_ok=True)
     try:

@@ -149,7 +149,7 @@ def test_a_lost_ledger_is_rebuilt_from_the_surveys(state: ArchiveState, tmp_path
     assert ledger_file(tmp_path).exists()
 
 
-def test_a_ledger_that_is_behind_catches_up_and_says_so_on_disk(state: ArchiveState, tmp_path: Path) -> None:
+def test_a_ledger_that_is_behind_catches_up_on_disk_too(state: ArchiveState, tmp_path: Path) -> None:
     state.add(survey(1, {"f1": "t"}))
     state.ledger()
     old = ledger_file(tmp_path).read_text()
@@ -172,7 +172,7 @@ def test_reading_a_ledger_that_is_up_to_date_writes_nothing(state: ArchiveState,
     assert ledger_file(tmp_path).stat().st_mtime_ns == before
 
 
-def test_of_two_runs_that_survey_at_once_one_is_told_to_look_again(state: ArchiveState) -> None:
+def test_of_two_runs_that_survey_at_once_one_must_look_again(state: ArchiveState) -> None:
     assert state.add(survey(1, {"a": "t"})) is True
     assert state.add(survey(1, {"b": "t"})) is False
     assert unsurveyed(state, ["a", "b"]) == ["b"]

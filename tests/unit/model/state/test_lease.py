@@ -60,7 +60,7 @@ def test_a_lease_is_released_and_the_next_has_a_higher_number(tmp_path: Path) ->
         assert (first.token, second.token) == (1, 2)
 
 
-def test_a_lease_that_is_held_makes_others_wait_and_then_say_for_whom(tmp_path: Path) -> None:
+def test_a_lease_that_is_held_makes_others_wait_and_then_name_its_holder(tmp_path: Path) -> None:
     heard: list[str] = []
     with leases(tmp_path).hold(FLOW):
         with (

@@ -19,7 +19,7 @@ TOPIC = "server1.testDB.dbo.spelled"
 
 
 def shape(records: int, value: Any, key: Any = ("id",)) -> TopicShape:
-    texts = [None if told is None else told if isinstance(told, str) else json.dumps(told) for told in (key, value)]
+    texts = [None if part is None else part if isinstance(part, str) else json.dumps(part) for part in (key, value)]
     return TopicShape("f", TOPIC, RecordLayout.RECORD, "u", "sqlserver", 0, texts[0], texts[1], True, records, 0, 0)
 
 
@@ -106,7 +106,7 @@ def test_odd_records_go_to_the_quarantine_and_the_others_into_the_table(apply: A
     assert {record["offset"] for record in read_quarantine(spark, str(tmp_path / "lake"))} == {50, 51, 52, 53}
 
 
-def test_a_record_alone_in_its_topic_is_taken_in_or_says_what_it_needs(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_record_alone_in_its_topic_is_taken_in_or_names_what_it_needs(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """Found by the fuzz: the survey and the decoder read such lines apart, or the merge was asked for rows without a key."""
     whole = event(1)
     records: dict[str, Record] = {

@@ -32,7 +32,7 @@ def unresolved(report: ApplyReport) -> list[int]:
 @pytest.mark.deep
 def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # load 1: a document and its change in one transaction, so at one cluster time; a change of a document that
-    # nothing tells, and of one that only its event tells
+    # is unknown, and of one that only its event carries
     first = [
         mongodb("c", "1", second=10, offset=10, after='{"_id": 1,"n": 0}', transaction=7),
         mongodb("u", "1", second=10, offset=11, updated='{"n": 1}', transaction=7),
@@ -47,8 +47,8 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
 
     assert counts(report) == EventCounts(read=7, merged=5, superseded=2)
     assert unresolved(report) == [1]
-    told_whole = {"3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}', "5": '{"_id": 5,"n": 1}'}
-    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, **told_whole}
+    whole = {"3": '{ "_id" : 3, "f" : NaN }', "4": '{"_id": 4}', "5": '{"_id": 5,"n": 1}'}
+    assert documents(spark, lake) == {"1": '{"_id": 1,"n": 2}', "2": None, **whole}
 
     # load 2: changes of documents that only the target holds; one goes
     second = [
@@ -65,7 +65,7 @@ def test_what_updates_changed_is_folded_whenever_it_comes(apply: Apply, spark: S
     expected = {"1": '{"_id": 1,"n": 2,"late": 3,"x": {"y": true}}', "2": None, "3": '{"_id": 3}', "5": '{"_id": 5,"n": 1}'}
     assert documents(spark, lake) == expected
 
-    # load 3 comes late: a change before one that was applied, the create of the document that nothing told, a change of one that is
+    # load 3 comes late: a change before one that was applied, the create of the document that was unknown, a change of one that is
     # gone, and a copy of what is known
     late = [
         mongodb("c", "2", second=2, offset=2, after='{"_id": 2,"m": 1}'),
@@ -102,14 +102,14 @@ def test_values_without_keys_are_keyed_by_the_documents_own(apply: Apply, spark:
     write_sink_file(archive, records, keys=False)
     report = apply(archive, lake)
 
-    # A delete whose document is not told is nobody's.
+    # A delete without its document is nobody's.
     assert counts(report) == EventCounts(read=5, merged=2, superseded=2, rejected=1)
     assert [row["reason"] for row in read_quarantine(spark, str(lake), (TOPIC,))] == ["missing_key"]
     key = '{"$oid": "596e275826f08b2730779e1f"}'
     assert documents(spark, lake) == {key: f'{{"_id": {key},"n": 1}}'}
 
 
-def test_an_update_that_tells_nothing_is_set_aside(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_an_update_without_content_is_set_aside(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [mongodb("c", "1", second=1, offset=0, after="{}"), mongodb("u", "1", second=2, offset=1)])
     report = apply(archive, lake)
 
@@ -147,7 +147,7 @@ def test_a_deleted_document_that_is_flagged_keeps_what_updates_changed(
 
 
 @pytest.mark.deep
-def test_a_change_log_says_which_events_tell_no_document(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_change_log_shows_which_events_carry_no_document(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", CHANGES)
     apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, write_disposition=WriteDisposition.APPEND)})
 

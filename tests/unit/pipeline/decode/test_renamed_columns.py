@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.settle.find_renames import renames_in, renames_told
+from airflow_cdc.pipeline.settle.find_renames import renames_in, stated_renames
 from airflow_cdc.pipeline.survey.schema_changes import ChangedColumn, TableChange
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
@@ -52,7 +52,7 @@ def change(*names: str, ddl: str = "") -> TableChange:
             {"a": "c", "b": "c"},
         ),
         ([change("id", "a"), change("id", "b", ddl="RENAME COLUMN a TO b"), change("id", "a", ddl="CHANGE b a INT")], {"b": "a"}),
-        # an old name that another column has by now tells nothing
+        # an old name that another column has by now proves nothing
         ([change("id", "a"), change("id", "b", ddl="RENAME COLUMN a TO b"), change("id", "b", "a", ddl="ADD a INT")], {}),
         # words that the columns do not bear out: another table's, a comment's, one that came to nothing
         ([change("id", "a"), change("id", "a", ddl="RENAME COLUMN a TO b")], {}),
@@ -61,7 +61,7 @@ def change(*names: str, ddl: str = "") -> TableChange:
     ],
 )
 def test_a_rename_is_one_where_the_columns_bear_it_out(changes: Sequence[TableChange], expected: dict[str, str]) -> None:
-    assert renames_told(changes) == expected
+    assert stated_renames(changes) == expected
 
 
 class Orders:
@@ -72,9 +72,9 @@ class Orders:
         self._loads = 0
 
     def altered(self, ddl: str | None, **columns: str) -> None:
-        told = {name: (kind, None, None) for name, kind in columns.items()}
+        definitions = {name: (kind, None, None) for name, kind in columns.items()}
         kind = "ALTER" if ddl else "CREATE"
-        made = schema_change("mariadb", '"shop"."orders"', told, prefix="mdb", keys=["id"], kind=kind, ddl=ddl)
+        made = schema_change("mariadb", '"shop"."orders"', definitions, prefix="mdb", keys=["id"], kind=kind, ddl=ddl)
         write_records(self.archive / f"schema-{len(list(self.archive.glob('schema*')))}.jsonl", [made])
 
     def load(self, *events: Record, **options: Any) -> FlowOutcome:
@@ -99,7 +99,7 @@ NEW = "the number"
 
 
 @pytest.mark.parametrize("on_delete", [OnDelete.REMOVE, pytest.param(OnDelete.FLAG, marks=pytest.mark.deep)])
-def test_a_rename_that_the_schema_change_topic_tells_keeps_the_values(
+def test_a_rename_in_the_schema_change_topic_keeps_the_values(
     on_delete: OnDelete, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     orders = Orders(apply, tmp_path, flow=CdcFlow(TOPIC, on_delete=on_delete))
@@ -143,7 +143,7 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     orders.load(order("c", 1, id=1, n=10), order("c", 2, id=2, n=20))
     orders.altered(RENAME, id="INT", **{NEW: "INT"})
     write_records(orders.archive / "002.jsonl", [order("u", 3, id=2, **{NEW: 21})])
-    for crashed in ("renames known", "names told", "rename", "merge"):
+    for crashed in ("renames known", "names in rows", "rename", "merge"):
 
         def crash(effect: str, at: str = crashed) -> None:
             if effect == at:
@@ -155,8 +155,9 @@ def test_a_run_that_is_cut_off_while_it_renames_is_taken_up(apply: Apply, spark:
     assert orders.rows(spark) == [{"id": 1, NEW: 10}, {"id": 2, NEW: 21}]
 
 
-def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    """Of PostgreSQL no topic tells it. The decimal's scale changes with the name, and its digits may be a number or base64."""
+@pytest.mark.deep
+def test_the_flow_may_declare_it_and_schemas_are_read_by_either_name(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """For PostgreSQL no topic has it. The decimal's scale changes with the name, and its digits may be a number or base64."""
     topic = "server1.testDB.dbo.grown"
     old = [plain("id", "int32"), decimal("price", 10, 2), plain("gone", "string")]
     new = [plain("id", "int32"), decimal("cost", 12, 4), plain("gone", "string")]
@@ -177,7 +178,7 @@ def test_the_flow_may_say_it_and_schemas_are_read_by_either_name(apply: Apply, s
 
 @pytest.mark.deep
 def test_a_value_that_events_leave_out_follows_its_column(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    """The row remembers by a column's name what its events did not tell, and the image before tells it by the old one."""
+    """The row remembers by a column's name what its events left out, and the image before has it under the old one."""
     topic = "pg.public.customers"
     unavailable = "__debezium_unavailable_value"
     orders = Orders(apply, tmp_path, flow=CdcFlow(topic))
@@ -185,19 +186,20 @@ def test_a_value_that_events_leave_out_follows_its_column(apply: Apply, spark: S
     def event(op: str, at: int, **images: Any) -> Record:
         return postgresql(op, commit=at, change=at, offset=at, topic=topic, **images)
 
-    # What row 2 left out is told late; row 1's by its image before.
+    # What row 2 left out comes late; row 1's is in its image before.
     orders.load(event("u", 5, after={"id": 2, "note": unavailable, "n": 5}), event("c", 6, after={"id": 1, "note": "first", "n": 1}))
     assert [row["note"] for row in orders.rows(spark)] == ["first", None]
     orders.flow = CdcFlow(topic, renamed_columns={"note": "text"})
-    before = {"id": 1, "note": "told before", "n": 1}
+    before = {"id": 1, "note": "known before", "n": 1}
     orders.load(event("u", 7, before=before, after={"id": 1, "note": unavailable, "n": 2}))
     outcome = orders.load(
-        event("c", 4, after={"id": 2, "note": "told late", "n": 4}), event("u", 8, after={"id": 1, "text": unavailable, "n": 3})
+        event("c", 4, after={"id": 2, "note": "known late", "n": 4}), event("u", 8, after={"id": 1, "text": unavailable, "n": 3})
     )
     assert outcome.error is None
-    assert orders.rows(spark) == [{"id": 1, "text": "told before", "n": 3}, {"id": 2, "text": "told late", "n": 5}]
+    assert orders.rows(spark) == [{"id": 1, "text": "known before", "n": 3}, {"id": 2, "text": "known late", "n": 5}]
 
 
+@pytest.mark.deep
 def test_a_name_beside_the_other_is_a_column_of_its_own(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     flow = CdcFlow(TOPIC, renamed_columns={"n": "m", "id": "no"})
     orders = Orders(apply, tmp_path, flow=flow)

@@ -125,7 +125,7 @@ def test_types_come_from_the_events_own_schemas() -> None:
     assert {name: rule.sql_type for name, rule in found.items()} == {"id": "INT", "d": "DATE", "m": "DECIMAL(10,2)", "late": "STRING"}
 
 
-def test_the_connector_has_a_say_in_a_columns_type() -> None:
+def test_a_columns_type_depends_on_the_connector() -> None:
     zoned = schema(z={"type": "string", "name": "io.debezium.time.ZonedTimestamp"})
     foreign = TopicShape("f", "t", RecordLayout.RECORD, "c", "postgresql", 0, None, zoned, True, 1, 0, 0)
     assert schema_types([shape(zoned)], FLOW)["z"].sql_type == "STRING"
@@ -214,7 +214,7 @@ def test_a_source_column_of_our_own_prefix_is_refused(name: str) -> None:
         ("DECIMAL(10,2)", {"type": "string", "optional": True}, "1.505", None),
     ],
 )
-def test_a_declared_type_is_made_of_the_value_that_the_schema_tells(
+def test_a_declared_type_is_made_of_the_value_that_the_schema_declares(
     declared: str, field: dict[str, Any], text: str, expected: object, spark: SparkSession
 ) -> None:
     # It is what the errors advise: "Declare the column's type under 'columns' in the flows file".

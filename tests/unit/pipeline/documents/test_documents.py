@@ -104,7 +104,7 @@ def test_values_of_an_update_are_spelled_as_whole_documents_spell_them(relaxed: 
 
 
 @pytest.mark.parametrize("path", ["s.t", "n.t", "a.c.x", "a.b.0"])
-def test_a_path_that_does_not_fit_leaves_no_document_until_something_tells_what_is_there(path: str) -> None:
+def test_a_path_that_does_not_fit_leaves_no_document_until_an_event_carries_what_is_there(path: str) -> None:
     misfit = ("u", None, description(f'{{"{path}": 1}}'), None)
     healed = ("u", None, description('{"s": 1,"n": 2,"a": 3}'), None)
 
@@ -114,7 +114,7 @@ def test_a_path_that_does_not_fit_leaves_no_document_until_something_tells_what_
 
 @st.composite
 def changes(draw: st.DrawFn, document: dict[str, Any]) -> dict[str, Any]:
-    """Change a document as a program does, and return how an update's event tells it."""
+    """Change a document as a program does, and return how an update's event carries it."""
     kind = draw(st.sampled_from(["set", "remove", "truncate"]))
     place, way = document, []
     while inner := [name for name, value in place.items() if isinstance(value, dict) and value]:
@@ -187,7 +187,7 @@ def test_events_are_folded_onto_the_last_whole_document() -> None:
     assert fold_documents('{"_id": 1}', [("d", None, None, None)]) == '{"_id": 1}'
     # A document that was deleted is nobody's base.
     assert fold_documents('{"_id": 1}', [("d", None, None, None), set_b]) is None
-    # What an event tells itself goes first.
+    # What an event carries itself goes first.
     assert fold_documents('{"_id": 1,"old": 1}', [("u", None, description('{"b": 2}'), '{"_id": 1}')]) == '{"_id": 1,"b": 2}'
     # The same change twice, as a restarted connector sends it, changes nothing.
     cut = ("u", None, description('{"c.1": 9}', ["a"], [{"field": "c", "size": 1}]), None)

@@ -1,4 +1,4 @@
-"""A range of the source's log is told by positions, by times, or by one of each."""
+"""A range of the source's log is given by positions, by times, or by one of each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ POSITIONS = {sqlserver_lsn(lsn(number)): number for number in range(10)}
 
 def event(commit: int, *, at: int, op: str = "c", topic: str = TOPIC) -> Record:
     """Return an event that the source committed at a millisecond of its own."""
-    told = sqlserver(op, commit=commit, after={"id": commit}, topic=topic)
-    told["value"]["source"]["ts_ms"] = 1_700_000_000_000 + at
-    return told
+    event = sqlserver(op, commit=commit, after={"id": commit}, topic=topic)
+    event["value"]["source"]["ts_ms"] = 1_700_000_000_000 + at
+    return event
 
 
 # The source's clock steps back at 4. The read and the other topic's event would bound a range if they counted.
@@ -63,7 +63,7 @@ def position(number: int) -> AsOf:
     [
         (time(3), None, 3, None),
         (None, time(3), None, 4),
-        # What a clock that steps back tells of the middle, its log decides: from a time on nothing is left out …
+        # Where a clock steps back, the log decides about the middle: from a time on nothing is left out …
         (time(2), None, 2, None),
         # … and to a time nothing is in that stands behind a later one.
         (None, time(2), None, 2),

@@ -78,7 +78,7 @@ BY_FIELDS = [
 
 
 def test_a_flattened_db2_record_without_connector_name_is_db2s_and_not_sql_servers(spark: SparkSession) -> None:
-    lines = [json.dumps({"id": 1, "__op": "c", **{f"__source_{name}": told for name, told in source.items()}}) for source, _ in BY_FIELDS]
+    lines = [json.dumps({"id": 1, "__op": "c", **{f"__source_{name}": value for name, value in source.items()}}) for source, _ in BY_FIELDS]
     found = spark.createDataFrame([(line,) for line in lines], "line STRING").selectExpr(f"{respelled('line')} AS line").collect()
 
     assert [json.loads(row["line"])["source"].get("connector") for row in found] == [connector for _, connector in BY_FIELDS]

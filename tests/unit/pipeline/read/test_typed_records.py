@@ -203,7 +203,7 @@ def test_avro_values_and_keys_as_a_sink_writes_them(apply: Apply, spark: SparkSe
 
 
 def test_parquet_of_whole_records(apply: Apply, spark: SparkSession, reference: Path, archive: Path, lake: Path) -> None:
-    # The name tells nothing, the first bytes do.
+    # The name shows nothing, the first bytes do.
     write_parquet(archive / "part-00000", EVENTS)
     (flow,) = apply(archive, lake).flows
 
@@ -222,8 +222,9 @@ def test_a_file_that_is_not_what_its_name_says_is_set_aside(apply: Apply, archiv
     assert {file.path for file in report.set_aside_files} == {f"{TOPIC}+0+9.parquet", f"{TOPIC}+0+10.avro"}
 
 
-@pytest.mark.parametrize("form", [pytest.param("avro", marks=pytest.mark.deep), "parquet"])
-def test_types_of_the_file_s_own_go_where_no_name_of_connect_s_tells(
+@pytest.mark.deep
+@pytest.mark.parametrize("form", ["avro", "parquet"])
+def test_types_of_the_file_s_own_count_where_connect_has_no_name_for_them(
     form: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     row = """named_struct('id', 1, 'price', -12345678901234567890.1234567890BD, 'whole', 1234BD, 'day', DATE'1969-12-31',

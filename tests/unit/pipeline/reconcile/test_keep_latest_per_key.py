@@ -1,4 +1,4 @@
-"""Which keys the last event alone does not tell: every chain of four events, against the rule in plain Python."""
+"""Which keys the last event alone does not decide: every chain of four events, against the rule in plain Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _chains(longest: int) -> Iterator[Chain]:
 
 
 def _hands_a_key_on(chain: Chain) -> bool:
-    """Tell whether a delete stands behind a create of its transaction that did not follow a delete."""
+    """Return whether a delete stands behind a create of its transaction that did not follow a delete."""
     created_in, before = None, ""
     for operation, transaction in chain:
         if operation == "d" and created_in == transaction:
@@ -41,7 +41,7 @@ def _hands_a_key_on(chain: Chain) -> bool:
 
 def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
     events = [(key, place, *event) for key, chain in enumerate(chains) for place, event in enumerate(chain)]
-    told = spark.createDataFrame(events, f"id INT, place INT, {OP} STRING, {TRANSACTION} STRING").selectExpr(
+    placed = spark.createDataFrame(events, f"id INT, place INT, {OP} STRING, {TRANSACTION} STRING").selectExpr(
         "id",
         OP,
         TRANSACTION,
@@ -54,7 +54,7 @@ def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
         f"CAST(NULL AS ARRAY<STRING>) AS {UNAVAILABLE}",
         f"CAST(NULL AS ARRAY<STRING>) AS {ABSENT}",
     )
-    latest = keep_latest_per_key(order_events(told, ["id"], reads_among_changes=True), ["id"], ["id"])
+    latest = keep_latest_per_key(order_events(placed, ["id"], reads_among_changes=True), ["id"], ["id"])
     return {chains[row["id"]] for row in latest.filter(f"{HAZARD} = 1").select("id").collect()}
 
 

@@ -86,6 +86,7 @@ def test_what_can_be_merged_by_now_takes_its_place_and_the_rest_stays(apply: App
         quarantine.replay("no_such_reason")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", ["replay", "reprocess"])
 def test_rows_deleted_since_stay_deleted_whatever_became_of_their_markers(
     way: str, apply: Apply, spark: SparkSession, tmp_path: Path

@@ -62,7 +62,7 @@ class Live:
             assert counts.accounted() == counts.read, counts
         if done.report:
             assert done.report.ok, done.report.flows[0].error
-            assert done.report.flows[0].rows == done.found.rows, "the dry run tells what the real one does"
+            assert done.report.flows[0].rows == done.found.rows, "the dry run reports what the real one does"
         return done
 
     def sql(self, statement: str) -> None:
@@ -110,7 +110,8 @@ def test_a_row_removed_by_hand_comes_back_and_rows_that_are_right_are_not_rewrit
     assert live.state.checkpoint().number == 4
 
 
-def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(live: Live) -> None:
+@pytest.mark.deep
+def test_a_dry_run_reports_what_would_be_done_and_changes_nothing(live: Live) -> None:
     live.sql("DELETE FROM TABLE WHERE id IN (1, 4)")
     before = files_below(live.lake)
     done = live.again(dry_run=True)
@@ -156,7 +157,7 @@ def test_the_microbatch_owns_nothing_new_and_the_flow_goes_on_behind_it(live: Li
     assert done.report is not None
     (batch,) = done.report.flows[0].batches
     assert batch.merge_plan.startswith("guarded merge: late events (")
-    assert (batch.microbatch, batch.offsets.repeated, batch.offsets.untold) == (4, 0, 0)
+    assert (batch.microbatch, batch.offsets.repeated, batch.offsets.without_offsets) == (4, 0, 0)
     intent = live.state.intent(4)
     assert intent is not None
     assert (intent.is_again, Microbatch.from_json(intent.to_json())) == (True, intent)
@@ -197,15 +198,15 @@ def test_of_a_file_that_was_applied_in_part_only_that_part_is_read_again(spark: 
 
 
 @pytest.mark.deep
-def test_values_that_are_missing_are_filled_by_the_event_that_tells_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+def test_values_that_are_missing_are_filled_by_the_event_that_carries_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     live = Live(spark, apply, tmp_path)
     unavailable = "__debezium_unavailable_value"
-    told = postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"})
+    whole = postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"})
     later = postgresql("u", commit=20, change=21, after={"id": 1, "n": 2, "big": unavailable})
-    for number, event in enumerate(numbered([told, later]), start=1):
+    for number, event in enumerate(numbered([whole, later]), start=1):
         live.bring(f"{number}.jsonl", [event])
     table = f"delta.`{live.lake}/{PG}`"
-    # The row is lost, and comes back first from the event that does not tell all of it.
+    # The row is lost, and comes back first from the event that does not carry all of it.
     spark.sql(f"DELETE FROM {table}")
     order = replace(live.order, flow=PG)
     assert reprocess(replace(order, first=parse_as_of("20"))).found.rows == RowCounts(inserted=1)
@@ -216,7 +217,7 @@ def test_values_that_are_missing_are_filled_by_the_event_that_tells_them(spark: 
 
 
 @pytest.mark.deep
-def test_rejected_records_of_the_range_are_told_and_not_dropped(live: Live) -> None:
+def test_rejected_records_of_the_range_are_reported_and_not_dropped(live: Live) -> None:
     misfit = {**sqlserver("c", commit=6, after={"id": "no number", "name": "x"}), "offset": 6}
     live.bring("4.jsonl", [misfit])
     live.sql("DELETE FROM TABLE WHERE id = 4")
@@ -296,7 +297,7 @@ def test_what_cannot_be_read_leaves_no_intent_in_the_flow_s_way(live: Live) -> N
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda order: replace(order, flow="nobody"), "knows no flow nobody"),
         (lambda order: replace(order, archive=f"{order.archive}2"), f"knows no flow {TOPIC} of archive"),
@@ -304,8 +305,8 @@ def test_what_cannot_be_read_leaves_no_intent_in_the_flow_s_way(live: Live) -> N
         (lambda order: replace(order, first=moment(3), last=moment(2)), "is empty"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(change: Callable[[Reprocessing], Reprocessing], told: str, live: Live) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_meant_is_refused(change: Callable[[Reprocessing], Reprocessing], message: str, live: Live) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         reprocess(change(live.order))
 
 
@@ -336,7 +337,7 @@ def test_keys_that_a_transaction_handed_on_are_right_again(spark: SparkSession, 
 
 
 @pytest.mark.deep
-def test_without_the_row_that_had_the_key_before_a_range_does_not_tell_whether_one_is_left(
+def test_without_the_row_that_had_the_key_before_a_range_does_not_show_whether_one_is_left(
     spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
     live = ring(spark, apply, tmp_path)

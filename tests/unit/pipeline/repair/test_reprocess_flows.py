@@ -21,6 +21,7 @@ ORDERS = "server1.testDB.dbo.orders"
 HISTORY = {ORDERS: CdcFlow(ORDERS, stored_as_scd_type=2)}
 
 
+@pytest.mark.deep
 def test_a_flow_that_fails_stops_no_other_and_a_retry_does_what_is_left(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -29,8 +30,8 @@ def test_a_flow_that_fails_stops_no_other_and_a_retry_does_what_is_left(
     apply(archive, lake)
     for topic in (TOPIC, ORDERS):
         spark.sql(f"DELETE FROM delta.`{lake}/{topic}` WHERE id = 2")
-    told: list[str] = []
-    run = FlowsAgain(spark, str(archive), str(lake), ("*.customers", ORDERS), parse_as_of("2023-11-14T22:13:20.002Z"), progress=told.append)
+    seen: list[str] = []
+    run = FlowsAgain(spark, str(archive), str(lake), ("*.customers", ORDERS), parse_as_of("2023-11-14T22:13:20.002Z"), progress=seen.append)
 
     def again(**settings: object) -> dict[str, FlowReprocess]:
         report = reprocess_flows(FlowsAgain(**{**vars(run), **settings}))  # type: ignore[arg-type]
@@ -45,7 +46,7 @@ def test_a_flow_that_fails_stops_no_other_and_a_retry_does_what_is_left(
     second = again()
     assert (second[TOPIC].done, second[TOPIC].rows, second[ORDERS].rows) == ((), RowCounts(), RowCounts(inserted=1))
     assert latest_version(spark, f"{lake}/{TOPIC}") == version
-    assert f"{ORDERS}: done by microbatch 2" in told
+    assert f"{ORDERS}: done by microbatch 2" in seen
 
     # A name that matches nothing stops everything: silence would look like success.
     with pytest.raises(ConfigurationError, match=r"knows no flow \*\.odrers"):

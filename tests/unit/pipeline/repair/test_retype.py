@@ -10,8 +10,9 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import ConfigurationError, TableChangedError
+from airflow_cdc.model.errors import ConfigurationError, TableChangedError, TableModeError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.retyping import Retyped, RetypeReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.retype import Retyping, retype
@@ -22,6 +23,7 @@ from tests.conftest import Apply
 from tests.stories.test_types_of_bare_json import ROW, TYPES, bare, failure, row, rows, types
 from tests.support.crashes import CrashError
 from tests.support.events import TOPIC, sqlserver, write_records
+from tests.support.stories import CHOSEN
 
 GUESSED = CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, max_microbatch_bytes=1)
 COLUMNS: dict[str, Any] = {
@@ -79,18 +81,20 @@ def test_the_table_takes_the_types_that_are_known_now_and_the_flow_goes_on(
     assert rows(spark, guessed) == {number: row(number) for number in (1, 2, 4)}
     assert report.flows[0].events.stale == 1
     assert not list((guessed / "_cdc" / "retypes").iterdir())
-    # It remembers who tells how to read the columns, as a table does that was made so.
+    # It records which columns were declared, as a table that was made so.
     target = read_target(spark, str(guessed / TOPIC))
     assert target
-    assert (target.told, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
+    assert (target.declared, target.guessed) == ({"total", "placed", "due"}, {"id", "note"})
 
 
+@pytest.mark.deep
 def test_a_second_retyping_changes_nothing(spark: SparkSession, archive: Path, guessed: Path) -> None:
     again(spark, archive, guessed)
     assert again(spark, archive, guessed) == Retyped(TOPIC, {}, (2, 2), (0, 0), is_done=True)
     assert rows(spark, guessed) == {1: row(1), 2: row(2)}
 
 
+@pytest.mark.deep
 def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     values = [bare(number, **({"due": f"2026-11-{number:02}"} if number > 12 else {})) for number in range(10, 25)]
     write_records(archive / "1.jsonl", [*values, bare(30, due="never")])
@@ -102,7 +106,8 @@ def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, sp
     assert rows(spark, lake)[30] == {**row(30), "due": "never"}
 
 
-@pytest.mark.parametrize("effect", ["repeat", "note", "replace"])
+@pytest.mark.deep
+@pytest.mark.parametrize("effect", ["note", "repeat", "replace"])
 def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
     apply: Apply, spark: SparkSession, archive: Path, guessed: Path, effect: str
 ) -> None:
@@ -123,6 +128,7 @@ def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
     assert (types(spark, guessed), rows(spark, guessed)) == (AFTER, {number: row(number) for number in (1, 2, 4)})
 
 
+@pytest.mark.deep
 def test_what_was_made_by_other_settings_is_made_anew(spark: SparkSession, archive: Path, guessed: Path) -> None:
     text = CdcFlow.from_mapping({"topic": TOPIC, "columns": {**COLUMNS, "due": "STRING"}, "max_microbatch_bytes": 1})
     assert again(spark, archive, guessed, dry_run=True, flows={TOPIC: text}).columns["due"] == ("BIGINT", "STRING")
@@ -130,13 +136,18 @@ def test_what_was_made_by_other_settings_is_made_anew(spark: SparkSession, archi
     assert rows(spark, guessed)[1] == ROW
 
 
+@pytest.mark.deep
 def test_versions_are_retyped_with_their_log(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", [bare(1)])
     write_records(archive / "2.jsonl", [sqlserver("u", commit=9, after={**bare(1)["value"]["after"], "note": "second"}, offset=9)])
     kept = {"stored_as_scd_type": 2, "max_microbatch_bytes": 1}
-    apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, **kept)})
-    right = {TOPIC: CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, **kept})}
-    again(spark, archive, lake, flows=right)
+    guessing = CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, scd_columns=CHOSEN, **kept)
+    apply(archive, lake, flows={TOPIC: guessing})
+    right = {TOPIC: CdcFlow.from_mapping({"topic": TOPIC, "columns": COLUMNS, "scd_columns": CHOSEN.to_json(), **kept})}
+    for other, words in ((replace(guessing, scd_columns=ScdColumns()), "was made with scd_columns"), (RIGHT, "was made as scd2")):
+        with pytest.raises(TableModeError, match=words):
+            again(spark, archive, lake, flows={TOPIC: other})
+    assert again(spark, archive, lake, flows=right).columns == CHANGED
     # An event in between, which came late, is sorted in by the log.
     write_records(
         archive / "3.jsonl", [sqlserver("u", commit=5, after={**bare(1)["value"]["after"], "note": "between"}, offset=0, partition=1)]
@@ -160,14 +171,15 @@ def test_a_flow_without_a_table_and_one_whose_files_are_gone_are_refused(
     assert rows(spark, lake) == {number: bare(number)["value"]["after"] for number in (1, 2)}
 
 
+@pytest.mark.deep
 def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     orders = "server1.testDB.dbo.orders"
     write_records(archive / "1.jsonl", [bare(1)])
     write_records(archive / "2.jsonl", [sqlserver("c", commit=2, after={"id": 2}, topic=orders, offset=0)])
     apply(archive, lake, flows={TOPIC: GUESSED})
     (archive / "2.jsonl").unlink()
-    told: list[str] = []
-    run = FlowsRetyping(spark, str(archive), str(lake), ("*",), flows={TOPIC: RIGHT}, progress=told.append)
+    lines: list[str] = []
+    run = FlowsRetyping(spark, str(archive), str(lake), ("*",), flows={TOPIC: RIGHT}, progress=lines.append)
     # A name that matches nothing stops everything: silence would look like success.
     with pytest.raises(ConfigurationError, match=r"knows no flow \*\.odrers"):
         retype_flows(replace(run, tables=("*", "*.odrers")))
@@ -179,4 +191,4 @@ def test_of_several_flows_one_that_fails_stops_no_other(apply: Apply, spark: Spa
     assert (found[orders].error or {})["type"] == "TableChangedError"
     assert found[TOPIC].retyped == Retyped(TOPIC, CHANGED, (1, 1), (0, 0), is_done=True)
     assert rows(spark, lake) == {1: row(1)}
-    assert f"{TOPIC}: the table was replaced" in told
+    assert f"{TOPIC}: the table was replaced" in lines

@@ -67,6 +67,7 @@ def test_a_table_follows_its_source_through_snapshot_changes_key_change_and_rede
     assert report.flows[0].events == counts(read=5, merged=1, superseded=1, stale=2, tombstones=1)
 
 
+@pytest.mark.deep
 def test_applying_twice_makes_no_new_table_version(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("d", commit=2, before=BEN)]))
     apply(archive, lake)
@@ -78,6 +79,7 @@ def test_applying_twice_makes_no_new_table_version(apply: Apply, spark: SparkSes
     assert summarize_flows(spark, str(lake)) == before
 
 
+@pytest.mark.deep
 def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -97,9 +99,8 @@ def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     assert report.flows[0].batches[0].merge_plan == "guarded merge: late events (copy-on-write, 0 of 1 files)"
 
 
-def test_delete_markers_that_a_crash_left_twice_say_what_they_say_once(
-    apply: Apply, spark: SparkSession, archive: Path, lake: Path
-) -> None:
+@pytest.mark.deep
+def test_delete_markers_that_a_crash_left_twice_count_once(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     deletes = [sqlserver("d", commit=20, before=BEN), sqlserver("d", commit=21, before=CAT)]
     write_records(archive / "b.jsonl", numbered([sqlserver("c", commit=19, after=ANN), *deletes], first=10))
 
@@ -149,8 +150,8 @@ def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_e
     assert report.flows[0].events == counts(read=1, stale=1)
 
 
-@pytest.mark.parametrize(("policy", "left"), [(OnTruncate.IGNORE, [ANN]), (OnTruncate.FAIL, [ANN])])
-def test_the_flow_says_what_a_truncate_does(
+@pytest.mark.parametrize(("policy", "left"), [pytest.param(OnTruncate.IGNORE, [ANN], marks=pytest.mark.deep), (OnTruncate.FAIL, [ANN])])
+def test_the_flow_declares_what_a_truncate_does(
     policy: OnTruncate, left: list[Any], apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     topic = "pg.public.customers"
@@ -254,7 +255,7 @@ def test_sink_files_in_folders_by_time_with_and_without_companions(apply: Apply,
     assert report.ignored_files == ()
 
 
-def test_a_value_only_archive_without_keys_says_what_it_needs(apply: Apply, archive: Path, lake: Path) -> None:
+def test_a_value_only_archive_without_keys_names_what_it_needs(apply: Apply, archive: Path, lake: Path) -> None:
     write_sink_file(archive, numbered([sqlserver("c", commit=1, after=ANN)]), keys=False)
     report = apply(archive, lake, may_fail=True)
     error = report.flows[0].error
@@ -294,6 +295,7 @@ def test_new_columns_take_their_place_and_untyped_ones_wait_for_a_value(
     assert report.flows[0].batches[0].columns_added == ("a", "new")
 
 
+@pytest.mark.deep
 def test_a_positions_parts_are_compared_as_numbers(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # As text "9" > "10"; in one transaction the serial number, given as text, decides.
     events = [
@@ -314,6 +316,7 @@ def test_odd_names_of_columns_and_files(apply: Apply, spark: SparkSession, archi
     assert rows(spark, lake) == [row]
 
 
+@pytest.mark.deep
 def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number in range(3):
         write_records(
@@ -324,7 +327,8 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
 
 
-def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
+@pytest.mark.deep
+def test_a_lake_whose_state_was_lost_reports_it_and_is_made_anew_with_its_tables(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("c", commit=2, after=BEN)]))
@@ -342,6 +346,7 @@ def test_a_lake_whose_state_was_lost_says_so_and_is_made_anew_with_its_tables(
     assert rows(spark, lake) == [ANN, CAT]
 
 
+@pytest.mark.deep
 def test_relative_paths_are_places_like_any_other(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,9 +369,7 @@ def test_a_removed_file_stops_its_flow_for_good_and_a_wrong_type_too(apply: Appl
     assert (failed.error["type"], failed.error["transient"]) == ("ArchivedFileMissingError", False)
 
 
-def test_the_outcome_tells_the_columns_of_a_table_that_changed_and_the_version_of_every_one(
-    apply: Apply, archive: Path, lake: Path
-) -> None:
+def test_the_outcome_has_the_columns_of_a_table_that_changed_and_the_version_of_every_one(apply: Apply, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
     first, second = apply(archive, lake).flows[0], apply(archive, lake).flows[0]
     assert (list(first.columns), first.document_columns) == (["id", "name"], ())

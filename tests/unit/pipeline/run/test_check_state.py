@@ -53,6 +53,7 @@ def test_a_state_from_an_older_backup_stops_the_flow_and_the_newer_state_lets_it
     assert ids(spark, lake) == [1, 2, 3, 4]
 
 
+@pytest.mark.deep
 def test_a_flow_whose_state_is_older_is_rebuilt_by_removing_table_and_state(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_flow_whose_state_is_older_is_rebuilt_by_removing_table_and_state(
     assert ids(spark, lake) == [1, 2, 3, 4]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lost", ["checkpoint too", "intents alone"])
 def test_commit_markers_without_their_intents_count_no_other_file_as_done(lost: str, apply: Apply, archive: Path, lake: Path) -> None:
     steps(apply, archive, lake, 1, 2, 3)
@@ -84,6 +86,7 @@ def test_commit_markers_without_their_intents_count_no_other_file_as_done(lost: 
     assert not (state_of(lake) / "intents").exists()
 
 
+@pytest.mark.deep
 def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_for_the_one_that_it_does(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -98,6 +101,7 @@ def test_an_intent_that_the_table_does_not_know_under_its_number_is_not_taken_fo
     assert ids(spark, lake) == [1, 2, 3]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lost", ["all surveys", "the newest ones"])
 def test_surveys_that_are_gone_count_no_new_file_as_planned(
     lost: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
@@ -123,7 +127,9 @@ def test_surveys_that_are_gone_count_no_new_file_as_planned(
 # State that is lost
 
 
-@pytest.mark.parametrize("flows", [None, LOG, HISTORY], ids=["rows", "change log", "versions"])
+@pytest.mark.parametrize(
+    "flows", [None, *(pytest.param(flows, marks=pytest.mark.deep) for flows in (LOG, HISTORY))], ids=["rows", "change log", "versions"]
+)
 def test_a_table_without_its_state_stops_the_flow_as_it_is(
     flows: dict[str, CdcFlow] | None, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -160,6 +166,7 @@ def test_rows_that_somebody_else_wrote_before_the_flow_began_stop_it(apply: Appl
     assert "holds rows in 1 files" in error["message"]
 
 
+@pytest.mark.deep
 def test_a_crash_behind_the_first_merge_is_no_lost_state(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     archive_create(archive, 1)
 
@@ -174,6 +181,7 @@ def test_a_crash_behind_the_first_merge_is_no_lost_state(apply: Apply, spark: Sp
     assert ids(spark, lake) == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_flow_whose_own_name_for_its_state_is_lost_stops_behind_its_merges(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -188,6 +196,7 @@ def test_a_flow_whose_own_name_for_its_state_is_lost_stops_behind_its_merges(
     assert ids(spark, lake) == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_change_log_whose_flow_lost_that_name_before_its_first_commit_marker_appends_nothing_twice(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

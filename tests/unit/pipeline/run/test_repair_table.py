@@ -12,16 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
+from airflow_cdc.pipeline.target.target_table import read_target
 from tests.conftest import Apply
 from tests.support.events import TOPIC, Record, numbered, sqlserver, write_records
+from tests.support.stories import CHOSEN
 from tests.support.table_and_state import CrashError, failure, version
 
 ROWS = CdcFlow(TOPIC, on_foreign_change=OnForeignChange.REPAIR)
 MODES = {
     "rows": ROWS,
-    "versions": replace(ROWS, stored_as_scd_type=2),
+    "versions": replace(ROWS, stored_as_scd_type=2, scd_columns=CHOSEN),
     "flagged": replace(ROWS, on_delete=OnDelete.FLAG),
     "change log": replace(ROWS, write_disposition=WriteDisposition.APPEND),
 }
@@ -41,7 +44,10 @@ FILES: tuple[tuple[Record, ...], ...] = (
 
 @dataclass
 class Twins:
-    """Two lakes that are filled from one archive, file by file; others change the table of the first."""
+    """Two lakes that are filled from one archive, file by file; others change the table of the first.
+
+    :param is_alone: whether the second is left out, where the table must stay as it is.
+    """
 
     archive: Path
     lake: Path
@@ -49,6 +55,7 @@ class Twins:
     flow: CdcFlow
     apply_to: Apply
     spark: SparkSession
+    is_alone: bool = False
     files: int = 0
 
     def lands(self, *records: Record) -> None:
@@ -61,7 +68,8 @@ class Twins:
 
     def step(self, *records: Record) -> FlowOutcome:
         self.lands(*records)
-        self.apply_to(self.archive, self.untouched, flows={TOPIC: self.flow})
+        if not self.is_alone:
+            self.apply_to(self.archive, self.untouched, flows={TOPIC: self.flow})
         return self.apply()
 
     @property
@@ -90,9 +98,9 @@ class Twins:
 
 
 @pytest.fixture
-def twins(tmp_path: Path, archive: Path, lake: Path, apply: Apply, spark: SparkSession) -> Callable[[CdcFlow], Twins]:
-    def begin(flow: CdcFlow) -> Twins:
-        made = Twins(archive, lake, tmp_path / "untouched", flow, apply, spark)
+def twins(tmp_path: Path, archive: Path, lake: Path, apply: Apply, spark: SparkSession) -> Callable[..., Twins]:
+    def begin(flow: CdcFlow, *, is_alone: bool = False) -> Twins:
+        made = Twins(archive, lake, tmp_path / "untouched", flow, apply, spark, is_alone)
         for records in FILES[:2]:
             made.step(*records)
         return made
@@ -114,9 +122,11 @@ def to_an_older_version(spark: SparkSession, table: str) -> None:
 Meddler = Callable[[SparkSession, str], None]
 
 
-@pytest.mark.parametrize(("mode", "meddle", "commits"), [("rows", by_hand, 3), ("versions", to_an_older_version, 1)])
+@pytest.mark.parametrize(
+    ("mode", "meddle", "commits"), [("rows", by_hand, 3), pytest.param("versions", to_an_older_version, 1, marks=pytest.mark.deep)]
+)
 def test_the_version_before_the_change_is_restored_while_delta_has_it(
-    mode: str, meddle: Meddler, commits: int, twins: Callable[[CdcFlow], Twins], spark: SparkSession
+    mode: str, meddle: Meddler, commits: int, twins: Callable[..., Twins], spark: SparkSession
 ) -> None:
     both = twins(MODES[mode])
     meddle(spark, both.table)
@@ -126,11 +136,12 @@ def test_the_version_before_the_change_is_restored_while_delta_has_it(
     assert {change.undone for change in outcome.foreign_changes} == {REPAIRED_BY_RESTORE.format(3 + commits)}
     assert any("changed by others: version 3: " in line and "; repaired by version" in line for line in outcome.gap_lines())
     assert FlowOutcome.from_json(outcome.to_json()) == outcome
-    # It is told once, and done once.
+    # It is reported once, and done once.
     assert both.step(sqlserver("d", commit=8, before=row(1, "b"))).foreign_changes == ()
     assert both.are_equal
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("mode", "meddle", "commits"),
     [
@@ -142,7 +153,7 @@ def test_the_version_before_the_change_is_restored_while_delta_has_it(
     ],
 )
 def test_the_table_is_rebuilt_from_the_archive_where_delta_has_the_version_no_more(
-    mode: str, meddle: Meddler, commits: int, twins: Callable[[CdcFlow], Twins], spark: SparkSession
+    mode: str, meddle: Meddler, commits: int, twins: Callable[..., Twins], spark: SparkSession
 ) -> None:
     both = twins(MODES[mode])
     meddle(spark, both.table)
@@ -153,13 +164,16 @@ def test_the_table_is_rebuilt_from_the_archive_where_delta_has_the_version_no_mo
     assert all((change.undone or "").endswith(" (WRITE)") for change in outcome.foreign_changes), outcome.foreign_changes
     assert both.left_over == []
     if mode == "versions":
-        assert overlapping_versions(spark.sql(f"SELECT * FROM {both.table}"), ("id",)).isEmpty()
+        target = read_target(spark, str(both.lake / TOPIC))
+        assert target
+        assert overlapping_versions(target.with_default_names(spark.sql(f"SELECT * FROM {both.table}")), ("id",)).isEmpty()
     both.step(sqlserver("d", commit=8, before=row(1, "b")))
     assert both.are_equal
 
 
+@pytest.mark.deep
 def test_a_change_that_came_between_a_look_and_the_merge_behind_it_is_repaired_with_what_was_merged_since(
-    twins: Callable[[CdcFlow], Twins], spark: SparkSession
+    twins: Callable[..., Twins], spark: SparkSession
 ) -> None:
     both = twins(ROWS)
 
@@ -176,9 +190,15 @@ def test_a_change_that_came_between_a_look_and_the_merge_behind_it_is_repaired_w
     assert both.are_equal
 
 
-@pytest.mark.parametrize(("mode", "effect"), [("rows", "stage"), ("versions", "merge"), ("rows", "repeat"), ("versions", "repair")])
+@pytest.mark.parametrize(
+    ("mode", "effect"),
+    [
+        ("rows", "repeat"),
+        *(pytest.param(*case, marks=pytest.mark.deep) for case in (("rows", "stage"), ("versions", "merge"), ("versions", "repair"))),
+    ],
+)
 def test_a_run_that_ended_in_a_repair_is_carried_on_by_the_next_one(
-    effect: str, mode: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession
+    effect: str, mode: str, twins: Callable[..., Twins], spark: SparkSession
 ) -> None:
     both = twins(MODES[mode])
     by_hand(spark, both.table)
@@ -201,9 +221,8 @@ def test_a_run_that_ended_in_a_repair_is_carried_on_by_the_next_one(
     assert again.count("repeat") == {"stage": 2, "merge": 2, "repeat": 1, "repair": 0}[effect]
 
 
-def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named(
-    twins: Callable[[CdcFlow], Twins], spark: SparkSession
-) -> None:
+@pytest.mark.deep
+def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named(twins: Callable[..., Twins], spark: SparkSession) -> None:
     both = twins(ROWS)
     by_hand(spark, both.table)
     both.forget_older_files()
@@ -223,8 +242,9 @@ def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named
     assert both.are_equal
 
 
-def test_where_the_settings_of_today_give_another_table_nothing_is_changed(twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
-    both = twins(ROWS)
+@pytest.mark.deep
+def test_where_the_settings_of_today_give_another_table_nothing_is_changed(twins: Callable[..., Twins], spark: SparkSession) -> None:
+    both = twins(ROWS, is_alone=True)
     both.step(sqlserver("t", commit=6), sqlserver("c", commit=7, after=row(5, "a")))
     spark.sql(f"UPDATE {both.table} SET name = 'by hand'")
     both.forget_older_files()
@@ -246,8 +266,9 @@ def vouching(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
 
 
-def test_a_change_that_was_vouched_for_is_not_undone_with_one_that_was_not(twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
-    both = twins(ROWS)
+@pytest.mark.deep
+def test_a_change_that_was_vouched_for_is_not_undone_with_one_that_was_not(twins: Callable[..., Twins], spark: SparkSession) -> None:
+    both = twins(ROWS, is_alone=True)
     spark.sql(f"UPDATE {both.table} SET name = 'by hand' WHERE id = 1")
     with vouching(spark):
         spark.sql(f"DELETE FROM {both.table} WHERE id = 2")
@@ -258,9 +279,39 @@ def test_a_change_that_was_vouched_for_is_not_undone_with_one_that_was_not(twins
     assert both.rows(both.lake) == before
 
 
-def test_columns_that_others_dropped_come_back_by_a_rebuild(twins: Callable[[CdcFlow], Twins], spark: SparkSession) -> None:
-    both = twins(ROWS)
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["rows", "versions"])
+def test_columns_that_others_dropped_come_back_by_a_rebuild(mode: str, twins: Callable[..., Twins], spark: SparkSession) -> None:
+    both = twins(MODES[mode])
+    # It drops our properties too.
     spark.sql(f"CREATE OR REPLACE TABLE {both.table} USING delta AS SELECT id FROM {both.table}")
     both.forget_older_files()
     both.step(*FILES[2])
+    assert both.are_equal
+    both.step(sqlserver("d", commit=8, before=row(1, "b")))
+    assert both.are_equal
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (replace(MODES["versions"], scd_columns=ScdColumns()), "was made with scd_columns"),
+        (ROWS, "was made as scd2"),
+    ],
+)
+def test_a_rebuild_gives_the_table_no_other_names_or_mode(
+    asked: CdcFlow, words: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession
+) -> None:
+    both = twins(MODES["versions"])
+    by_hand(spark, both.table)
+    both.forget_older_files()
+    before, was = both.rows(both.lake), version(spark, both.lake)
+    both.lands(*FILES[2])
+    error = failure(both.apply_to(both.archive, both.lake, flows={TOPIC: asked}, may_fail=True))
+    assert (error["type"], words in error["message"]) == ("TableModeError", True), error
+    assert (both.rows(both.lake), version(spark, both.lake)) == (before, was)
+    assert both.left_over == []
+    both.apply_to(both.archive, both.untouched, flows={TOPIC: both.flow})
+    both.apply()
     assert both.are_equal

@@ -1,4 +1,4 @@
-"""Clients of a Spark Connect server: what is told of a URL, which settings reach a session, how sessions are released."""
+"""Clients of a Spark Connect server: what is shown of a URL, which settings reach a session, how sessions are released."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Session.__module__ = "pyspark.sql.connect.session"
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "shown"),
     [
         ("sc://h:1", "sc://h:1"),
         ("sc://h:1/;token=s3cr3t", "sc://h:1"),
@@ -61,8 +61,8 @@ Session.__module__ = "pyspark.sql.connect.session"
         ("sc://u:s3cr3t@h:1/;use_ssl=true", "sc://h:1"),
     ],
 )
-def test_of_a_url_only_the_place_is_told(url: str, told: str) -> None:
-    assert connect.endpoint_of(url) == told
+def test_of_a_url_only_the_place_is_shown(url: str, shown: str) -> None:
+    assert connect.endpoint_of(url) == shown
 
 
 def test_every_session_is_released_while_the_server_answers_also_behind_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_hadoops_settings_lose_sparks_prefix_and_the_servers_own_are_named(
     connect._set_asked(Session(client), asked)
     assert client.settings == {"fs.s3a.bucket.b.secret.key": "s3cr3t", "spark.sql.x": "1"}
     assert "own, and were not set: spark.executor.memory." in caplog.text
-    # PySpark's own warning tells the value.
+    # PySpark's own warning shows the value.
     assert "s3cr3t" not in caplog.text + str([str(warning.message) for warning in recwarn])
 
 
@@ -140,7 +140,7 @@ def test_only_a_server_that_may_come_back_is_tried_again(problem: PySparkExcepti
     assert "sc://h:1" in error.message
 
 
-def test_a_server_that_went_away_under_a_run_is_told_from_other_failures() -> None:
+def test_a_server_that_went_away_under_a_run_is_distinguished_from_other_failures() -> None:
     assert isinstance(connect.gone(_Refused("UNAVAILABLE")), SparkUnreachableError)
     assert connect.gone(_Refused("INTERNAL")) is None
     assert connect.gone(PySparkException("x")) is None

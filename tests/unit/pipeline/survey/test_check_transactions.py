@@ -39,7 +39,8 @@ def ending(transaction: str, count: int) -> dict[str, Any]:
     return record("server1.transaction", {"id": transaction}, value, 0)
 
 
-def test_a_run_that_is_asked_tells_which_transactions_lack_events_until_they_come(apply: Apply, tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_run_that_is_asked_reports_which_transactions_lack_events_until_they_come(apply: Apply, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     creates = [sqlserver("c", commit=number, after={"id": number}) for number in range(4)]
     changes = [of("7:100", 1, creates[0]), of("7:101", 2, creates[1]), of("8:200", 1, creates[2])]
@@ -56,7 +57,8 @@ def test_a_run_that_is_asked_tells_which_transactions_lack_events_until_they_com
     assert apply(archive, lake, check_transactions=True).transactions == (TransactionReport("server1"),)
 
 
-@pytest.mark.parametrize("layout", [pytest.param("s3/topics", marks=pytest.mark.deep), "archive/schema"])
+@pytest.mark.deep
+@pytest.mark.parametrize("layout", ["s3/topics", "archive/schema"])
 def test_a_real_capture_lacks_nothing_and_without_one_file_just_that_files_events(spark: SparkSession, tmp_path: Path, layout: str) -> None:
     for name, lost in (("whole", None), ("less", "dbo.ring+0+0000000500" if layout.startswith("s3") else "dbo.ring")):
         archive = tmp_path / name

@@ -63,8 +63,8 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
     row = {"id": 1, "amount": unscaled(1250), "at": MICROS, "day": 18262, "note": "a"}
     events = [sqlserver("c", commit=10, after=row, topic=topic), sqlserver("u", commit=20, after={**row, "note": "b"}, topic=topic)]
     write_sink_file(tmp_path / "archive", numbered(events), keys=False)
-    told = schema_change("sqlserver", '"testDB"."dbo"."orders"', columns, prefix="server1", keys=["id"])
-    write_sink_file(tmp_path / "archive", numbered([told]), keys=False)
+    statement = schema_change("sqlserver", '"testDB"."dbo"."orders"', columns, prefix="server1", keys=["id"])
+    write_sink_file(tmp_path / "archive", numbered([statement]), keys=False)
 
     report = apply(tmp_path / "archive", tmp_path / "lake")
 
@@ -82,11 +82,12 @@ def test_values_alone_get_types_and_key_from_the_topic(apply: Apply, spark: Spar
     ]
 
 
+@pytest.mark.deep
 def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_reads_its_values(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
-    # The type is told by the first values: 12.50 in base64 is no number.
+    # The first values show the type: 12.50 in base64 is no number.
     write_records(archive / "1.jsonl", [created(), order("r", 100, id=1, n=7, amount=unscaled(1250), day=18262)])
     apply(archive, lake)
     first = [{"id": 1, "n": 7, "amount": Decimal("12.50"), "day": date(2020, 1, 1)}]
@@ -117,8 +118,8 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     apply(archive, lake)
 
     # A new column is the topic's own.
-    told = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None), "due": ("DATE", None, None)}, prefix="mdb")
-    write_records(archive / "2.jsonl", [told, order("c", 200, id=2, n=8, amount=unscaled(1251), day=18263, due=18264)])
+    statement = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None), "due": ("DATE", None, None)}, prefix="mdb")
+    write_records(archive / "2.jsonl", [statement, order("c", 200, id=2, n=8, amount=unscaled(1251), day=18263, due=18264)])
     apply(archive, lake)
 
     assert rows_in(spark, lake, ORDERS) == [
@@ -127,7 +128,8 @@ def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply,
     ]
 
 
-def test_a_topic_without_the_tables_beginning_tells_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_topic_without_the_tables_beginning_proves_nothing(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     cut_off = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None)}, prefix="mdb", kind="ALTER")
     write_records(tmp_path / "archive/1.jsonl", [cut_off, order("r", 100, id=1, day=18262)])
 
@@ -142,7 +144,7 @@ def changes_by(*kinds_and_ids: tuple[str, str]) -> SchemaChanges:
     return SchemaChanges(cast("SparkSession", None), archive, ledger, {ORDERS: changes})
 
 
-def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
+def test_changes_count_only_of_one_table_and_from_its_beginning() -> None:
     whole = changes_by(("CREATE", '"shop"."orders"'), ("ALTER", '"shop"."orders"'))
 
     assert [change.kind for change in whole.of(ORDERS)] == ["CREATE", "ALTER"]
@@ -152,7 +154,7 @@ def test_changes_are_told_only_of_one_table_and_from_its_beginning() -> None:
 
 
 @pytest.mark.deep
-def test_where_there_are_more_changes_than_are_read_nothing_is_told(
+def test_where_there_are_more_changes_than_are_read_none_counts(
     apply: Apply, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_changes, "MOST_CHANGES", 1)

@@ -43,7 +43,7 @@ FLOW = {TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS)}
 def test_columns_follow_the_document_through_changes_deletes_and_late_events(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
-    # load 1: a document and its change; one told whole; a change of a document that nothing tells; one whose number is none
+    # load 1: a document and its change; one sent whole; a change of an unknown document; one whose number is none
     first = [
         mongodb("c", "1", second=10, offset=10, after='{"_id": 1,"n": 0,"address": {"city": "a"}}'),
         mongodb("u", "1", second=11, offset=11, updated='{"n": 1}'),
@@ -69,7 +69,7 @@ def test_columns_follow_the_document_through_changes_deletes_and_late_events(
     assert misfits(apply(archive, lake, flows=FLOW)) == [{}]
     assert rows_of(spark, lake, "_id", "n", "city") == [("1", 1, "b"), ("2", None, None), ("4", 4, None)]
 
-    # load 3 comes late: a change before one that was applied, and the document that nothing told
+    # load 3 comes late: a change before one that was applied, and the document that was unknown
     late = [
         mongodb("c", "2", second=2, offset=2, after='{"_id": 2,"address": {"city": "x"}}'),
         mongodb("u", "1", second=20, offset=20, updated='{"n": 9,"address": {"city": "late"}}'),
@@ -86,7 +86,8 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("together", [True, False])
 def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number, records in enumerate([CHANGES] if together else [[change] for change in CHANGES]):
         write_records(archive / f"{number}.jsonl", records)
@@ -95,14 +96,15 @@ def test_a_flagged_document_keeps_its_columns(together: bool, apply: Apply, spar
     assert rows_of(spark, lake, "n", "city", "__cdc_deleted") == [(2, "a", True)]
 
 
-def test_a_change_log_has_the_columns_of_what_each_event_tells(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+@pytest.mark.deep
+def test_a_change_log_has_the_columns_of_what_each_event_carries(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     wrong = mongodb("c", "2", second=4, offset=4, after='{"_id": 2,"n": 1.5}')
     broken = mongodb("c", "3", second=5, offset=5, after='{"_id": 3,"n"')
     write_records(archive / "1.jsonl", [*CHANGES, wrong, broken])
     report = apply(archive, lake, flows={TOPIC: CdcFlow(TOPIC, document_columns=COLUMNS, write_disposition=WriteDisposition.APPEND)})
 
-    told = rows_of(spark, lake, "__cdc_op", "n", "city", order="__cdc_position")
-    assert told == [("c", 1, "a"), ("u", None, None), ("d", None, None), ("c", None, None), ("c", None, None)]
+    rows = rows_of(spark, lake, "__cdc_op", "n", "city", order="__cdc_position")
+    assert rows == [("c", 1, "a"), ("u", None, None), ("d", None, None), ("c", None, None), ("c", None, None)]
     assert misfits(report) == [{"n": 2, "city": 1}]
 
 
@@ -146,14 +148,10 @@ FLATTENED = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("capture", "table"),
-    [
-        ("mongo_patch_synth", "orders"),
-        pytest.param("mongo_patch_synth", "carts", marks=pytest.mark.deep),
-        pytest.param("mongo_full_synth", "orders", marks=pytest.mark.deep),
-        pytest.param("mongo_full_synth", "carts", marks=pytest.mark.deep),
-    ],
+    [("mongo_patch_synth", "orders"), ("mongo_patch_synth", "carts"), ("mongo_full_synth", "orders"), ("mongo_full_synth", "carts")],
 )
 def test_the_columns_of_a_capture_are_those_of_the_database_s_last_documents(
     capture: str, table: str, apply: Apply, spark: SparkSession, lake: Path

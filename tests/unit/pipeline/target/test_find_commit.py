@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.target.find_commit import MergeCommit, find_commit
@@ -19,7 +20,7 @@ class _NoSpark:
         raise AssertionError(f"Spark is asked: {statement}")
 
 
-def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
+def test_a_commit_is_found_without_spark_as_spark_finds_it(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=number, after={"id": number}) for number in (1, 2, 3)]))
     apply(archive, lake)
     write_records(archive / "2.jsonl", numbered([sqlserver("d", commit=4, before={"id": 1})], first=3))
@@ -30,13 +31,14 @@ def test_a_commit_is_found_without_spark_as_spark_tells_it(apply: Apply, spark: 
     asked = {"application": f"{TOPIC}:{flow['incarnation']}", "microbatch": 2, "after": 1}
 
     read = find_commit(_NoSpark(), str(lake / TOPIC), **asked, may_read_log=True)  # type: ignore[arg-type]
-    told = find_commit(spark, str(lake / TOPIC), **asked)
+    by_spark = find_commit(spark, str(lake / TOPIC), **asked)
 
     assert isinstance(read, MergeCommit)
-    assert read == told
+    assert read == by_spark
     assert (read.version, read.rows) == (first.table_version, first.rows)
 
 
+@pytest.mark.deep
 def test_spark_is_asked_where_the_log_does_not_go_on_behind_the_known_version(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -26,6 +26,7 @@ def _change(op: str, key: Any, commit: int, name: str) -> dict[str, Any]:
     return sqlserver(op, commit=commit, **({"before": image} if op == "d" else {"after": image}))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("keys", [(-3, 5, 9, 100), ("", "a'\\b", "ä\n${x}", "z")], ids=["numbers", "texts"])
 def test_rows_are_changed_as_without_a_range(keys: tuple[Any, ...], apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     write_records(archive / "1.jsonl", numbered([_change("c", key, number, "old") for number, key in enumerate(keys[:3], start=1)]))
@@ -40,6 +41,7 @@ def test_rows_are_changed_as_without_a_range(keys: tuple[Any, ...], apply: Apply
     assert vars(batch.rows) == {"inserted": 1, "updated": 1, "deleted": 1}
 
 
+@pytest.mark.deep
 def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number, first in enumerate((0, 100, 200)):
         events = [_change("c", first + place, 1 + first + place, "old") for place in range(3)]
@@ -54,7 +56,7 @@ def test_files_outside_the_range_are_passed_over(apply: Apply, spark: SparkSessi
     assert history["operationMetrics"]["numTargetFilesRemoved"] == "1"
 
 
-def test_the_report_tells_of_deletion_vectors_how_many_files_got_one(
+def test_the_report_counts_the_files_that_got_a_deletion_vector(
     apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alter_table, "DELETION_VECTORS_FROM_BYTES", 0)
@@ -77,7 +79,7 @@ def test_ranges_are_joined_over_partitions_and_left_out_where_a_key_is_null_or_t
     assert key_ranges({"a": "STRING"}, [Row(**{"min a": "a", "max a": "z" * 500})]) == ()
 
 
-def test_only_types_of_which_statistics_and_texts_tell_the_order_have_ranges() -> None:
+def test_only_types_whose_statistics_and_texts_agree_in_order_have_ranges() -> None:
     types = {"a": "BIGINT", "b": "DOUBLE", "c": "DECIMAL(38,9)", "d": "TIMESTAMP", "e": "STRING", "f": "BINARY"}
     assert ranged(types, types, table_bytes=1).keys() == {"a", "c", "e"}
     scaled = KeyRange("c", "DECIMAL(38,9)", Decimal("1E+3"), Decimal("0.000000001") + 2000)

@@ -19,8 +19,8 @@ OURS = {APPLICATION: "shop.orders:0123456789ab", "microbatch": 7}
 def committed(table: Path, metadata: str | None) -> str:
     log = table / "_delta_log"
     log.mkdir()
-    told: dict[str, Any] = {"operation": "MERGE", "timestamp": 0, "userMetadata": metadata}
-    log.joinpath(f"{3:020d}.json").write_text(json.dumps({"commitInfo": told}, separators=(",", ":")), encoding="utf-8")
+    info: dict[str, Any] = {"operation": "MERGE", "timestamp": 0, "userMetadata": metadata}
+    log.joinpath(f"{3:020d}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")), encoding="utf-8")
     return str(table)
 
 

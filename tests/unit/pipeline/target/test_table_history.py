@@ -1,4 +1,4 @@
-"""What a table's log tells of its files, without a look at them."""
+"""What a table's log records of its files, without a look at them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def day(number: int) -> datetime:
 
 def history(*commits: tuple[int, str, dict[str, str]]) -> TableHistory:
     """Return a table of such versions, by day, operation and facts; a map is of parameters for appends and vacuums, else of metrics."""
-    told = [
+    ascending = [
         Commit(version, day(at), operation, facts if operation in ("WRITE", "VACUUM START") else {}, facts)
         for version, (at, operation, facts) in enumerate(commits)
     ]
-    return TableHistory(tuple(reversed(told)))
+    return TableHistory(tuple(reversed(ascending)))
 
 
 APPENDED = (1, "WRITE", {"mode": "Append"})

@@ -28,7 +28,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 def expired(lake: Path, days_ago: list[int | None], settings: MaintenanceSettings = FEW, held: tuple[HeldFile, ...] = ()) -> int | None:
-    """Return through which microbatch markers are expired; ``days_ago``: when each was done, None where its marker does not tell."""
+    """Return through which microbatch markers are expired; ``days_ago``: when each was done, None where its marker has no time."""
     fs = fsspec.filesystem("file")
     state = FlowState(fs, str(lake), "t")
     for number, days in enumerate(days_ago, start=1):
@@ -52,7 +52,7 @@ def expired(lake: Path, days_ago: list[int | None], settings: MaintenanceSetting
         ([90, 60, 31, 29, 0], 3),
         # The flow stood still: by the calendar all are old.
         ([93, 92, 91, 90], None),
-        # Those that tell no time are older than the next one that does.
+        # Those without a time are older than the next one that does.
         ([None, None, 31, 0], 3),
         ([None, None, 29, 0], None),
         ([40, None], None),

@@ -96,8 +96,8 @@ def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_lat
     version = latest_version(spark, target)
     files = {path for path in Path(target).rglob("*.parquet") if "_delta_log" not in path.parts}
 
-    told = of(keep(lake, replace(SETTINGS, dry_run=True)), TableKind.TARGET)
-    assert (told.actions, told.files_after, told.version_after) == ((Action.COMPACT, Action.VACUUM), told.files_before, version)
+    planned = of(keep(lake, replace(SETTINGS, dry_run=True)), TableKind.TARGET)
+    assert (planned.actions, planned.files_after, planned.version_after) == ((Action.COMPACT, Action.VACUUM), planned.files_before, version)
     assert latest_version(spark, target) == version
 
     done = of(keep(lake), TableKind.TARGET)
@@ -120,6 +120,7 @@ def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_lat
     assert rows(spark, lake) == [*held, person(5, "late")]
 
 
+@pytest.mark.deep
 def test_a_merge_whose_commit_marker_is_lost_is_found_behind_whatever_maintenance_committed(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
@@ -158,8 +159,8 @@ def test_expired_markers_are_removed_once(
     assert done is not None
     assert began <= done <= datetime.now(timezone.utc)
     commit = lake / "_cdc" / "flows" / TOPIC / "commits" / "00000002.json"
-    told = datetime.now(timezone.utc) - timedelta(days=31)
-    commit.write_text(json.dumps({**json.loads(commit.read_text()), "committed_at": told.isoformat()}))
+    old = datetime.now(timezone.utc) - timedelta(days=31)
+    commit.write_text(json.dumps({**json.loads(commit.read_text()), "committed_at": old.isoformat()}))
     few = replace(SETTINGS, keep_microbatches=1)
 
     for settings, removed in ((replace(few, dry_run=True), 1), (few, 1), (few, 0)):
@@ -190,7 +191,7 @@ def test_the_version_upon_which_an_open_transaction_began_outlives_the_retention
     vacuumed = lake.with_name("vacuumed")
     shutil.copytree(lake, vacuumed)
     for path in vacuumed.rglob("*.json"):
-        # The log's files tell by their own times when versions were committed.
+        # The times of the log's files are those at which versions were committed.
         if str(lake) in path.read_text():
             path.write_text(path.read_text().replace(str(lake), str(vacuumed)))
 
@@ -294,7 +295,7 @@ def test_files_are_bounded_over_a_hundred_microbatches_with_maintenance_beside_t
         nonlocal most
         while not ended.wait(5):
             for flow in maintain(MaintenanceRun(spark, str(lake), settings=settings)).flows:
-                # Merges that kept being first: told, and nothing is lost.
+                # Merges that kept being first: reported, and nothing is lost.
                 assert flow.error is None or flow.error["transient"], flow.error
                 most = max([most, *(table.files_before for table in flow.tables)])
 

@@ -18,6 +18,7 @@ ODD = "a is INT, seen: b"
 """A column that is called like the beginning of a detail."""
 
 
+@pytest.mark.deep
 def test_records_are_counted_by_reason_and_column_with_the_first_of_each(
     spark: SparkSession, apply: Apply, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

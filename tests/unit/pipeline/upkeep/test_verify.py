@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
-from tests.support.stories import overlaps
+from tests.support.stories import CHOSEN, overlaps, under_default_names
 
 COLUMNS = {"amount": "DECIMAL(10,2)", "day": "DATE", "at": "TIMESTAMP"}
 FLOWS = {TOPIC: CdcFlow(TOPIC, columns=COLUMNS)}
@@ -58,7 +60,7 @@ def test_two_lakes_are_equal_whatever_the_order_and_swapped_values_are_not(
     assert (table.stands.microbatch, table.other_stands.microbatch) == (1, 3)
     assert set(table.stands.applied_through) == {"0"}
 
-    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not tell.
+    # A NULL and a value that change places in a row, and values that change places between two: sums of columns would not show it.
     swapped = [{**ROWS[0], "name": "a", "note": None}, {**ROWS[1], "amount": None}, {**ROWS[2], "amount": "2.50"}]
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=9, after=row) for row in swapped]))
@@ -81,8 +83,8 @@ def derby(spark: SparkSession) -> Iterator[None]:
         (2, "other", None, "2.50", None, None),
         (4, "d", "d", "4", None, None),
     ]
-    told = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
-    typed = spark.createDataFrame(rows, told).selectExpr(
+    ddl = "id INT, name STRING, note STRING, amount STRING, day STRING, at STRING"
+    typed = spark.createDataFrame(rows, ddl).selectExpr(
         "id AS ID",
         "name AS NAME",
         "note AS NOTE",
@@ -114,7 +116,7 @@ def test_a_source_is_compared_by_key_and_values_in_the_tables_types(lakes: tuple
 
 
 @pytest.mark.usefixtures("derby")
-def test_what_a_query_gets_wrong_is_told(lakes: tuple[Path, Path], spark: SparkSession) -> None:
+def test_what_a_query_gets_wrong_is_reported(lakes: tuple[Path, Path], spark: SparkSession) -> None:
     def verify(query: str) -> VerifyReport:
         return verify_source(spark, str(lakes[0]), TOPIC, {**DERBY, "query": query, "password": "SeCrEt9"})
 
@@ -144,31 +146,37 @@ def test_a_flow_that_the_lake_does_not_have_is_named(lakes: tuple[Path, Path], s
         verify_source(spark, str(lakes[0]), "nobody", {**DERBY, "query": "q"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "names"),
     [
-        "__cdc_end_position = named_struct('commit', 99999999999999999999BD, 'change', 0BD, 'serial', 1L)",
-        "__cdc_end_position = NULL, __cdc_is_current = true",
-        "__cdc_valid_to = TIMESTAMP '2100-01-01'",
-        "__cdc_is_current = true",
+        ("__cdc_end_position = named_struct('commit', 99999999999999999999BD, 'change', 0BD, 'serial', 1L)", ScdColumns()),
+        ("__cdc_end_position = NULL, {is_current} = true", ScdColumns()),
+        ("{valid_to} = TIMESTAMP '2100-01-01'", ScdColumns()),
+        ("{valid_to} = TIMESTAMP '2100-01-01'", CHOSEN),
+        ("{is_current} = true", CHOSEN),
     ],
+    ids=lambda value: value if isinstance(value, str) else ("chosen" if value == CHOSEN else "default"),
 )
-def test_versions_that_overlap_or_are_current_together_are_found(damage: str, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+def test_versions_that_overlap_or_are_current_together_are_found(
+    damage: str, names: ScdColumns, apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
     changes = [sqlserver("c", commit=1, after={"id": 1, "n": 1}), sqlserver("u", commit=2, after={"id": 1, "n": 2})]
     write_records(tmp_path / "archive" / "1.jsonl", numbered([*changes, sqlserver("c", commit=3, after={"id": 2, "n": 1})]))
-    apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: CdcFlow(TOPIC, stored_as_scd_type=2)})
+    apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: CdcFlow(TOPIC, stored_as_scd_type=2, scd_columns=names)})
     lake = str(tmp_path / "lake")
     sound = through_json(verify_history(spark, lake))
     assert (sound.equal, sound.tables[0].rows, sound.tables[0].overlapping) == (True, 3, 0)
     assert next(sound.lines()).startswith(f"{TOPIC}: of 3 versions none overlaps; the table stands at version 1")
 
-    spark.sql(f"UPDATE delta.`{lake}/{TOPIC}` SET {damage} WHERE id = 1 AND n = 1")
+    change = damage.format(**{setting: sql.name(name) for setting, name in names.to_json().items()})
+    spark.sql(f"UPDATE delta.`{lake}/{TOPIC}` SET {change} WHERE id = 1 AND n = 1")
 
     report = through_json(verify_history(spark, lake))
     assert not report.equal
     assert report.tables[0].overlapping == 1
     assert report.tables[0].sample[0]["id"] == "1"
-    assert len(overlaps(read_rows(spark, lake, TOPIC, history=True).rows, ["id"])) == 1
+    assert len(overlaps(under_default_names(read_rows(spark, lake, TOPIC, history=True).rows, names), ["id"])) == 1
 
 
 def test_a_lake_without_versions_has_no_history_to_verify(lakes: tuple[Path, Path], spark: SparkSession) -> None:

@@ -132,7 +132,7 @@ def test_huawei_cdls_types_go_by_their_names_behind_any_vendors(session: SparkSe
     found = read(session, rules, texts)
     for vendor in rules:
         assert [found[vendor][text] for text in texts] == [*map(datetime.fromisoformat, texts[:2]), None, None, None, None]  # type: ignore[arg-type]
-    # Nothing tells its scale.
+    # Its scale is not known.
     assert semantic("com.xxx.cdc.data.Decimal", "string") is STRING
 
 
@@ -261,7 +261,7 @@ def test_an_array_s_elements_are_read_each_by_the_rule_of_their_type(session: Sp
     assert [found["int"][text] for text in texts[:1] + texts[5:8]] == [[1, None, -2], None, None, None]
     assert found["letters"]['["a\\"b",""]'] == ['a"b', ""]
     assert found["letters"]["[1,null,-2]"] == ["1", None, "-2"]
-    # A number of four digits is base64 too: whether the array has quotes tells.
+    # A number of four digits is base64 too: the array's quotes show it.
     unscaled = int.from_bytes(base64.b64decode("1234"), "big", signed=True)
     assert [found["number"][text] for text in texts[2:7]] == [
         [Decimal("-5362.52"), None], [Decimal("1234.00")], [Decimal(unscaled).scaleb(-2)], [Decimal("12.50")], [Decimal("12.55")]

@@ -111,7 +111,7 @@ def test_a_decimal_of_varying_scale_is_the_text_of_its_digits(session: SparkSess
 
 
 def test_a_decimal_may_come_as_a_number(session: SparkSession) -> None:
-    # decimal.format=NUMERIC; 1234 is also the base64 of three bytes: the quotes in the line tell.
+    # decimal.format=NUMERIC; 1234 is also the base64 of three bytes: the quotes in the line show it.
     rules = {"f": decimal(2, 10), "whole": decimal(0, 20), "long": decimal(2, 65)}
     numbers = ["0.00", "-0.01", "1973.70", "-12345678.90", "1", "12345", "-5"]
     found = read(session, rules, [*numbers, "0E-10", "1.005", "123456789012.00", "1e3"], "CAST({} AS STRING)")

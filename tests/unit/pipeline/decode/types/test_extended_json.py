@@ -87,7 +87,7 @@ VALUES: list[tuple[str, str, Any]] = [
     (f'{{"$uuid": "{UUID}"}}', "BINARY", bytes.fromhex(UUID.replace("-", ""))),
     ('{"$uuid": "12"}', "BINARY", None),
     ('"AQID"', "BINARY", None),
-    # text: every value has one, the same in whichever mode it is told
+    # text: every value has one, the same in either mode
     ('"a \\u00e9 \\"b\\""', "STRING", 'a é "b"'),
     ('""', "STRING", ""),
     ("12", "STRING", "12"),
@@ -110,8 +110,8 @@ def test_every_spelling_of_a_value_becomes_the_column_s_value_or_null(spark: Spa
     document = "{" + ", ".join(f'"c{at}": {value}' for at, (value, _, _) in enumerate(VALUES)) + "}"
     row = flatten(spark, document, {f"c{at}": kind for at, (_, kind, _) in enumerate(VALUES)})
 
-    told = [(value, kind, row[at]) for at, (value, kind, _) in enumerate(VALUES)]
-    wrong = [seen for seen, (_, _, expected) in zip(told, VALUES, strict=True) if not same(seen[2], expected)]
+    read = [(value, kind, row[at]) for at, (value, kind, _) in enumerate(VALUES)]
+    wrong = [seen for seen, (_, _, expected) in zip(read, VALUES, strict=True) if not same(seen[2], expected)]
     assert wrong == []
 
 

@@ -44,7 +44,7 @@ CASES: dict[str, tuple[list[str], str | None]] = {
     "object": (['{"a": 1}', "{}"], "STRING"),
     "array": (["[1]", "[]"], "STRING"),
     "array and number": (["[1]", "1"], "STRING"),
-    # nulls tell nothing
+    # nulls prove nothing
     "null": (["null"], None),
     "null and integer": (["null", "7"], "BIGINT"),
     "null and text": (['"x"', "null"], "STRING"),

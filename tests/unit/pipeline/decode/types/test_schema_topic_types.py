@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
-from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, told_types
+from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, schema_topic_types
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
 
 WHOLE, TEXT = frozenset({"whole"}), frozenset({"text"})
@@ -40,7 +40,7 @@ def whole(*values: int) -> SeenValues:
 def types(
     columns: dict[str, NativeType], seen: dict[str, SeenValues], connector: str = "mariadb", proven: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    return {name: rule.sql_type for name, rule in told_types(columns, seen, connector, proven=proven).items()}
+    return {name: rule.sql_type for name, rule in schema_topic_types(columns, seen, connector, proven=proven).items()}
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_native_type_is_the_field_that_the_connector_would_write(
         ("postgresql", "integer", None, None),
     ],
 )
-def test_a_type_that_may_be_spelled_in_several_ways_is_not_told(
+def test_a_type_that_may_be_spelled_in_several_ways_is_not_known(
     connector: str, type_name: str, length: int | None, scale: int | None
 ) -> None:
     assert native_type(connector, type_name, length, scale) is None
 
 
-def test_an_altered_column_is_told_where_one_rule_reads_it_before_and_after() -> None:
+def test_an_altered_column_is_known_where_one_rule_reads_it_before_and_after() -> None:
     assert common_native((maria("INT"), maria("BIGINT"))) == maria("BIGINT")
     assert common_native((maria("BIGINT"), maria("INT"))) == maria("BIGINT")
     assert common_native((maria("DECIMAL", 10, 2), maria("DECIMAL", 12, 2))) == maria("DECIMAL", 12, 2)
@@ -105,7 +105,7 @@ def test_an_altered_column_is_told_where_one_rule_reads_it_before_and_after() ->
         (maria("INT"), None),
     ],
 )
-def test_an_altered_column_of_which_one_rule_does_not_read_all_values_is_not_told(natives: tuple[NativeType | None, ...]) -> None:
+def test_an_altered_column_of_which_one_rule_does_not_read_all_values_is_not_known(natives: tuple[NativeType | None, ...]) -> None:
     assert common_native(natives) is None
     assert common_native(natives[::-1]) is None
 
@@ -113,7 +113,7 @@ def test_an_altered_column_of_which_one_rule_does_not_read_all_values_is_not_tol
 MILLIS, MICROS, NANOS = 1_531_481_430_123, 1_531_481_430_123_456, 1_531_481_430_123_456_700
 
 
-def test_times_are_told_where_the_values_rule_out_every_other_precision_mode() -> None:
+def test_times_are_known_where_the_values_rule_out_every_other_precision_mode() -> None:
     columns = {"seconds": maria("DATETIME"), "micros": maria("DATETIME", 6), "span": maria("TIME")}
     seen = {"seconds": whole(1_531_481_430_000), "micros": whole(MICROS), "span": whole(-30_000_000)}
 
@@ -141,11 +141,11 @@ def test_times_are_told_where_the_values_rule_out_every_other_precision_mode() -
         pytest.param(maria("DECIMAL", 9, 2), SeenValues(TEXT, some_no_base64=True), id="decimal.handling.mode=string"),
     ],
 )
-def test_what_the_values_do_not_prove_is_not_told(native: NativeType, values: SeenValues) -> None:
+def test_what_the_values_do_not_prove_is_not_known(native: NativeType, values: SeenValues) -> None:
     assert types({"it": native}, {"it": values}) == {}
 
 
-def test_a_time_is_told_by_what_another_column_or_an_earlier_microbatch_proved() -> None:
+def test_a_time_is_known_by_what_another_column_or_an_earlier_microbatch_proved() -> None:
     columns = {"created": maria("DATETIME", 6), "changed": maria("DATETIME", 6)}
     unclear = {"created": whole(1_531_481_430_123_000)}
 

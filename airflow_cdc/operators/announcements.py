@@ -22,7 +22,7 @@ from airflow_cdc.model.state_kind import ANNOUNCED_VERSIONS
 
 
 @dataclass(frozen=True)
-class ToldVersions:
+class Announcements:
     """The versions that one task has announced, kept in a file of the lake.
 
     A task announces nothing when its report names a failed flow. A task that dies after its job leaves no report, and the next try finds
@@ -37,26 +37,26 @@ class ToldVersions:
 
     def changed(self, report: ApplyReport) -> list[FlowOutcome]:
         """Return the flows whose table version is not announced yet; at the task's first run, the flows that this run changed."""
-        told = self._told()
-        return [flow for flow in report.flows if flow.table_version is not None and _is_news(flow, told)]
+        announced = self._announced()
+        return [flow for flow in report.flows if flow.table_version is not None and _is_news(flow, announced)]
 
     def write(self, report: ApplyReport) -> None:
         """Record the reported versions as announced."""
-        before = self._told() or {}
+        before = self._announced() or {}
         now = {**before, **_versions(report.flows)}
         if now != before:
             self._put(AnnouncedVersions(self.run_id, before, now))
 
     def begin(self, report: ApplyReport) -> None:
         """At the first run, if it failed: record the unchanged tables as announced, so that only the others are announced later."""
-        if self._told() is None:
+        if self._announced() is None:
             found = _versions(flow for flow in report.flows if not flow.changed)
-            self._put(AnnouncedVersions(told=found))
+            self._put(AnnouncedVersions(announced=found))
 
     def _put(self, versions: AnnouncedVersions) -> None:
         ANNOUNCED_VERSIONS.replace(self.fs, self.path, versions.to_json())
 
-    def _told(self) -> Mapping[str, int] | None:
+    def _announced(self) -> Mapping[str, int] | None:
         """Return the versions announced before this run. What an earlier try of the same run meant to announce, Airflow has not
         recorded.
         """
@@ -67,28 +67,28 @@ class ToldVersions:
                 return None
             # Copied, not moved: another Airflow with the same names continues from this file too.
             self._put(found)
-        return found.before if found.run_id == self.run_id else found.told
+        return found.before if found.run_id == self.run_id else found.announced
 
     def _read(self, path: str) -> AnnouncedVersions | None:
         return ANNOUNCED_VERSIONS.read(self.fs, path, AnnouncedVersions.from_json, owner="a merge task")
 
 
-def _is_news(flow: FlowOutcome, told: Mapping[str, int] | None) -> bool:
-    return flow.changed if told is None else told.get(flow.flow) != flow.table_version
+def _is_news(flow: FlowOutcome, announced: Mapping[str, int] | None) -> bool:
+    return flow.changed if announced is None else announced.get(flow.flow) != flow.table_version
 
 
 def _versions(flows: Iterable[FlowOutcome]) -> dict[str, int]:
     return {flow.flow: flow.table_version for flow in flows if flow.table_version is not None}
 
 
-def told_versions(lake: CdcLakeHook, instance: Any) -> ToldVersions:
+def announcements(lake: CdcLakeHook, instance: Any) -> Announcements:
     """Return the versions that a task has announced.
 
     :param instance: the task instance.
     """
     task = short_hash(f"{instance.dag_id}/{instance.task_id}/{instance.map_index}")
     folder = f"{lake.fs_root}/{STATE_FOLDER}/told"
-    return ToldVersions(lake.fs, f"{folder}/{short_hash(installation())}/{task}.json", instance.run_id, f"{folder}/{task}.json")
+    return Announcements(lake.fs, f"{folder}/{short_hash(installation())}/{task}.json", instance.run_id, f"{folder}/{task}.json")
 
 
 def installation() -> str:

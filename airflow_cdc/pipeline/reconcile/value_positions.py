@@ -6,47 +6,48 @@ between the two can still fill them in. SQL over the aliases of joined frames.
 
 from __future__ import annotations
 
-from airflow_cdc.model.columns import ABSENT, POSITION, TOLD_AT, UNAVAILABLE
-from airflow_cdc.pipeline.decode.decode_events import TOLD_AT_TYPE
+from airflow_cdc.model.columns import ABSENT, POSITION, UNAVAILABLE, VALUE_POSITIONS
+from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 
-UNKNOWN_NAMES = f"transform(filter({TOLD_AT}, told -> NOT told.known), told -> told.column)"
+UNKNOWN_NAMES = f"transform(filter({VALUE_POSITIONS}, entry -> NOT entry.known), entry -> entry.column)"
 """SQL over a frame: the columns with unknown values; NULL if the last event carries all."""
-HAS_UNKNOWN = f"exists({TOLD_AT}, told -> NOT told.known)"
+HAS_UNKNOWN = f"exists({VALUE_POSITIONS}, entry -> NOT entry.known)"
 """SQL over a frame: whether there are any."""
 
 
 def _entry(alias: str, column: str) -> str:
-    return f"try_element_at(filter({alias}.{TOLD_AT}, told -> told.column = {column}), 1)"
+    # Callers name the variable of their own lambda "entry", and ``column`` may refer to it.
+    return f"try_element_at(filter({alias}.{VALUE_POSITIONS}, listed -> listed.column = {column}), 1)"
 
 
-def told_at(change: str, holder: str | None, *, known: str = "true") -> str:
+def value_positions(change: str, holder: str | None, *, known: str = "true") -> str:
     """Return the SQL of a change's own entries, and of entries from the row that holds its key for values that it leaves to that row.
 
     :param holder: alias of that row; None if there is none.
     :param known: SQL that is true if the row exists.
     """
     asked = f"array_except(coalesce({change}.{UNAVAILABLE}, array()), coalesce({change}.{ABSENT}, array()))"
-    nothing = f"CAST(array() AS {TOLD_AT_TYPE})"
+    nothing = f"CAST(array() AS {VALUE_POSITIONS_TYPE})"
     if holder:
         own = f"named_struct('column', name, 'position', {holder}.{POSITION}, 'known', {known})"
         answer = f"coalesce({_entry(holder, 'name')}, {own})"
     else:
         answer = f"named_struct('column', name, 'position', CAST(NULL AS {POSITION_TYPE}), 'known', false)"
-    return f"nullif(concat(coalesce({change}.{TOLD_AT}, {nothing}), transform({asked}, name -> {answer})), {nothing})"
+    return f"nullif(concat(coalesce({change}.{VALUE_POSITIONS}, {nothing}), transform({asked}, name -> {answer})), {nothing})"
 
 
-def told_position(change: str, column: str) -> str:
+def value_position(change: str, column: str) -> str:
     """Return the SQL of the position of a column's value in a change, NULL if the change does not carry it.
 
     :param column: SQL of the column's name.
     """
     entry = _entry(change, column)
-    unsaid = f"coalesce(array_contains({change}.{UNAVAILABLE}, {column}), false) OR {entry}.known IS NOT DISTINCT FROM false"
-    return f"CASE WHEN {unsaid} THEN NULL ELSE coalesce({entry}.position, {change}.{POSITION}) END"
+    is_missing = f"coalesce(array_contains({change}.{UNAVAILABLE}, {column}), false) OR {entry}.known IS NOT DISTINCT FROM false"
+    return f"CASE WHEN {is_missing} THEN NULL ELSE coalesce({entry}.position, {change}.{POSITION}) END"
 
 
 def may_fill(change: str, entry: str) -> str:
     """Return the condition that a change carries a newer value than a row's entry."""
-    position = told_position(change, f"{entry}.column")
+    position = value_position(change, f"{entry}.column")
     return f"({position} IS NOT NULL AND ({entry}.position IS NULL OR {entry}.position < {position}))"
