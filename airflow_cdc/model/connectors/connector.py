@@ -68,7 +68,7 @@ class PositionRule:
 
 @dataclass(frozen=True)
 class NativeRule:
-    """The same rules as SQL of the native engine (DuckDB) over ``source``. NULL for any text of another form: Spark then reads the events."""
+    """The same rules as SQL of the native engine (DuckDB) over ``source``; NULL for a text of another form, which is left to Spark."""
 
     commit: str
     change: str

@@ -7,14 +7,14 @@ fails the whole statement; so does nothing that Spark would read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, TRANSACTION
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema
-from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
+from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
@@ -71,7 +71,7 @@ SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET
     WHEN {POSITION}.commit IS NULL OR {POSITION}.change IS NULL OR {POSITION}.serial IS NULL THEN 'a position of another form'
     WHEN payload.source.ts_ms IS NOT NULL AND {COMMITTED_AT} IS NULL THEN 'a commit time of another form'
     WHEN {OP} <> 'd' AND payload.after IS NULL THEN 'an event without a row'
-    {_misfits(decoder, values)} END AS problem
+    {_misfits(decoder)} END AS problem
 FROM staged"""
 
 
@@ -107,7 +107,7 @@ def _leaf(column: str, keys: Sequence[str], of_key: str) -> str:
     return f"CASE WHEN payload.op = 'd' THEN coalesce({in_key}, {before}) ELSE coalesce({after}, {in_key}) END"
 
 
-def _misfits(decoder: Decoder, values: Mapping[str, str]) -> str:
+def _misfits(decoder: Decoder) -> str:
     cases = []
     for column, rule in decoder.columns.types.items():
         leaf, value = name(f"leaf {column}"), name(column)

@@ -46,7 +46,7 @@ def _against_plan(run: MicrobatchRun, target: TargetTable | None) -> Iterator[st
         yield "the table does not keep current rows by key"
     if run.is_dry or run.is_retry or microbatch.is_again or microbatch.decides:
         yield "the microbatch is not read for the first time"
-    if microbatch.parts or microbatch.lives or run.epochs.newest or run.new_lanes and checkpoint.reach.partitions:
+    if microbatch.parts or microbatch.lives or run.epochs.newest or (run.new_lanes and checkpoint.reach.partitions):
         yield "the files are divided, or the topic or the log began again"
     if checkpoint.truncated_through or checkpoint.unpaired_moves or checkpoint.replaced_by:
         yield "truncates, snapshots or moved rows of earlier microbatches still count"

@@ -1,8 +1,8 @@
 """How the native engine (DuckDB) reads a JSON leaf: the counterpart of the rules in ``connect_types.py``.
 
 A reading takes the SQL of the leaf's JSON text (VARCHAR): a string is in quotes, a number is not. It returns the value that Spark's rule
-returns, or NULL where that is not certain: Spark then reads the whole microbatch. DuckDB prints a fraction anew, so the text of a JSON number
-with a point or an exponent is not the archived one; only a DOUBLE may be read from it.
+returns, or NULL where that is not certain: Spark then reads the whole microbatch. DuckDB prints a fraction anew, so the text of a JSON
+number with a point or an exponent is not the archived one; only a DOUBLE may be read from it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def read_unscaled(sql_type: str, scale: int) -> Reading:
         base64 = text(leaf)
         digits = f"hex(from_base64({base64}))"
         size = f"length({digits})"
-        number = f"CAST('0x' || {digits} AS HUGEINT) - CASE WHEN {digits} >= '8' THEN CAST(1 AS HUGEINT) << CAST(4 * {size} AS INTEGER) ELSE 0 END"
+        beyond = f"CAST(1 AS HUGEINT) << CAST(4 * {size} AS INTEGER)"
+        number = f"CAST('0x' || {digits} AS HUGEINT) - CASE WHEN {digits} >= '8' THEN {beyond} ELSE 0 END"
         unscaled = f"CAST({number} AS VARCHAR)"
         is_plain = f"regexp_full_match({base64}, '{_BASE64}') AND NOT regexp_full_match({base64}, '[0-9]+')"
         fits = f"{size} BETWEEN 2 AND {2 * _MOST_BYTES}"
