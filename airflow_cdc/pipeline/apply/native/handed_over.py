@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from airflow_cdc.model.archive.archived_files import FileFormat
 from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.position.lives import is_of_life
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
-from airflow_cdc.pipeline.microbatch.count_events import Surveyed, count_surveyed
+from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -32,65 +31,59 @@ class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the micro
     """The native engine does not take the microbatch; the message is the reason."""
 
 
-def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
+def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
     """Return why a microbatch is not for the native engine, from its plan alone; None where nothing is against it."""
-    return next(_against_plan(run, target), None)
+    microbatch, checkpoint, flow = run.microbatch, run.checkpoint, run.flow
+    awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
+    later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
+    files = microbatch.files
+    against = {
+        "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
+        "the microbatch is not read for the first time": run.is_dry or run.is_retry or microbatch.is_again or microbatch.decides,
+        "files are divided": microbatch.parts,
+        "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
+        "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
+        "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
+        "the archive or the lake is not on a local file system": not (_is_local(microbatch.archive) and _is_local(run.table)),
+        "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES,
+        "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
+        "records are respelled": any(file.respelled for file in files),
+        "columns are renamed, or taken out of documents": flow.document_columns or target.renamed,
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None)
 
 
-def _against_plan(run: MicrobatchRun, target: TargetTable | None) -> Iterator[str]:
-    microbatch, checkpoint = run.microbatch, run.checkpoint
-    if target is None:
-        yield "the table is to be created"
-        return
-    if run.flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT:
-        yield "the table does not keep current rows by key"
-    if run.is_dry or run.is_retry or microbatch.is_again or microbatch.decides:
-        yield "the microbatch is not read for the first time"
-    if microbatch.parts or microbatch.lives or run.epochs.newest or (run.new_lanes and checkpoint.reach.partitions):
-        yield "the files are divided, or the topic or the log began again"
-    if checkpoint.truncated_through or checkpoint.unpaired_moves or checkpoint.replaced_by:
-        yield "truncates, snapshots or moved rows of earlier microbatches still count"
-    if any(may_replace(each, run.flow.on_snapshot) for each in checkpoint.known_snapshots.values()):
-        yield "a snapshot awaits its proof"
-    if not run.may_read_log or "://" in microbatch.archive or "://" in run.table.removeprefix("file://"):
-        yield "the archive or the lake is not on a local file system"
-    if microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES:
-        yield "the microbatch or the table is large"
-    if any(file.format is not FileFormat.LINES or file.respelled or file.keys_path for file in microbatch.files):
-        yield "the files are not JSON lines of whole records"
-    if run.flow.document_columns or target.renamed:
-        yield "columns are renamed, or taken out of documents"
+def _is_local(uri: str) -> bool:
+    return "://" not in uri.removeprefix("file://")
 
 
 def why_not_decoded(decoder: Decoder, target: TargetTable) -> str | None:
     """Return why a microbatch's events are not for the native engine; None where nothing is against it."""
-    return next(_against_events(decoder, target, count_surveyed(decoder.shapes)), None)
-
-
-def _against_events(decoder: Decoder, target: TargetTable, surveyed: Surveyed) -> Iterator[str]:
-    columns, shapes = decoder.columns, decoder.shapes
+    columns, shapes, dialect = decoder.columns, decoder.shapes, decoder.dialect
+    surveyed = count_surveyed(shapes)
     rows = [shape for shape in shapes if shape.kind in _ROWS]
-    if decoder.dialect.native is None or not decoder.dialect.commit_identifies_transaction or decoder.value_shape.splits_key_changes:
-        yield f"events of {decoder.dialect.title}"
-    if surveyed.reads or surveyed.truncates or surveyed.broken or surveyed.rows == 0:
-        yield "snapshot reads, truncates or broken lines"
-    if any(shape.layout is not RecordLayout.RECORD or shape.partition is None for shape in shapes):
-        yield "the files are not JSON lines of whole records"
-    if len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1:
-        yield "values with and without schemas"
     keys = {shape.key_shape for shape in rows}
-    if len(keys) != 1 or None in keys or any(is_single(shape.key_shape) for shape in rows):
-        yield "keys of several shapes, or none"
-    if decoder.foreign is not NONE_FOREIGN and decoder.foreign.condition() is not None:
-        yield "records of a foreign shape"
-    if columns.untyped or columns.altered or columns.formerly or columns.key_is_single or columns.clears_absent:
-        yield "columns whose type or name changes"
-    if sometimes_absent(columns, shapes) or set(columns.types) != set(target.columns):
-        yield "columns that are missing in some events"
-    if odd := [name for name in (*columns.types, *columns.keys) if not _PLAIN_NAME.fullmatch(name)]:
-        yield f"column {odd[0]} has an unusual name"
-    for name, rule in columns.types.items():
+    changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
+    against = {
+        f"events of {dialect.title}": dialect.native is None or not dialect.commit_identifies_transaction,
+        "snapshot reads, truncates or broken lines": surveyed.reads or surveyed.truncates or surveyed.broken or not surveyed.rows,
+        "the files are not JSON lines of whole records": any(shape.layout is not RecordLayout.RECORD for shape in shapes),
+        "values with and without schemas": len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1,
+        "keys of several shapes, or none": len(keys) != 1 or None in keys or any(is_single(key) for key in keys),
+        "records of a foreign shape": decoder.foreign.condition() is not None,
+        "columns whose type or name changes": changing or columns.key_is_single,
+        "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != set(target.columns),
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None) or _why_not_typed(decoder, target)
+
+
+def _why_not_typed(decoder: Decoder, target: TargetTable) -> str | None:
+    types = decoder.columns.types
+    for name, rule in types.items():
+        if not _PLAIN_NAME.fullmatch(name):
+            return f"column {name} has an unusual name"
         if rule.native is None or target.columns.get(name) != rule.sql_type:
-            yield f"column {name} is {rule.sql_type} of a kind that only Spark reads"
-    if any(not _KEY_TYPES.fullmatch(columns.types[key].sql_type) for key in columns.keys if key in columns.types):
-        yield "a key of a type that has equal values of different forms"
+            return f"column {name} is {rule.sql_type} of a kind that only Spark reads"
+    if any(key not in types or not _KEY_TYPES.fullmatch(types[key].sql_type) for key in decoder.columns.keys):
+        return "a key of a type that has equal values of different forms"
+    return None

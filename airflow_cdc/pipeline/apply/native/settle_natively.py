@@ -47,8 +47,10 @@ def natively(settle: Settle) -> Settle:
 
 
 def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
-    if (reason := why_not_read(run, target)) or target is None:
-        raise HandedOver(reason or "the table is to be created")
+    if target is None:
+        raise HandedOver("the table is to be created")
+    if reason := why_not_read(run, target):
+        raise HandedOver(reason)
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
