@@ -162,7 +162,7 @@ class _Repair(RepairedFlow):
             release_session(session)
 
     def _bring_properties(self, session: SparkSession) -> None:
-        """Restore the properties that a table has from us: a foreign RESTORE undoes renames recorded since, a REPLACE removes all of them."""
+        """Restore the properties that we set: a foreign RESTORE undoes renames recorded since, a REPLACE removes all of them."""
         wanted, held = (_properties(session, uri) for uri in (self.again.table, self._table))
         ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
         if ours:
