@@ -304,7 +304,7 @@ def test_a_rebuild_gives_the_table_no_other_names_or_mode(
     asked: CdcFlow, words: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession
 ) -> None:
     both = twins(MODES["versions"])
-    by_hand(spark, both.table)
+    to_an_older_version(spark, both.table)
     both.forget_older_files()
     before, was = both.rows(both.lake), version(spark, both.lake)
     both.lands(*FILES[2])
