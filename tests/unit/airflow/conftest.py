@@ -33,7 +33,8 @@ atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 # Airflow reads these when it is first imported, which the tests beside this file do.
 os.environ.update(
     AIRFLOW_HOME=_HOME,
-    AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
+    # Empty: each run of a Dag by ``dag.test`` parses and saves whatever lies there.
+    AIRFLOW__CORE__DAGS_FOLDER=f"{_HOME}/dags",
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME}/airflow.db",
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=f"{_HOME}/logs",
