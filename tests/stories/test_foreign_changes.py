@@ -129,7 +129,8 @@ def test_what_reprocessing_cannot_give_back_still_stops_the_flow_behind_it(
     assert "version 3: UPDATE" in failure(apply(archive, lake, may_fail=True))["message"]
 
 
-@pytest.mark.parametrize("flows", [None, pytest.param(WARN, marks=pytest.mark.deep)], ids=["stop", "warn"])
+@pytest.mark.deep
+@pytest.mark.parametrize("flows", [None, WARN], ids=["stop", "warn"])
 def test_a_table_that_is_gone_or_older_than_the_state_stops_the_flow_whatever_its_policy(
     flows: dict[str, CdcFlow] | None, apply: Apply, archive: Path, lake: Path, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_delete_markers_that_a_crash_left_twice_count_once(apply: Apply, spark: 
     assert vars(report.flows[0].rows) == {"inserted": 1, "updated": 0, "deleted": 0}
 
 
+@pytest.mark.deep
 def test_a_truncate_removes_what_was_before_it_and_shields_the_table_from_late_events(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
