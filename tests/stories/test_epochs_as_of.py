@@ -265,7 +265,6 @@ def test_a_source_that_was_restored_when_its_topic_was_made_anew_gives_its_rows(
     assert scene.rows() == {**EVERYTHING, 7: "G1"}
 
 
-@pytest.mark.deep
 def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) -> None:
     restored(scene)
     scene.apply()
