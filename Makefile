@@ -26,10 +26,10 @@ demo: setup ## Capture, merge and check a small shop's tables, start to end
 check: lint ## Check the code and run the tests that need no Spark (the inner loop)
 	$(BIN)/python -m pytest -q --no-spark -n 2
 
-test: lint ## Check the code and run all tests
+test: lint ## Check the code and run one proof of each rule
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-deep: setup ## Run the long properties, captures and stories
+test-deep: setup ## Run the other proofs: long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
 test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS, source databases

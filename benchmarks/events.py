@@ -1,15 +1,13 @@
-"""Generate PostgreSQL change events as bare JSON, fast and the same each time."""
+"""Changes of keys all over a table, some of which hand a key to another row; written as :mod:`benchmarks.small_events` writes records."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-TOPIC = "bench.public.accounts"
+from benchmarks.small_events import TOPIC, record_line, row_text
 
 
 @dataclass(frozen=True)
@@ -45,31 +43,12 @@ def write_events(path: Path, changes: Iterable[Change], *, first: int, seed: int
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for place, change in enumerate(changes, start=first):
-            file.write(json.dumps(_record(change, place, dice)) + "\n")
+            # A delete throws the dice too: the others stay as they are when the share of deletes changes.
+            row = _row(change.key, place, dice)
+            after = "null" if change.op == "d" else row
+            file.write(record_line(TOPIC, change.op, change.key, place, after, transaction=change.transaction))
 
 
-def _record(change: Change, place: int, dice: random.Random) -> dict[str, Any]:
-    row = {
-        "id": change.key,
-        "amount": f"{dice.randrange(10**6) / 100:.2f}",
-        "name": f"name {place}",
-        "city": f"city {change.key % 500}",
-        "visits": dice.randrange(1000),
-        "note": f"{dice.getrandbits(128):032x}",
-    }
-    is_read = change.op == "r"
-    source = {
-        "version": "3.5.0.Final",
-        "connector": "postgresql",
-        "ts_ms": 1_700_000_000_000 + place,
-        "snapshot": str(is_read).lower(),
-        "db": "bench",
-        "sequence": json.dumps([None if is_read else str(change.transaction), str(place)]),
-        "schema": "public",
-        "table": "accounts",
-        "txId": change.transaction,
-        "lsn": place,
-    }
-    images = {"before": {"id": change.key}, "after": None} if change.op == "d" else {"before": None, "after": row}
-    value = {**images, "source": source, "op": change.op, "ts_ms": source["ts_ms"]}
-    return {"topic": TOPIC, "partition": 0, "offset": place, "key": {"id": change.key}, "value": value}
+def _row(key: int, place: int, dice: random.Random) -> str:
+    whole, cents = divmod(dice.randrange(10**6), 100)
+    return row_text(key, place, whole=whole, cents=cents, visits=dice.randrange(1000), note=dice.getrandbits(128))

@@ -24,8 +24,9 @@ from airflow_cdc.pipeline.settle.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.survey.source_facts import NOTHING_KNOWN
 from benchmarks import size
-from benchmarks.events import TOPIC, spread, with_takeovers, write_events
+from benchmarks.events import spread, with_takeovers, write_events
 from benchmarks.measure import Result, in_turn
+from benchmarks.small_events import TOPIC
 
 EVENTS, KEYS, ROUNDS = 300_000, 150_000, 3
 

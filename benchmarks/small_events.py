@@ -64,17 +64,31 @@ class Source:
         if op == "d":
             self.rows.pop(key, None)
             self.gone.add(key)
-            before, after = f'{{"id":{key}}}', "null"
-        else:
-            noise = (key * 0x9E3779B97F4A7C15 + place * 0xC2B2AE3D27D4EB4F165667B19E3779F9) % 2**128
-            after = _ROW % (key, noise % 10**6, place % 100, place, key % 500, noise % 1000, noise)
-            before, self.rows[key] = "null", after
-            self.gone.discard(key)
-        is_read = op == "r"
-        last_commit, transaction = ("null", 0) if is_read else (f'\\"{place}\\"', place)
-        moment = _FIRST_MILLISECOND + place
-        source = ("true" if is_read else "false", last_commit, place, self.topic.rpartition(".")[2], transaction, place)
-        return _RECORD % (self.topic, place, key, before, after, moment, *source, op, moment)
+            return record_line(self.topic, op, key, place, transaction=place)
+        noise = (key * 0x9E3779B97F4A7C15 + place * 0xC2B2AE3D27D4EB4F165667B19E3779F9) % 2**128
+        row = self.rows[key] = row_text(key, place, whole=noise % 10**6, cents=place % 100, visits=noise % 1000, note=noise)
+        self.gone.discard(key)
+        return record_line(self.topic, op, key, place, row, transaction=place)
+
+
+def row_text(key: int, place: int, *, whole: int, cents: int, visits: int, note: int) -> str:
+    """Return a row as JSON; name and city follow from place and key."""
+    return _ROW % (key, whole, cents, place, key % 500, visits, note)
+
+
+def record_line(topic: str, op: str, key: int, place: int, row: str = "null", *, transaction: int) -> str:
+    """Return a whole Kafka record as a line.
+
+    :param place: offset, LSN, and milliseconds since the first event.
+    :param row: the row after the event, as JSON; ``null`` behind a delete.
+    :param transaction: its number; a snapshot's read has none.
+    """
+    before = f'{{"id":{key}}}' if op == "d" else "null"
+    is_read = op == "r"
+    last_commit, number = ("null", 0) if is_read else (f'\\"{transaction}\\"', transaction)
+    moment = _FIRST_MILLISECOND + place
+    source = ("true" if is_read else "false", last_commit, place, topic.rpartition(".")[2], number, place)
+    return _RECORD % (topic, place, key, before, row, moment, *source, op, moment)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

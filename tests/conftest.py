@@ -127,4 +127,6 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module", params=["interpreted", pytest.param("compiled", marks=pytest.mark.deep)])
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
     """The sessions of a small and of a large batch: Spark evaluates their expressions with different code."""
-    return session_for_batch(spark, batch_bytes=1 if request.param == "interpreted" else 2**20)
+    made = session_for_batch(spark, batch_bytes=1 if request.param == "interpreted" else 2**24)
+    assert (made.conf.get("spark.sql.codegen.wholeStage") == "false") is (request.param == "interpreted")
+    return made

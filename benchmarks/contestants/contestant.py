@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.base import Base
 from benchmarks.delta_files import Written, last_version, link_tree, written_since
-from benchmarks.shapes import KEY
+from benchmarks.textbook import merge_clauses
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,7 @@ class OnSpark(Contestant):
 
     def merge_clauses(self, *, op: str = "op") -> str:
         """Return the clauses of a MERGE of rows ``s`` that hold an operation and the row's columns."""
-        others = [name for name in self.task.names if name != KEY]
-        assigned = ", ".join(f"t.{name} = s.{name}" for name in others)
-        values = ", ".join(f"s.{name}" for name in self.task.names)
-        return f"""
-            WHEN MATCHED AND s.{op} = 'd' THEN DELETE
-            WHEN MATCHED THEN UPDATE SET {assigned}
-            WHEN NOT MATCHED AND s.{op} <> 'd' THEN INSERT ({", ".join(self.task.names)}) VALUES ({values})
-        """
+        return merge_clauses(self.task.names, op=op)
 
 
 def struct_of(types: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The textbook's way: parse everything, keep each key's last event by ``row_number``, MERGE on the key."""
+"""The textbook's way (:mod:`benchmarks.textbook`) among the contestants."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.contestants.contestant import OnSpark, struct_of
 from benchmarks.shapes import KEY
+from benchmarks.textbook import TextbookTable
 
 
 class Textbook(OnSpark):
@@ -18,18 +19,14 @@ class Textbook(OnSpark):
         row = struct_of(self.task.types)
         source = "STRUCT<commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, ts_ms: BIGINT>"
         value = f"STRUCT<before: {row}, after: {row}, source: {source}, op: STRING, ts_ms: BIGINT>"
-        record = f"topic STRING, partition INT, offset BIGINT, key STRUCT<{KEY}: BIGINT>, value {value}"
-        self.spark.read.schema(record).json(self.task.paths).createOrReplaceTempView("events")
-        others = ", ".join(f"value.after.{name}" for name in self.task.names if name != KEY)
-        self.spark.sql(
-            f"""
-            CREATE OR REPLACE TEMP VIEW latest AS SELECT * FROM (
-                SELECT key.{KEY}, value.op, {others}, row_number() OVER (PARTITION BY key.{KEY}
-                    ORDER BY value.source.commit_lsn DESC, value.source.change_lsn DESC, value.source.event_serial_no DESC) AS place
-                FROM events WHERE value IS NOT NULL) WHERE place = 1
-            """
+        place = ("value.source.commit_lsn", "value.source.change_lsn", "value.source.event_serial_no")
+        table = TextbookTable(
+            record=f"topic STRING, partition INT, offset BIGINT, key STRUCT<{KEY}: BIGINT>, value {value}",
+            key=f"key.{KEY}",
+            newest_first=", ".join(f"{part} DESC" for part in place),
+            names=self.task.names,
         )
-        self.spark.sql(f"MERGE INTO delta.`{self.table}` AS t USING latest AS s ON t.{KEY} = s.{KEY} {self.merge_clauses()}")
+        table.merge(self.spark, self.task.paths, self.table)
 
 
 class TextbookWithDeletionVectors(Textbook):

@@ -33,10 +33,8 @@ SOME = {
     "sqlserver_synth": ("*.ring", "*.items"),
 }
 CASES = [
-    # What each server's catalogue says is judged without Spark, in test_catalogues.py: every run merges by one of them.
-    pytest.param("maria_types_precise", ("*.nn",), id="maria_types_precise, one table"),
-    *[pytest.param(capture, tables, id=f"{capture}, some tables", marks=pytest.mark.deep) for capture, tables in SOME.items()],
-    *[pytest.param(capture, tables, id=capture, marks=pytest.mark.deep) for capture, tables in WHOLE.items()],
+    *[pytest.param(capture, tables, id=f"{capture}, some tables") for capture, tables in SOME.items()],
+    *[pytest.param(capture, tables, id=capture) for capture, tables in WHOLE.items()],
 ]
 
 
@@ -55,7 +53,8 @@ def with_schemas(apply: Apply, tmp_path_factory: pytest.TempPathFactory) -> Call
     return lake
 
 
-@pytest.mark.parametrize("way", [pytest.param("event", marks=pytest.mark.deep), "catalogue"])
+@pytest.mark.deep
+@pytest.mark.parametrize("way", ["event", "catalogue"])
 @pytest.mark.parametrize(("capture", "tables"), CASES)
 def test_what_is_handed_over_once_gives_the_tables_that_events_with_schemas_give(
     capture: str,

@@ -155,6 +155,7 @@ def test_a_file_that_changes_at_every_run_stops_its_flow_and_no_other(apply: App
     assert ids(spark, lake) == list(range(1, count[0] + 1))
 
 
+@pytest.mark.deep
 def test_microbatches_of_one_file_go_on_behind_a_withdrawn_one(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     flows = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
     for number in (1, 2, 3):

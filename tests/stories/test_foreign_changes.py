@@ -74,7 +74,6 @@ def test_a_flow_that_only_warns_names_the_change_once_and_goes_on(apply: Apply, 
     assert (flow.foreign_changes, ids(spark, lake)) == ((), [1, 3, 4])
 
 
-@pytest.mark.deep
 def test_a_change_between_the_check_and_its_merge_stops_the_next_microbatch(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -157,8 +156,7 @@ def test_another_table_in_the_place_of_the_flows_stops_it(apply: Apply, spark: S
     assert "it is another table" in error["message"]
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("is_older", [False, True], ids=["state of today", "older state"])
+@pytest.mark.parametrize("is_older", [pytest.param(False, marks=pytest.mark.deep), True], ids=["state of today", "older state"])
 def test_a_log_that_does_not_go_back_to_the_last_merge_changes_nothing_of_what_is_found(
     is_older: bool, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

@@ -280,7 +280,6 @@ def test_a_log_that_went_back_inside_of_a_file_without_offsets_stops_the_flow(st
     assert "no offsets" in flow.error["message"]
 
 
-@pytest.mark.deep
 def test_what_a_restarted_connector_sends_again_is_a_copy_and_no_log_that_went_back(story: Story) -> None:
     sent = [change("c", 1, "a", at=10, offset=0), change("u", 1, "b", at=20, offset=1), change("d", 1, "b", at=30, offset=2)]
     story.apply(*sent)
@@ -314,7 +313,6 @@ def test_lives_and_epochs_are_plain_in_the_state(story: Story) -> None:
     assert sorted(next(iter(checkpoint["offsets"].values()))) == ["0", "65536"]
 
 
-@pytest.mark.deep
 def test_another_change_at_the_place_of_an_older_one_is_no_copy_of_it(story: Story) -> None:
     # Restored twice from one backup: the reads are the same, and the first transaction behind them has the place that another one had.
     story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5), change("u", 2, "y", at=30, offset=6))

@@ -96,8 +96,7 @@ def test_a_later_snapshot_stops_a_flow_that_declares_it(story: Story) -> None:
     assert story.rows == {**FIRST, **SECOND}
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("scd", [1, 2])
+@pytest.mark.parametrize("scd", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story: Story, scd: int) -> None:
     kept = {"stored_as_scd_type": scd}
     story.apply(*snapshot({1: "a"}, at=10, first=0, partition=1), change("c", 2, "a", at=20, offset=0, partition=0), **kept)
@@ -110,7 +109,6 @@ def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story
     assert story.rows == {1: "c", 4: "newer"}
 
 
-@pytest.mark.deep
 def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microbatch_stay(story: Story) -> None:
     # Key 1 was read in partition 0 and lies in partition 1 since; offsets of the two have nothing to do with each other.
     story.apply(*snapshot(FIRST, at=10, first=0))
@@ -135,7 +133,6 @@ def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_no
     assert story.rows == {1: "C"}
 
 
-@pytest.mark.deep
 def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     broken = read(5, "E", at=30, offset=7)
@@ -150,7 +147,6 @@ def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     assert "rejected" in str(batch.snapshot.doubt)
 
 
-@pytest.mark.deep
 def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 
@@ -164,8 +160,10 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [pytest.param(20, 0, id="a topic created again", marks=pytest.mark.deep), pytest.param(0, 5, id="the same topic")],
+)
 def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
     # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(changes, keys=[1], at=20, first=5))

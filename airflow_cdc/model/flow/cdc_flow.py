@@ -220,9 +220,9 @@ class CdcFlow:
         if not self.document_columns:
             return
         # Dag files import this module, and few flows have documents. Delta compares names without case.
-        from airflow_cdc.model.connectors.mongodb import MONGODB
+        from airflow_cdc.model.connectors.mongodb import DOCUMENT, KEY
 
-        names = [name.lower() for name in (*MONGODB.values.columns, *self.document_columns)]
+        names = [name.lower() for name in (KEY, DOCUMENT, *self.document_columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(

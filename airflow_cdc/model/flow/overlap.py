@@ -39,8 +39,10 @@ def _covers(out: str, glob: str) -> bool:
     """Return whether ``out`` certainly matches everything that ``glob`` matches."""
     if not is_glob(glob):
         return fnmatch.fnmatchcase(glob, out)
-    # A star may cover the other glob's wildcards; a question mark or a set would treat such a character as one letter.
-    return glob == out or (not set("?[") & set(out) and fnmatch.fnmatchcase(glob, out))
+    # A star may cover the other glob's wildcards; a question mark or a set would treat such a character as one letter. What is within
+    # a set need not be in a name.
+    text = "".join("?" if token.startswith("[") else token for token in _tokens(glob))
+    return glob == out or (not set("?[") & set(out) and fnmatch.fnmatchcase(text, out))
 
 
 def _tokens(glob: str) -> tuple[str, ...]:

@@ -121,14 +121,21 @@ class Decoder:
     def events(self, lines: DataFrame, *, with_images: bool = False) -> DataFrame:
         """Return one row per record of the topic: the source's columns, then our own.
 
-        Source columns hold the after image; for a delete only the key. Then follow kind, operation, position (:data:`POSITION_TYPE`),
-        transaction, the names of the columns whose value the event does not carry (NULL for none), commit time, partition, offset,
-        ordinal (:data:`ORDINAL_TYPE`), file, raw text, its hash and reject
-        (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`, NULL for a good record).
+        Source columns hold the after image; for a delete only the key. Then follow, under the names of :mod:`airflow_cdc.model.columns`:
+
+        - :data:`BEFORE_ROW`, struct of the whole before image, only without a key;
+        - kind, operation, position (:data:`POSITION_TYPE`), transaction, the snapshot's marker;
+        - ``ABSENT``: the names of the columns that the event's schema does not have;
+        - commit time, partition, offset, ordinal (:data:`ORDINAL_TYPE`);
+        - file, line, raw text, its hash (:data:`LINE_HASH`) and the raw key; or, ``with_images``, :data:`BEFORE`, :data:`AFTER` and the old
+          key from a header (JSON);
+        - the value shape's own columns (:attr:`~airflow_cdc.pipeline.decode.value_shape.ValueShape.added_names`);
+        - ``UNAVAILABLE``: the names of all columns whose value the event does not carry, absent ones among them; NULL for none;
+        - reject (:data:`~airflow_cdc.pipeline.decode.rejects.REJECT_TYPE`), NULL for a good record.
 
         :param lines: from :func:`airflow_cdc.pipeline.read.read_lines.read_lines`.
-        :param with_images: whether to return :data:`BEFORE`, :data:`AFTER` and the old key from a header (JSON) instead of file,
-            raw text and hash. The before image is then parsed too.
+        :param with_images: whether to return the images' hashes in place of file, line, raw text, hash and raw key. The before image is
+            then parsed too.
         """
         records = self._read(lines, with_images=with_images)
         records = self.value_shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)

@@ -1,1 +1,1 @@
-"""Reconcile: from a key's ordered change events to at most one row change."""
+"""Reconcile: from ordered change events to what a table takes: a row change per key, row versions, or copies of equal rows."""

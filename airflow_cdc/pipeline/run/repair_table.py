@@ -37,6 +37,7 @@ from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
 from airflow_cdc.pipeline.target.target_table import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
+    MODE_OF_MAPPING,
     MODE_PROPERTY,
     RENAMED_PROPERTY,
     SCD_COLUMNS_PROPERTY,
@@ -44,7 +45,7 @@ from airflow_cdc.pipeline.target.target_table import (
     read_target,
 )
 
-_PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY, SCD_COLUMNS_PROPERTY)
+_PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY, SCD_COLUMNS_PROPERTY, MODE_OF_MAPPING)
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class _Repair(RepairedFlow):
             release_session(session)
 
     def _bring_properties(self, session: SparkSession) -> None:
-        """Restore our own table properties: a foreign RESTORE undoes renames recorded since."""
+        """Restore the properties that we set: a foreign RESTORE undoes renames recorded since, a REPLACE removes all of them."""
         wanted, held = (_properties(session, uri) for uri in (self.again.table, self._table))
         ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
         if ours:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.airflow.job_server import job_server
 from tests.unit.airflow.resource_manager import JOB as JOB_ID
 from tests.unit.airflow.resource_manager import ResourceManager
 
@@ -32,7 +33,8 @@ atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 # Airflow reads these when it is first imported, which the tests beside this file do.
 os.environ.update(
     AIRFLOW_HOME=_HOME,
-    AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
+    # Empty: each run of a Dag by ``dag.test`` parses and saves whatever lies there.
+    AIRFLOW__CORE__DAGS_FOLDER=f"{_HOME}/dags",
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME}/airflow.db",
     AIRFLOW__LOGGING__BASE_LOG_FOLDER=f"{_HOME}/logs",
@@ -44,7 +46,6 @@ TOPIC = "server.db.orders"
 OTHER_TOPIC = "server.db.customers"
 
 JOB = '''\
-#!{python}
 """Stands for spark-submit and the job: takes the job's arguments, commits what is pending in the lake's state, writes the report."""
 import argparse, json, os, sys
 from pathlib import Path
@@ -123,7 +124,7 @@ def write_executable(path: Path, text: str) -> Path:
 class Scene:
     """An archive, a lake, their connections, and a spark-submit that needs no Spark."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, preamble: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.archive = folder / "archive"
         self.lake = folder / "lake"
@@ -133,7 +134,7 @@ class Scene:
         self.connect("cdc_lake_default", conn_type="cdc_lake", host=str(self.lake))
         self.connect("spark_default", conn_type="spark", host="local[2]")
         self._seen = folder / "seen.json"
-        script = JOB.format(python=sys.executable, repository=str(REPOSITORY), seen=str(self._seen))
+        script = preamble + JOB.format(repository=str(REPOSITORY), seen=str(self._seen))
         self.spark_submit = write_executable(folder / "spark-submit", script)
         self._job = write_executable(folder / "job.py", script)
         self.go = folder / "go"
@@ -251,15 +252,22 @@ class _NoConnections:
         return ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
 
 
+@pytest.fixture(scope="session")
+def preamble() -> Iterator[str]:
+    """The beginning of scripts that run without the start of a Python."""
+    with job_server() as preamble:
+        yield preamble
+
+
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(tmp_path: Path, preamble: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
     from airflow.sdk.execution_time import task_runner
 
     for name in [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]:
         monkeypatch.delenv(name)
     if not hasattr(task_runner, "SUPERVISOR_COMMS") and AIRFLOW_VERSION < (3, 2):
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", _NoConnections(), raising=False)
-    return Scene(tmp_path, monkeypatch)
+    return Scene(tmp_path, preamble, monkeypatch)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowC
 from airflow_cdc.operators.survey import CdcSurveyOperator
 
 TOPIC = "server.db.orders"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Earlier versions of Airflow colour the log whatever it is written to."""
 ERROR = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
 LOST = {"type": "SparkFailedError", "message": "A worker is lost.", "next_step": "Run again.", "transient": True}
 
@@ -59,7 +62,7 @@ def test_a_failed_flow_is_an_error_in_the_log_and_the_others_are_none(scene: Any
     leaves(scene, flow("good"), FlowOutcome("bad", FlowStatus.FAILED, "l/bad", error=ERROR))
     with pytest.raises(AirflowFailException):
         scene.merge().execute(context)
-    log = capsys.readouterr().out.splitlines()
+    log = COLOUR.sub("", capsys.readouterr().out).splitlines()
     (failed,) = (line for line in log if "bad: failed: SchemaChangeError: Column total shrank. Next step: Widen it." in line)
     (good,) = (line for line in log if "good: applied" in line)
     assert "[error" in failed

@@ -18,6 +18,7 @@ pytestmark = CLOSED_LATE
 # apply
 
 
+@pytest.mark.deep
 def test_apply_prints_one_json_document_on_stdout_and_the_rest_on_stderr(scene: Scene, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     ended = process(

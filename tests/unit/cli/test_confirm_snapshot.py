@@ -168,7 +168,6 @@ def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lak
     assert snapshot.decision is SnapshotChoice.KEEP
 
 
-@pytest.mark.deep
 def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snapshot(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     # The other partition has no read; its events came before anybody decided.
@@ -206,7 +205,6 @@ def test_a_decision_that_a_crash_cut_off_is_done_once_by_whoever_comes_next(effe
     assert (lake.ids, lake.state.checkpoint().number) == ([1, 2, 3], 3)
 
 
-@pytest.mark.deep
 def test_what_cannot_be_decided_is_refused_and_changes_nothing(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     for arguments, words in (

@@ -74,7 +74,9 @@ _IN_MICROSECONDS = r"(?!.*\.\d{6}\d*[1-9])"
 
 
 def cast_to(sql_type: str) -> ColumnType:
-    """Return a rule that reads a JSON number, boolean or text by Spark's cast. A value that the cast would alter does not fit."""
+    """Return a rule that reads a JSON number, boolean or text by Spark's cast. A value that the cast would alter does not fit;
+    FLOAT and DOUBLE take the nearest number.
+    """
 
     def cast(value: str) -> str:
         return f"try_cast({value} AS {sql_type})"

@@ -2,8 +2,7 @@
 
 The text is that of a JSON leaf from ``from_json``: a text without its quotes, a number, or the JSON of an object or array. Types are
 written as objects, in two modes and two generations: ``{"$date": 5}``, ``{"$date": {"$numberLong": "5"}}``,
-``{"$date": "1970-01-01T00:00:00.005Z"}``. NULL for a text that is not NULL means that the value does not fit. Nothing is rounded or
-truncated.
+``{"$date": "1970-01-01T00:00:00.005Z"}``. NULL for a text that is not NULL means that the value does not fit. Only DOUBLE rounds.
 """
 
 from __future__ import annotations

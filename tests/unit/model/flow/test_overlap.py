@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.flow.overlap import may_share
@@ -39,6 +39,7 @@ def test_lists_share_a_flow_where_one_name_fits_both(one: list[str], other: list
     assert may_share(other, one) == (shared and shared[::-1])
 
 
+@example(one=["a[.b]*"], other=["??"], out=[], other_out=["!*.*"])
 @given(one=globs | st.lists(sets, min_size=1, max_size=1), other=globs, out=outs, other_out=outs)
 def test_an_overlap_that_a_name_proves_is_found(one: list[str], other: list[str], out: list[str], other_out: list[str]) -> None:
     left, right = [*one, *out], [*other, *other_out]

@@ -24,7 +24,7 @@ from airflow_cdc.model.places import archive_folder
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.maintenance import MaintenanceReport
 from airflow_cdc.model.report.reprocessing import ReprocessReport
-from airflow_cdc.model.report.retyping import RetypeNote
+from airflow_cdc.model.report.retyping import RetypeNote, RetypeReport
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.model.state import lake as lake_module
 from airflow_cdc.model.state import lease as lease_module
@@ -41,7 +41,14 @@ FOLDER = Path(__file__).parent
 NEWEST = FOLDER / airflow_cdc.__version__
 LAKES = sorted(path for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith("_"))
 COMMIT = "commit_metadata.json"
-_REPORTS = {"apply": ApplyReport, "maintain": MaintenanceReport, "reprocess": ReprocessReport, "verify": VerifyReport}
+_REPORTS = {
+    "apply": ApplyReport,
+    "maintain": MaintenanceReport,
+    "reprocess": ReprocessReport,
+    "retype": RetypeReport,
+    "verify": VerifyReport,
+}
+_ABSENT_FROM = {"retype": ("before_formats",)}
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,8 @@ class Golden:
     """Reads them through the package, given the lake's root."""
     means: Any
     """What they mean."""
+    absent_from: tuple[str, ...] = ()
+    """Golden lakes of versions that wrote no such documents."""
 
     def __str__(self) -> str:
         return self.path.replace("/", " ")
@@ -119,7 +128,7 @@ DOCUMENTS = (
     Golden(kinds.RETYPE_NOTE, "_cdc/retypes/*.json", _retyped, ("0123456789ab", True)),
     Golden(kinds.ANNOUNCED_VERSIONS, _TASK, _file(kinds.ANNOUNCED_VERSIONS, _TASK, AnnouncedVersions.from_json), samples.ANNOUNCED),
     *(
-        Golden(kinds.JOB_REPORT, path, _file(kinds.JOB_REPORT, path, report.from_json), samples.REPORTS[name])
+        Golden(kinds.JOB_REPORT, path, _file(kinds.JOB_REPORT, path, report.from_json), samples.REPORTS[name], _ABSENT_FROM.get(name, ()))
         for name, report in _REPORTS.items()
         for path in [f"_cdc/reports/{name}.json"]
     ),

@@ -45,6 +45,7 @@ from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowC
 from airflow_cdc.model.report.foreign_change import ForeignChange
 from airflow_cdc.model.report.maintenance import Action, FlowMaintenance, MaintenanceReport, TableKind, TableMaintenance
 from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.model.report.retyping import FlowRetype, Retyped, RetypeReport
 from airflow_cdc.model.report.verification import Standing, TableVerification, VerifyReport
 from airflow_cdc.model.state.announced_versions import AnnouncedVersions
 from airflow_cdc.model.state.archived_schema import ArchivedSchema
@@ -273,6 +274,7 @@ _STANDING = Standing(TABLE, 17, 2, {"0": "7/1/2"})
 _VERIFIED = TableVerification(
     FLOW, _STANDING, Standing("other", 1, 1), 9, 8, "ab", "cd", ("column x",), ("price",), 1, 2, 3, 4, ({"id": "1", "side": "extra"},), 5
 )
+_RETYPED = Retyped(FLOW, {"price": ("STRING", "DECIMAL(12,2)"), "note": (None, "STRING")}, (8, 9), (2, 1), True)
 REPORTS = {
     "apply": ApplyReport(
         ARCHIVE,
@@ -288,5 +290,6 @@ REPORTS = {
     ),
     "maintain": MaintenanceReport(LAKE, True, (FlowMaintenance(FLOW, (_MAINTAINED,), 2, _ERROR),), _ERROR),
     "reprocess": ReprocessReport(ARCHIVE, LAKE, True, (FlowReprocess(FLOW, REPORT, (DECISION_REPORT,), _ERROR),), _ERROR),
+    "retype": RetypeReport(ARCHIVE, LAKE, True, (FlowRetype(FLOW, _RETYPED, _ERROR),), _ERROR),
     "verify": VerifyReport(LAKE, f"{LAKE}-2", (_VERIFIED,), ("left",), ("right",), _ERROR),
 }

@@ -79,7 +79,6 @@ def test_applying_twice_makes_no_new_table_version(apply: Apply, spark: SparkSes
     assert summarize_flows(spark, str(lake)) == before
 
 
-@pytest.mark.deep
 def test_late_events_neither_regress_a_row_nor_bring_a_deleted_one_back(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -295,7 +294,6 @@ def test_new_columns_take_their_place_and_untyped_ones_wait_for_a_value(
     assert report.flows[0].batches[0].columns_added == ("a", "new")
 
 
-@pytest.mark.deep
 def test_a_positions_parts_are_compared_as_numbers(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     # As text "9" > "10"; in one transaction the serial number, given as text, decides.
     events = [
@@ -316,7 +314,6 @@ def test_odd_names_of_columns_and_files(apply: Apply, spark: SparkSession, archi
     assert rows(spark, lake) == [row]
 
 
-@pytest.mark.deep
 def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     for number in range(3):
         write_records(
@@ -327,7 +324,6 @@ def test_microbatches_are_cut_by_bytes_and_end_in_the_same_table(apply: Apply, s
     assert rows(spark, lake) == [{"id": 1, "n": 2}]
 
 
-@pytest.mark.deep
 def test_a_lake_whose_state_was_lost_reports_it_and_is_made_anew_with_its_tables(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:

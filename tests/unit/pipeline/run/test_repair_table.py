@@ -242,7 +242,6 @@ def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named
     assert both.are_equal
 
 
-@pytest.mark.deep
 def test_where_the_settings_of_today_give_another_table_nothing_is_changed(twins: Callable[..., Twins], spark: SparkSession) -> None:
     both = twins(ROWS, is_alone=True)
     both.step(sqlserver("t", commit=6), sqlserver("c", commit=7, after=row(5, "a")))
@@ -266,7 +265,6 @@ def vouching(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
 
 
-@pytest.mark.deep
 def test_a_change_that_was_vouched_for_is_not_undone_with_one_that_was_not(twins: Callable[..., Twins], spark: SparkSession) -> None:
     both = twins(ROWS, is_alone=True)
     spark.sql(f"UPDATE {both.table} SET name = 'by hand' WHERE id = 1")
@@ -304,7 +302,7 @@ def test_a_rebuild_gives_the_table_no_other_names_or_mode(
     asked: CdcFlow, words: str, twins: Callable[[CdcFlow], Twins], spark: SparkSession
 ) -> None:
     both = twins(MODES["versions"])
-    by_hand(spark, both.table)
+    to_an_older_version(spark, both.table)
     both.forget_older_files()
     before, was = both.rows(both.lake), version(spark, both.lake)
     both.lands(*FILES[2])

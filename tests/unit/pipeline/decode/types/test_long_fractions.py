@@ -45,7 +45,8 @@ def line(op: str, change: int, number: str, price: str | None, *, schemas: bool)
     return json.dumps(made).replace('"NUMBER"', number).replace('"PRICE"', price or "")
 
 
-@pytest.mark.parametrize("schemas", [True, pytest.param(False, marks=pytest.mark.deep)], ids=["schemas", "none"])
+@pytest.mark.deep
+@pytest.mark.parametrize("schemas", [True, False], ids=["schemas", "none"])
 def test_every_digit_arrives_also_of_keys(schemas: bool, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     sent = [("c", LONG, LONG), ("c", OTHER, "-0.10"), ("c", "7", "1e3"), ("u", "7", OTHER), ("d", OTHER, None)]
     lines = [line(op, place + 1, number, price, schemas=schemas) for place, (op, number, price) in enumerate(sent)]
