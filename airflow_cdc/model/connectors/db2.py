@@ -55,7 +55,7 @@ def _native_lsn(field: str) -> str:
         return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT)"
 
     # Up to 28 bits in front: a larger number may have more than 38 digits.
-    spelled = "0{0,7}[0-9A-Fa-f]{1}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"
+    spelled = "0?[0-9A-Fa-f]{1,7}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"
     number = f"{part(1)} * {2**96} + {part(2)} * {2**64} + {part(3)}"
     return f"CASE WHEN regexp_full_match(source.{field}, '{spelled}') THEN CAST({number} AS {NUMBER}) END"
 
