@@ -71,6 +71,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         },
     )
     session.sparkContext.setLogLevel("ERROR")
+    # The tests' own queries run once over a few rows. Sessions of runs do not inherit this (session_for_batch).
+    for name, value in {"wholeStage": "false", "factoryMode": "NO_CODEGEN"}.items():
+        session.conf.set(f"spark.sql.codegen.{name}", value)
+    session.conf.set("spark.sql.adaptive.enabled", "false")
     yield session
     session.stop()
 
