@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
@@ -17,6 +17,7 @@ from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import BatchReport
 from tests.conftest import Apply
+from tests.support.crashes import apply_through_crashes
 from tests.support.events import Record, Row, db2, mariadb, numbered, oracle, postgresql, sqlserver, tombstone, write_records
 
 pytest.importorskip("duckdb")
@@ -82,9 +83,13 @@ def archive_of(change: Change, seed: int, folder: Path, *, files: int, changes: 
         next_offset += len(records)
 
 
+def flow_by(engine: Engine) -> CdcFlow:
+    # One file a microbatch.
+    return CdcFlow(TOPIC, keys=("id",), columns={"share": "DOUBLE"}, engine=engine, max_microbatch_bytes=1)
+
+
 def apply_by(engine: Engine, apply: Apply, archive: Path, lake: Path) -> list[BatchReport]:
-    flows = {TOPIC: CdcFlow(TOPIC, keys=("id",), engine=engine, max_microbatch_bytes=1)}
-    report: ApplyReport = apply(archive, lake, flows=flows)
+    report: ApplyReport = apply(archive, lake, flows={TOPIC: flow_by(engine)})
     return list(report.flows[0].batches)
 
 
@@ -93,8 +98,9 @@ def same(one: BatchReport) -> BatchReport:
     return replace(one, seconds=0.0, merge_plan="", engine="", engine_reason="")
 
 
-def read(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.format("delta").load(str(folder))
+def assert_same_rows(spark: SparkSession, found: Path, expected: Path, place: str) -> None:
+    one, other = (spark.read.format("delta").load(str(lake / place)) for lake in (found, expected))
+    assertDataFrameEqual(one, other, rtol=0, atol=0)
 
 
 def check(spark: SparkSession, apply: Apply, tmp_path: Path, change: Change, seed: int, **sizes: Any) -> list[BatchReport]:
@@ -103,15 +109,28 @@ def check(spark: SparkSession, apply: Apply, tmp_path: Path, change: Change, see
     by_spark, natively = (apply_by(engine, apply, tmp_path / "archive", lake) for engine, lake in lakes.items())
     assert [same(batch) for batch in natively] == [same(batch) for batch in by_spark]
     for place in (TOPIC, f"_cdc/flows/{TOPIC}/delete_markers"):
-        expected, found = (read(spark, lake / place) for lake in lakes.values())
-        assertDataFrameEqual(found, expected, rtol=0, atol=0)
+        assert_same_rows(spark, lakes[Engine.NATIVE], lakes[Engine.SPARK], place)
     return natively
 
 
 @pytest.mark.parametrize("dialect", list(DIALECTS))
 def test_both_engines_give_the_same_table_markers_and_reports(dialect: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
-    batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=3, changes=40)
-    assert [batch.engine for batch in batches] == ["spark", "native", "native", "native"], [batch.engine_reason for batch in batches]
+    batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40)
+    assert [batch.engine for batch in batches] == ["spark", "native", "native"], [batch.engine_reason for batch in batches]
+
+
+def test_a_crash_after_every_effect_of_the_native_engine_loses_and_doubles_nothing(
+    spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    archive_of(DIALECTS["postgresql"], 3, tmp_path / "archive", files=2, changes=40)
+    apply_by(Engine.SPARK, apply, tmp_path / "archive", tmp_path / "spark")
+    report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "crashed", flow_by(Engine.NATIVE))
+    assert {"intent", "target", "delete_markers", "merge", "commit"} <= crashed
+    assert_same_rows(spark, tmp_path / "crashed", tmp_path / "spark", TOPIC)
+    merges = [row for row in spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'crashed' / TOPIC}`").collect() if row["operation"] == "MERGE"]
+    assert len(merges) == 3
+    assert sum("delta-rs" in (row["engineInfo"] or "") for row in merges) == 2
+    assert report.ok
 
 
 @pytest.mark.deep

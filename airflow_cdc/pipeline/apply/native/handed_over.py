@@ -39,7 +39,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
     files = microbatch.files
     against = {
         "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
-        "the microbatch is not read for the first time": run.is_dry or run.is_retry or microbatch.is_again or microbatch.decides,
+        "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
         "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
