@@ -20,9 +20,35 @@ duckdb = pytest.importorskip("duckdb")
 _MICROS = (0, 1, -1, 1_700_000_000_000_000, -62_135_596_800_000_000, -62_135_596_800_000_001, 253_402_300_799_999_999, 2**63 - 1)
 _NUMBERS = ("0", "-0", "7", "-7", "127", "128", "-129", "32768", "2147483648", "9223372036854775808", "1.0", "1.5", "-0.0", "1e3", "1E-2")
 _LONG = ("12345678901234567.125", "123456789012345678901234567890", "0.1", "3.4028236e38", "1e400", "16777217", "1.10", "12.345", "100.000")
-_TEXTS = ("", " ", "a", '"', "\\", "naïve", "\n", "null", "true", "1", "-1.50", "1.234", "+1", " 1 ", "1e2", "NaN", "Infinity", "99999999999.99")
+_TEXTS = (
+    "",
+    " ",
+    "a",
+    '"',
+    "\\",
+    "naïve",
+    "\n",
+    "null",
+    "true",
+    "1",
+    "-1.50",
+    "1.234",
+    "+1",
+    " 1 ",
+    "1e2",
+    "NaN",
+    "Infinity",
+    "99999999999.99",
+)
 _MORE = ("e30=", "AQ==", "////", "gAA=", "1234", "AQIDBAUGBwgJCgsMDQ4P", "AQIDBAUGBwgJCgsMDQ4PEA==", "A", "====", "2026-11-24T10:00:00Z")
-_DATES = ("2026-11-24T10:00:00.123456Z", "2026-11-24T10:00:00.1234567Z", "2026-02-30T10:00:00Z", "0000-01-01T00:00:00Z", "2026-11-24", "24:00:00")
+_DATES = (
+    "2026-11-24T10:00:00.123456Z",
+    "2026-11-24T10:00:00.1234567Z",
+    "2026-02-30T10:00:00Z",
+    "0000-01-01T00:00:00Z",
+    "2026-11-24",
+    "24:00:00",
+)
 _OTHERS = ("true", "false", "null", "[1, 2]", '{"a": 1}', "[]")
 LEAVES = [
     *_NUMBERS,
@@ -43,7 +69,9 @@ RULES = {
     **{f"DECIMAL({digits})": cast_to(f"DECIMAL({digits})") for digits in ("5,2", "38,0", "38,38", "20,4")},
     "decimal in bytes": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="2", **{"connect.decimal.precision": "10"}),
     "decimal in bytes, no scale": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="0"),
-    "decimal in bytes, negative scale": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="-2", **{"connect.decimal.precision": "10"}),
+    "decimal in bytes, negative scale": _field(
+        "bytes", "org.apache.kafka.connect.data.Decimal", scale="-2", **{"connect.decimal.precision": "10"}
+    ),
     "decimal in bytes, all fraction": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="38"),
     "date": _field("int32", "io.debezium.time.Date"),
     "milliseconds": _field("int64", "io.debezium.time.Timestamp"),
@@ -64,7 +92,7 @@ def random_leaves(count: int) -> Iterator[str]:
         yield str(number)
         yield json.dumps(str(Decimal(number).scaleb(-pick.randrange(0, 5))))
         yield repr(pick.uniform(-1, 1) * 10 ** pick.randrange(-10, 20))
-        yield json.dumps("".join(pick.choice("ab1é☃\"\\\n😀 ") for _ in range(pick.randrange(0, 8))), ensure_ascii=pick.random() < 0.5)
+        yield json.dumps("".join(pick.choice('ab1é☃"\\\n😀 ') for _ in range(pick.randrange(0, 8))), ensure_ascii=pick.random() < 0.5)
 
 
 LEAVES += random_leaves(50)
