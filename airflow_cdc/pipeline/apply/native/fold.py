@@ -34,10 +34,7 @@ def fold_natively(decoder: Decoder, paths: Sequence[str], *, threads: int = 1) -
     :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row, and
         records that the survey did not count.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise HandedOver("the package duckdb is not installed") from error
+    import duckdb
 
     with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
         try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
@@ -37,6 +41,7 @@ def natively(settle: Settle) -> Settle:
     def choose(run: MicrobatchRun, target: TargetTable | None) -> Settled:
         if run.flow.engine is Engine.SPARK:
             return settle(run, target)
+        _check_packages(run.flow)
         try:
             return _settle(run, target)
         except HandedOver as reason:
@@ -46,7 +51,25 @@ def natively(settle: Settle) -> Settle:
     return choose
 
 
+def _check_packages(flow: CdcFlow) -> None:
+    """Stop a flow that asks for the native engine alone where its packages are missing.
+
+    :raises ConfigurationError: with the packages.
+    """
+    if flow.engine is Engine.NATIVE and (missing := _missing_packages()):
+        raise ConfigurationError(
+            f"Flow {flow.name}: engine is native, and the driver's Python ({sys.executable}) lacks {', '.join(missing)}.",
+            next_step="Install airflow-cdc[native] where the driver runs, or set the flow's engine to auto.",
+        )
+
+
+def _missing_packages() -> list[str]:
+    return [name for name in ("duckdb", "deltalake", "pyarrow") if find_spec(name) is None]
+
+
 def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
+    if missing := _missing_packages():
+        raise HandedOver(f"the driver's Python lacks {', '.join(missing)}")
     if target is None:
         raise HandedOver("the table is to be created")
     if reason := why_not_read(run, target):
