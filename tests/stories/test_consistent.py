@@ -141,7 +141,8 @@ def test_a_transaction_that_never_completes_holds_and_is_named_until_a_run_witho
     (by_topic,) = [line for line in report.transaction_lines() if "cut" in line]
     assert by_topic == f"shop: cut before commit position {position(2)}; what stands there waits for transaction {lsn(2)} (lacks events)"
     assert f"shop: transaction {lsn(2)}: 0 of 1 events of topic {ITEMS} are archived" in report.transaction_lines()
-    assert list(outcome(report, ORDERS).gap_lines()) == [f"{ORDERS}: 2 records in 1 files wait behind the cut"]
+    waiting = [line for line in outcome(report, ORDERS).gap_lines() if "new table" not in line]
+    assert waiting == [f"{ORDERS}: 2 records in 1 files wait behind the cut"]
 
     # An event from before the cut that comes late is no reason to wait.
     straggler = {**sqlserver("c", commit=1, serial=9, after={"id": 99, "tx": 1}, topic=ORDERS), "offset": 50}
