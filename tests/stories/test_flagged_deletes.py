@@ -81,6 +81,25 @@ def test_late_events_neither_revive_a_row_nor_leave_its_values_old(table: Table)
 
 
 @pytest.mark.deep
+def test_a_row_that_passed_in_one_transaction_does_not_flag_the_late_row_that_it_passed(table: Table) -> None:
+    came = {**event("c", 41, 1, "passing", commit=40), "offset": 7}
+    went = {**event("d", 42, 1, commit=40), "offset": 8}
+    # The image before proves that the delete is not about the row that held the key before.
+    went["value"]["before"] = came["value"]["after"]
+    table.load({**event("c", 5, 9, "other"), "offset": 0}, came, went)
+    assert flagged(table)[0] == (1, "passing", "d", 42, True, 42)
+    # A late delete replaces no values, and makes older events stale.
+    table.load({**event("d", 20, 1), "offset": 3})
+    assert flagged(table)[0] == (1, "passing", "d", 42, True, 42)
+    table.load({**event("c", 10, 1, "dead"), "offset": 1})
+    assert flagged(table)[0] == (1, "passing", "d", 42, True, 42)
+    table.load({**event("c", 30, 1, "lives"), "offset": 5})
+    assert flagged(table)[0] == (1, "lives", "c", 30, False, None)
+    table.load(came, {**event("d", 20, 1), "offset": 3})
+    assert flagged(table)[0] == (1, "lives", "c", 30, False, None)
+
+
+@pytest.mark.deep
 def test_truncated_rows_are_flagged_also_those_of_the_same_load(table: Table) -> None:
     table.load(event("c", 10, 1, "one"), event("c", 11, 2, "two"))
     flow = table.load(event("u", 20, 1, "last"), event("c", 21, 3, "three"), event("d", 22, 2), truncate(30), event("c", 40, 4, "after"))

@@ -66,14 +66,17 @@ def known_of(rows: DataFrame, markers: DataFrame | None, deleted: DataFrame | No
     """
     ours = [F.col(sql.name(key)) for key in keys]
     known = rows.select(*ours, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, F.lit(None).cast(POSITION_TYPE).alias(BEGAN))
+    if deleted is not None and markers is not None:
+        # A row that came and went in one transaction is flagged, and says nothing about the row that held the key before: its marker does.
+        passed = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} = d.{POSITION} AND m.{OP} = '{KEEP}'")
+        deleted = deleted.alias("d").join(markers.alias("m"), passed, "left_anti")
+        # Any other flagged row has the marker's facts, and also which of its values an older event may still fill.
+        is_in_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
+        markers = markers.alias("m").join(deleted.alias("d"), is_in_row, "left_anti")
     if deleted is not None:
         known = known.unionByName(deleted.select(*ours, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS), allowMissingColumns=True)
     if markers is None:
         return known
-    if deleted is not None:
-        # The flagged row has the marker's facts, and also which of its values an older event may still fill.
-        is_in_row = F.expr(f"{sql.same_key('m', 'd', keys)} AND m.{POSITION} <= d.{POSITION} AND m.{OP} = 'd'")
-        markers = markers.alias("m").join(deleted.alias("d"), is_in_row, "left_anti")
     return known.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET, BEGAN), allowMissingColumns=True)
 
 

@@ -62,6 +62,8 @@ def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: 
     # A removed row does not hold its key either.
     holds_nothing = f"(t.{DELETED} OR {is_taken(vanishing)})"
     lives, is_gone = f"NOT {holds_nothing}", f"{holds_nothing} AND s.{OP} <> '{VOID}'"
+    # A late delete does not replace the values of a row that was deleted after it.
+    newer = f" AND (NOT t.{DELETED} OR t.{POSITION} <= s.{POSITION})" if late else ""
     matched: dict[str, Mapping[str, str]] = {}
     matched |= {f"{MADE_ROOM} AND NOT t.{DELETED} AND {unread}": {**updated, **_gone(OP_IF_ABSENT)}} if unread != "false" else {}
     matched |= {f"s.{OP} = '{FILL}'": filled} if late else {}
@@ -69,8 +71,8 @@ def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: 
         f"s.{OP} = '{VOID}' AND t.{POSITION} < s.{POSITION}": {**updated, **_gone(OP_IF_ABSENT)},
         f"{lives} AND s.{OP} = 'd'": {**updated, **_gone(OP)},
         f"{lives} AND s.{OP} NOT IN ('{KEEP}', '{VOID}')": {**updated, **_alive()},
-        f"{is_gone} AND s.{OP_IF_ABSENT} = 'd'": {**updated, **_gone(OP_IF_ABSENT)},
-        f"{is_gone} AND s.{OP_IF_ABSENT} <> '{KEEP}'": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
+        f"{is_gone} AND s.{OP_IF_ABSENT} = 'd'{newer}": {**updated, **_gone(OP_IF_ABSENT)},
+        f"{is_gone} AND s.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}')": {**inserted, sql.name(OP): f"s.{OP_IF_ABSENT}", **_alive()},
     }
     updates = [f"WHEN MATCHED AND {condition} THEN UPDATE SET {sql.assign(values)}" for condition, values in matched.items()]
     # The first matching clause wins, so the latest removal sets the time.

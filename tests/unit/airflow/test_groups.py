@@ -106,6 +106,7 @@ def test_with_spark_one_application_surveys_and_one_for_each_group_merges(scene:
     dag = dag_bag(DAG_FILE).dags["cdc_merge_groups"]
     dag.get_task("survey").min_bytes = 0
     dag.get_task("plan").group_bytes = 1
+    scene.save(dag)
     instances = dag.test(logical_date=DATES[0].replace(hour=12)).get_task_instances()
     # Without the survey the plan would have known no table, and made one group of all.
     assert {(ti.task_id, ti.rendered_map_index, str(ti.state)) for ti in instances} == {
