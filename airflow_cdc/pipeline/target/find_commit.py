@@ -85,13 +85,14 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
     metrics = row["operationMetrics"] or {}
     counts = RowCounts(
         # An append reports its rows under another name.
-        inserted=_count(metrics, "numTargetRowsInserted", "num_target_rows_inserted", "numOutputRows"),
-        updated=_count(metrics, "numTargetRowsUpdated", "num_target_rows_updated"),
-        deleted=_count(metrics, "numTargetRowsDeleted", "num_target_rows_deleted"),
+        inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows"),
+        updated=_count(metrics, "numTargetRowsUpdated"),
+        deleted=_count(metrics, "numTargetRowsDeleted"),
     )
     return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)
 
 
 def _count(metrics: Mapping[str, Any], *names: str) -> int:
-    """Return the first of these counts; delta-rs names them in its own way."""
-    return int(next((metrics[name] for name in names if name in metrics), 0))
+    """Return the first of these counts, by Delta's name or delta-rs's."""
+    spelled = [each for name in names for each in (name, "".join(f"_{c.lower()}" if c.isupper() else c for c in name))]
+    return int(next((metrics[name] for name in spelled if name in metrics), 0))

@@ -25,7 +25,7 @@ def may_write(table: Any) -> bool:
     return set(table.protocol().writer_features or ()) <= known
 
 
-def rows_for(table: Any, changes: Any, columns: Sequence[str], microbatch: int) -> Any:
+def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: int) -> Any:
     """Return row changes with the target's columns and types.
 
     :param changes: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.fold.NativeChanges`.
@@ -51,9 +51,7 @@ def _as(array: Any, kind: Any) -> Any:
     return array.cast(kind)
 
 
-def merge_rows(
-    table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str, max_retries: int = 0
-) -> Mapping[str, Any]:
+def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str) -> Mapping[str, Any]:
     """Make one MERGE commit of row changes and return delta-rs's counts.
 
     :raises ConcurrentRunError: when another run committed first.
@@ -62,7 +60,7 @@ def merge_rows(
     from deltalake.exceptions import CommitFailedError
 
     properties = CommitProperties(
-        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=max_retries
+        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
     )
     values = {_name(column): f"s.{_name(column)}" for column in rows.column_names}
     merge = table.merge(

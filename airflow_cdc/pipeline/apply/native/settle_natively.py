@@ -81,13 +81,13 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
         raise HandedOver("the table has a feature that only Spark writes")
     root = run.microbatch.archive.removeprefix("file://").rstrip("/")
     changes = fold_natively(decoder, [f"{root}/{file.path}" for file in run.microbatch.files])
-    settled = _settled(run, target, decoder, changes)
+    settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
     return settled
 
 
-def _settled(run: MicrobatchRun, target: TargetTable, decoder: Decoder, changes: NativeChanges) -> NativeRowChanges:
+def _settled(run: MicrobatchRun, target: TargetTable, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
     checkpoint = run.checkpoint
     return NativeRowChanges(
         run=run,
@@ -117,13 +117,13 @@ class NativeRowChanges(RowChanges):
         assert target is not None
         run = self.run
         table = open_table(target.uri)
-        rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), run.microbatch.number)
+        rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
             append_markers(run.state(delete_markers_uri), rows, target.keys)
             run.after_effect("delete_markers")
-        return Ready(report=report, merge=partial(self._merge, table, rows, target, report))
+        return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
 
-    def _merge(self, table: Any, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
+    def _merge(self, table: Any, *, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
         run = self.run
         plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
         report = replace(report, merge_plan=plan)
