@@ -17,6 +17,7 @@ from airflow_cdc.model.flow.document_columns import definition_of
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
 
 KEYS_PROPERTY = "airflow_cdc.keys"
 """Table property: the key columns as JSON; frozen when the table is created."""
@@ -96,19 +97,19 @@ def describe_table(spark: SparkSession, uri: str) -> Row | None:
 
 def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     """Return the target table, None where there is none yet."""
-    detail = describe_table(spark, uri)
-    if detail is None:
+    found = describe_natively(uri) or _describe_in_spark(spark, uri)
+    if found is None:
         return None
-    properties = detail["properties"] or {}
+    properties = found.properties
     scd_columns = _scd_columns(properties)
-    fields = [field for field in _fields(spark, uri) if not _is_ours(field.name, scd_columns)]
+    fields = [field for field in found.fields if not _is_ours(field.name, scd_columns)]
     declared, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
         columns=_types(fields),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
-        size=int(detail["sizeInBytes"] or 0),
-        files=int(detail["numFiles"] or 0),
+        size=found.size,
+        files=found.files,
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         declared=declared,
@@ -117,6 +118,14 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
         scd_columns=scd_columns,
     )
+
+
+def _describe_in_spark(spark: SparkSession, uri: str) -> Description | None:
+    detail = describe_table(spark, uri)
+    if detail is None:
+        return None
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    return Description(detail["properties"] or {}, fields, files=int(detail["numFiles"] or 0), size=int(detail["sizeInBytes"] or 0))
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
@@ -130,18 +139,15 @@ def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], froz
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
-    fields = _fields(spark, uri)
+    natively = describe_natively(uri)
+    fields = natively.fields if natively else spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
     scd_columns = ScdColumns()
     names = {field.name for field in fields}
     # A table of versions that lacks a default name has another: only then its properties are read, which takes one more query.
     if END_POSITION in names and not names.issuperset(scd_columns.by_default):
-        detail = describe_table(spark, uri)
-        scd_columns = _scd_columns(detail["properties"] or {} if detail else {})
+        found = natively or _describe_in_spark(spark, uri)
+        scd_columns = _scd_columns(found.properties if found else {})
     return _types([field for field in fields if not _is_ours(field.name, scd_columns)])
-
-
-def _fields(spark: SparkSession, uri: str) -> list[StructField]:
-    return spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
 
 
 def _scd_columns(properties: Mapping[str, str]) -> ScdColumns:

@@ -15,6 +15,7 @@ from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
 from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.target.open_natively import is_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 MOST_TEXT_BYTES = 256 * 1024**2
@@ -44,17 +45,13 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
         "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
         "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
-        "the archive or the lake is not on a local file system": not (_is_local(microbatch.archive) and _is_local(run.table)),
+        "the archive or the lake is not on a local file system": not (is_reached(microbatch.archive) and is_reached(run.table)),
         "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES,
         "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
         "records are respelled": any(file.respelled for file in files),
         "columns are renamed, or taken out of documents": flow.document_columns or target.renamed,
     }
     return next((reason for reason, is_so in against.items() if is_so), None)
-
-
-def _is_local(uri: str) -> bool:
-    return "://" not in uri.removeprefix("file://")
 
 
 def why_not_decoded(decoder: Decoder, target: TargetTable) -> str | None:

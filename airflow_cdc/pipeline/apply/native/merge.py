@@ -7,16 +7,10 @@ from typing import Any
 
 from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.target.open_natively import native_path
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 _SELDOM = {"delta.checkpointInterval": "100"}
-
-
-def open_table(uri: str) -> Any:
-    """Return the Delta table at a local URI."""
-    from deltalake import DeltaTable
-
-    return DeltaTable(_local(uri))
 
 
 def may_write(table: Any) -> bool:
@@ -96,12 +90,8 @@ def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
     markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
     markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
     markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
-    write_deltalake(_local(uri), markers, mode="append", schema_mode="merge", configuration=_SELDOM)
+    write_deltalake(native_path(uri), markers, mode="append", schema_mode="merge", configuration=_SELDOM)
 
 
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
-
-
-def _local(uri: str) -> str:
-    return uri.removeprefix("file://")

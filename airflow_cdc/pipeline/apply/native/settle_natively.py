@@ -19,7 +19,7 @@ from airflow_cdc.pipeline.apply.fold_changes import Folded
 from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
-from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, open_table, rows_for
+from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -30,6 +30,7 @@ from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
+from airflow_cdc.pipeline.target.open_natively import native_path, open_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
@@ -77,9 +78,10 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
-    if not may_write(open_table(target.uri)):
+    table = open_natively(target.uri)
+    if table is None or not may_write(table):
         raise HandedOver("the table has a feature that only Spark writes")
-    root = run.microbatch.archive.removeprefix("file://").rstrip("/")
+    root = native_path(run.microbatch.archive).rstrip("/")
     changes = fold_natively(decoder, [f"{root}/{file.path}" for file in run.microbatch.files])
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
@@ -116,7 +118,8 @@ class NativeRowChanges(RowChanges):
         """Write delete markers, so that no late event brings a row back."""
         assert target is not None
         run = self.run
-        table = open_table(target.uri)
+        # Anew, because fitting the target may have committed to it.
+        table = open_natively(target.uri)
         rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
             append_markers(run.state(delete_markers_uri), rows, target.keys)
