@@ -183,9 +183,9 @@ def test_many_misnamed_files_are_found_by_one_failed_survey(
 ) -> None:
     surveys = []
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         surveys.append(args)
-        return survey_files(*args)
+        return survey_files(*args, **options)
 
     monkeypatch.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", counted)
     write_records(archive / "orders.jsonl", [created(1, ORDERS)])

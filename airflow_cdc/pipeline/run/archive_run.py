@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.routes import with_defaults
 from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.lease import WAIT_SECONDS, Lease
@@ -56,3 +58,10 @@ class ArchiveRun:
     """The lease of the only flow in ``tables``, if the caller holds it; None: the run takes one for each flow with work to do."""
     only_survey: bool = False
     """Whether to survey the new files and apply nothing, so that parallel runs that follow need not survey each."""
+
+    @property
+    def may_survey_natively(self) -> bool:
+        """Whether plain files may be surveyed without Spark: unless no flow may be merged so, or the default forbids it."""
+        return with_defaults(self.flows, CdcFlow("")).engine is not Engine.SPARK or any(
+            flow.engine is not Engine.SPARK for flow in self.flows.values()
+        )

@@ -16,20 +16,11 @@ from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
 _ROWS = "('c', 'u', 'd')"
 _NUMBER = "DECIMAL(38,0)"
-
-
-def name(identifier: str) -> str:
-    """Quote an identifier."""
-    return '"' + identifier.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    """Quote a string literal."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def decode(decoder: Decoder, paths: Sequence[str]) -> str:
@@ -44,12 +35,12 @@ def decode(decoder: Decoder, paths: Sequence[str]) -> str:
         part.replace("source.", "payload.source.") for part in (native.commit, native.change, native.serial, native.transaction)
     )
     values = {column: rule.native(name(f"leaf {column}")) for column, rule in decoder.columns.types.items() if rule.native}
-    ours = ", ".join(text(known) for known in decoder.dialect.names)
+    ours = texts(decoder.dialect.names)
     return f"""
 CREATE OR REPLACE TEMP TABLE {EVENTS} AS
 WITH lines AS (
   SELECT topic, partition, "offset", key, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
-  FROM read_json([{", ".join(map(text, paths))}], format = 'newline_delimited', hive_partitioning = false, columns = {_members(decoder)})
+  FROM {read_members(paths, _members(decoder))}
 ), leaves AS (
   SELECT *, payload.op AS op, {read} FROM lines WHERE topic IS NULL OR topic = {text(decoder.topic)}
 ), staged AS (
@@ -75,16 +66,16 @@ SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET
 FROM staged"""
 
 
-def _members(decoder: Decoder) -> str:
+def _members(decoder: Decoder) -> dict[str, str]:
     """Return the members of a line that are read, with their types."""
-    image = ", ".join(f"{name(column)} JSON" for column in decoder.columns.types)
-    keys = ", ".join(f"{name(key)} JSON" for key in decoder.columns.keys)
-    source = ", ".join(f"{name(member)} VARCHAR" for member in ("connector", "ts_ms", *decoder.dialect.position.fields))
-    payload = f"op VARCHAR, before STRUCT({keys}), after STRUCT({image}), source STRUCT({source})"
-    value = f"payload STRUCT({payload})" if _is_wrapped(decoder) else payload
-    key = f"payload STRUCT({keys})" if _has_wrapped_keys(decoder) else keys
-    members = {"topic": "VARCHAR", "partition": "VARCHAR", "offset": "VARCHAR", "key": f"STRUCT({key})", "value": f"STRUCT({value})"}
-    return "{" + ", ".join(f"{text(member)}: {text(kind)}" for member, kind in members.items()) + "}"
+    image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), struct(dict.fromkeys(decoder.columns.keys, "JSON"))
+    source = struct(dict.fromkeys(("connector", "ts_ms", *decoder.dialect.position.fields), "VARCHAR"))
+    value = {"op": "VARCHAR", "before": keys, "after": image, "source": source}
+    return {
+        **dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"),
+        "key": struct({"payload": keys}) if _has_wrapped_keys(decoder) else keys,
+        "value": struct({"payload": struct(value)} if _is_wrapped(decoder) else value),
+    }
 
 
 def _is_wrapped(decoder: Decoder) -> bool:
@@ -120,7 +111,7 @@ def _misfits(decoder: Decoder) -> str:
 
 
 def _placeholders() -> str:
-    return ", ".join(text(json.dumps(spelled)) for spelled in PLACEHOLDER_TEXTS)
+    return texts(map(json.dumps, PLACEHOLDER_TEXTS))
 
 
 def count_kinds() -> str:
