@@ -301,4 +301,8 @@ def _shapes(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -> 
                 reads_beginnings=True,
             )
         )
-    return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))
+    return tuple(sorted(shapes, key=_order))
+
+
+def _order(shape: TopicShape) -> tuple[str, ...]:
+    return (shape.file, shape.topic, shape.kind, *map(str, (shape.value_shape, shape.partition, shape.table, shape.key_shape)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive.archived_files import ArchivedFile, list_archive
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
-from tests.support.events import db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
+from tests.support.events import Record, db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
 
 pytest.importorskip("duckdb")
 
@@ -38,18 +40,23 @@ def test_of_every_capture_both_surveys_are_equal(archive: Path, spark: SparkSess
     assert_alike(spark, archive)
 
 
+PLACES: dict[Callable[..., Record], dict[str, Any]] = {
+    sqlserver: {"commit": 5, "change": 6},
+    postgresql: {"commit": 5, "change": 6},
+    oracle: {"commit": 5, "change": 6, "transaction": "t"},
+    mariadb: {"position": 5, "gtid": "0-1-1"},
+    db2: {"commit": 5, "change": 6},
+}
+
+
 def test_plain_events_of_every_relational_connector_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
     row = {"id": 1, "naïve ☃": 'a "b"', "n": 1.50}
-    for number, make in enumerate((sqlserver, postgresql, oracle, mariadb, db2)):
-        place = {"position": 5} if make is mariadb else {"commit": 5}
-        made = [
-            make(op, **place, topic=f"t{number}", **images)
-            for op, images in (("c", {"after": row}), ("d", {"before": row}), ("r", {"after": row}))
-        ]
-        write_records(
-            tmp_path / f"{number}.jsonl{'.gz' if number % 2 else ''}", [{**each, "offset": offset} for offset, each in enumerate(made)]
-        )
-    write_records(tmp_path / "gone.jsonl", [{**tombstone({"id": 1}, topic="t1"), "offset": 9}])
+    images = {"c": {"after": row}, "d": {"before": row}, "r": {"after": row}}
+    for make, place in PLACES.items():
+        made = [make(op, **place, **has, topic=make.__name__) for op, has in images.items()]
+        numbered = [{**each, "offset": offset} for offset, each in enumerate(made)]
+        write_records(tmp_path / f"{make.__name__}.jsonl{'.gz' if make is oracle else ''}", numbered)
+    write_records(tmp_path / "gone.jsonl", [{**tombstone({"id": 1}, topic="db2"), "offset": 9}])
     assert assert_alike(spark, tmp_path) == []
 
 
