@@ -53,7 +53,7 @@ def test_plain_events_of_every_relational_connector_need_no_spark(tmp_path: Path
     row = {"id": 1, "naïve ☃": 'a "b"', "n": 1.50}
     images = {"c": {"after": row}, "d": {"before": row}, "r": {"after": row}}
     for make, place in PLACES.items():
-        made = [make(op, **place, **has, topic=make.__name__) for op, has in images.items()]
+        made = [make(op, **place, **has, topic=make.__name__, partition=1, key={"id": 1}) for op, has in images.items()]
         numbered = [{**each, "offset": offset} for offset, each in enumerate(made)]
         write_records(tmp_path / f"{make.__name__}.jsonl{'.gz' if make is oracle else ''}", numbered)
     write_records(tmp_path / "gone.jsonl", [{**tombstone({"id": 1}, topic="db2"), "offset": 9}])
