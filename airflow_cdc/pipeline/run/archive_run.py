@@ -61,7 +61,6 @@ class ArchiveRun:
 
     @property
     def may_survey_natively(self) -> bool:
-        """Whether plain files may be surveyed without Spark: unless no flow may be merged so, or the default forbids it."""
-        return with_defaults(self.flows, CdcFlow("")).engine is not Engine.SPARK or any(
-            flow.engine is not Engine.SPARK for flow in self.flows.values()
-        )
+        """Whether plain files may be surveyed without Spark: not where every flow is Spark's."""
+        of_others = with_defaults(self.flows, CdcFlow("any other"))
+        return any(flow.engine is not Engine.SPARK for flow in (of_others, *self.flows.values()))
