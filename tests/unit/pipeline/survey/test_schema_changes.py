@@ -115,12 +115,13 @@ def test_a_table_that_the_topic_made_is_read_by_it_until_one_rule_no_longer_read
 def test_a_table_that_was_made_without_the_topic_keeps_its_reading(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     archive, lake = tmp_path / "archive", tmp_path / "lake"
     write_records(archive / "1.jsonl", [order("r", 100, id=1, n=7, amount=unscaled(1250), day=18262)])
-    apply(archive, lake)
+    flows = {ORDERS: CdcFlow(ORDERS, on_unknown_types=OnUnknownTypes.GUESS)}
+    apply(archive, lake, flows=flows)
 
     # A new column is the topic's own.
     statement = schema_change("mariadb", '"shop"."orders"', {"day": ("DATE", None, None), "due": ("DATE", None, None)}, prefix="mdb")
     write_records(archive / "2.jsonl", [statement, order("c", 200, id=2, n=8, amount=unscaled(1251), day=18263, due=18264)])
-    apply(archive, lake)
+    apply(archive, lake, flows=flows)
 
     assert rows_in(spark, lake, ORDERS) == [
         {"id": 1, "n": 7, "amount": "BOI=", "day": 18262, "due": None},
@@ -160,7 +161,7 @@ def test_where_there_are_more_changes_than_are_read_none_counts(
     monkeypatch.setattr(schema_changes, "MOST_CHANGES", 1)
     write_records(tmp_path / "archive/1.jsonl", [created(), created(), order("r", 100, id=1, day=18262)])
 
-    apply(tmp_path / "archive", tmp_path / "lake")
+    apply(tmp_path / "archive", tmp_path / "lake", flows={ORDERS: CdcFlow(ORDERS, on_unknown_types=OnUnknownTypes.GUESS)})
 
     assert rows_in(spark, tmp_path / "lake", ORDERS) == [{"id": 1, "day": 18262}]
 

@@ -84,12 +84,14 @@ def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_lat
     apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
 ) -> None:
     for number in range(1, 5):
-        write_records(archive / f"{number}.jsonl", numbered([sqlserver("c", commit=number, after=person(number, "new"))], first=number))
-    write_records(archive / "5.jsonl", numbered([sqlserver("d", commit=9, before=person(1, "new"))], first=5))
+        write_records(
+            archive / f"{number}.jsonl", numbered([sqlserver("c", commit=number, after=person(number, "new"))], first=10 + number)
+        )
+    write_records(archive / "5.jsonl", numbered([sqlserver("d", commit=9, before=person(1, "new"))], first=15))
     apply(archive, lake, flows=ONE_FILE_EACH)
     lake = aged(lake, days=20)
     # The newest transaction's version stays readable for the next microbatch, so what that one dropped stays too.
-    write_records(archive / "6.jsonl", numbered([sqlserver("u", commit=10, before=person(2, "new"), after=person(2, "newer"))], first=6))
+    write_records(archive / "6.jsonl", numbered([sqlserver("u", commit=10, before=person(2, "new"), after=person(2, "newer"))], first=16))
     apply(archive, lake, flows=ONE_FILE_EACH)
     held = rows(spark, lake)
     target = f"{lake}/{TOPIC}"
@@ -114,7 +116,7 @@ def test_small_files_become_one_and_old_ones_go_and_neither_the_next_run_nor_lat
 
     # Late events find the newer row and the delete marker.
     stale = [sqlserver("u", commit=3, after=person(2, "older")), sqlserver("u", commit=4, after=person(1, "gone"))]
-    write_records(archive / "0.jsonl", numbered([*stale, sqlserver("c", commit=5, after=person(5, "late"))], first=90))
+    write_records(archive / "0.jsonl", numbered([*stale, sqlserver("c", commit=5, after=person(5, "late"))], first=0))
     report = apply(archive, lake, flows=ONE_FILE_EACH)
     assert report.flows[0].events.stale == 2
     assert rows(spark, lake) == [*held, person(5, "late")]
