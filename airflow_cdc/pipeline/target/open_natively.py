@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
 from pyspark.sql.types import StructField, StructType
+
+from airflow_cdc.model.delta_rs_options import NotReached
+from airflow_cdc.model.storage import store_of
+from airflow_cdc.pipeline.spark.storage import delta_options, is_local
+
+_LINE = re.compile(r"\x1b\[[0-9;]*m|↳")
+"""How delta-rs draws an error's causes."""
 
 
 class Description(NamedTuple):
@@ -22,15 +32,27 @@ class Description(NamedTuple):
 
 def open_natively(uri: str) -> Any | None:
     """Return the table at a URI; None where there is none, or delta-rs is not installed, does not reach it, or cannot read it."""
-    if find_spec("deltalake") is None or not is_reached(uri):
+    if find_spec("deltalake") is None:
         return None
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        return DeltaTable(native_path(uri))
-    except (DeltaError, OSError):
+        return open_table(uri)
+    except (NotReached, DeltaError, OSError):
         return None
+
+
+def open_table(uri: str) -> Any:
+    """Return the table at a URI, as delta-rs reads it.
+
+    :raises NotReached: where delta-rs is not used.
+    :raises DeltaError: where there is none, or delta-rs cannot read it.
+    :raises OSError: when the store fails.
+    """
+    from deltalake import DeltaTable
+
+    with without_answers(uri):
+        return DeltaTable(native_path(uri), storage_options=delta_options(uri) or None)
 
 
 def describe_natively(uri: str) -> Description | None:
@@ -47,11 +69,37 @@ def describe_natively(uri: str) -> Description | None:
     return Description(dict(table.metadata().configuration), fields, len(sizes), sum(sizes))
 
 
-def is_reached(uri: str) -> bool:
-    """Return whether delta-rs and DuckDB reach a store: currently the local file system alone."""
-    return "://" not in uri.removeprefix("file://")
+def why_not_reached(uri: str) -> str | None:
+    """Return why delta-rs is not used on a URI's store; None where it reaches it as the job's own calls do."""
+    try:
+        delta_options(uri)
+    except NotReached as reason:
+        return str(reason)
+    return None
 
 
 def native_path(uri: str) -> str:
-    """Return a URI as delta-rs and DuckDB take it."""
-    return uri.removeprefix("file://")
+    """Return a URI as delta-rs takes it."""
+    if is_local(uri):
+        return uri.removeprefix("file://")
+    # A name is no part of a URL for Spark and fsspec: `#`, `?` and `%` are letters of it.
+    return store_of(uri) + quote(urlsplit(uri)._replace(scheme="", netloc="").geturl(), safe="/")
+
+
+@contextmanager
+def without_answers(uri: str) -> Iterator[None]:
+    """Raise delta-rs's errors without the store's answers: those may hold a signed URL or the text of a signature."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        if is_local(uri):
+            raise
+        kind = PermissionError if "lacked the necessary privileges" in str(error) else type(error)
+        raise kind(f"{uri}: {_without_answer(str(error))}") from None
+
+
+def _without_answer(text: str) -> str:
+    lines = (_LINE.sub("", line).strip() for line in text.partition("<")[0].splitlines())
+    return "; ".join(line for line in lines if line and "://" not in line)
