@@ -33,6 +33,8 @@ _BARE = _words(
 """Variables that delta-rs reads though nothing in their names says so, in lower case."""
 _AWS_KEYS = frozenset({"aws_access_key_id", "aws_secret_access_key", "aws_session_token"})
 _AWS_REGIONS = frozenset({"aws_region", "aws_default_region"})
+_AWS_ENDPOINTS = frozenset({"aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint"})
+"""Other names of an option that is given."""
 _AWS_PROFILES = frozenset({"aws_profile", "aws_default_profile", "aws_shared_credentials_file", "aws_config_file", "aws_sdk_load_config"})
 _AWS_MACHINE = _words(
     "aws_web_identity_token_file aws_role_arn aws_role_session_name aws_container_credentials_relative_uri "
@@ -79,14 +81,20 @@ def _s3(bucket: str, given: Options, variables: _Names, has_profiles: bool) -> d
         # The default since delta-rs 1.0; without it nothing would exclude a second writer of a version.
         "aws_conditional_put": "etag",
         "aws_virtual_hosted_style_request": str(style == "virtual").lower(),
-        "aws_allow_http": str(bool(endpoint) and urlsplit(endpoint).scheme == "http").lower(),
+        "aws_allow_http": str(bool(endpoint) and urlsplit(str(endpoint)).scheme == "http").lower(),
     }
     if endpoint:
         found["aws_endpoint_url"] = _with_bucket(endpoint, bucket) if style == "virtual" else endpoint
     if region := client.get("region_name"):
         found["aws_region"] = region
     keys, allowed = _aws_keys(given, variables, has_profiles=has_profiles)
-    _refuse_variables(variables, "aws_", {**found, **keys}, allowed | _AWS_HARMLESS | (frozenset() if region else _AWS_REGIONS))
+    allowed |= _AWS_HARMLESS | _AWS_REGIONS
+    if endpoint:
+        allowed |= _AWS_ENDPOINTS
+    if found["aws_allow_http"] == "true":
+        # Certificate authorities that delta-rs would not know.
+        allowed |= {"aws_ca_bundle"}
+    _refuse_variables(variables, "aws_", {**found, **keys}, allowed)
     return {**found, **keys}
 
 
