@@ -16,6 +16,7 @@ from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline.spark.storage import delta_options, is_local
 
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _LINE = re.compile(r"\x1b\[[0-9;]*m|↳")
 """How delta-rs draws an error's causes."""
 
@@ -51,8 +52,9 @@ def open_table(uri: str) -> Any:
     """
     from deltalake import DeltaTable
 
+    path, options = reach(uri)
     with without_answers(uri):
-        return DeltaTable(native_path(uri), storage_options=delta_options(uri) or None)
+        return DeltaTable(path, storage_options=options)
 
 
 def describe_natively(uri: str) -> Description | None:
@@ -72,18 +74,27 @@ def describe_natively(uri: str) -> Description | None:
 def why_not_reached(uri: str) -> str | None:
     """Return why delta-rs is not used on a URI's store; None where it reaches it as the job's own calls do."""
     try:
-        delta_options(uri)
+        reach(uri)
     except NotReached as reason:
         return str(reason)
     return None
 
 
-def native_path(uri: str) -> str:
-    """Return a URI as delta-rs takes it."""
+def reach(uri: str) -> tuple[str, dict[str, str] | None]:
+    """Return a URI as delta-rs takes it, and its ``storage_options``.
+
+    :raises NotReached: where delta-rs is not used.
+    """
+    options = delta_options(uri)
     if is_local(uri):
-        return uri.removeprefix("file://")
-    # A name is no part of a URL for Spark and fsspec: `#`, `?` and `%` are letters of it.
-    return store_of(uri) + quote(urlsplit(uri)._replace(scheme="", netloc="").geturl(), safe="/")
+        path = spelled = uri.removeprefix("file://")
+    else:
+        # A name is no part of a URL for Spark and fsspec: `#` and `?` are letters of it.
+        path = urlsplit(uri)._replace(scheme="", netloc="").geturl()
+        spelled = store_of(uri) + quote(path, safe="/")
+    if _ENCODED.search(path):
+        raise NotReached("delta-rs reads another folder where a name holds % and two digits")
+    return spelled, options or None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from airflow_cdc.model.archive.archived_files import FileFormat
 from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
 from airflow_cdc.pipeline.apply.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
@@ -40,7 +41,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
     awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
-    unreached = why_not_reached(run.table) or why_not_reached(run.lake)
+    unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
         "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,

@@ -7,8 +7,7 @@ from typing import Any
 
 from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.pipeline.spark.storage import delta_options
-from airflow_cdc.pipeline.target.open_natively import native_path, without_answers
+from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 _SELDOM = {"delta.checkpointInterval": "100"}
@@ -82,7 +81,10 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
 
 
 def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
-    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`)."""
+    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
+
+    :raises NotReached: where delta-rs is not used.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     from deltalake import write_deltalake
@@ -93,11 +95,9 @@ def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
     markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
     markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
     markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
-    options = delta_options(uri)
+    path, options = reach(uri)
     with without_answers(uri):
-        write_deltalake(
-            native_path(uri), markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options or None
-        )
+        write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)
 
 
 def _name(column: str) -> str:
