@@ -86,15 +86,14 @@ def reach(uri: str) -> tuple[str, dict[str, str] | None]:
     :raises NotReached: where delta-rs is not used.
     """
     options = delta_options(uri)
-    if is_local(uri):
-        path = spelled = uri.removeprefix("file://")
-    else:
-        # A name is no part of a URL for Spark and fsspec: `#` and `?` are letters of it.
-        path = urlsplit(uri)._replace(scheme="", netloc="").geturl()
-        spelled = store_of(uri) + quote(path, safe="/")
+    path = uri.removeprefix("file://") if is_local(uri) else urlsplit(uri)._replace(scheme="", netloc="").geturl()
     if _ENCODED.search(path):
         raise NotReached("delta-rs reads another folder where a name holds % and two digits")
-    return spelled, options or None
+    if is_local(uri):
+        return path, None
+    if set("#?") & set(path):
+        raise NotReached("delta-rs does not find a table's history where a name on an object store holds # or ?")
+    return store_of(uri) + quote(path, safe="/"), options
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,9 +52,13 @@ class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
         """Return a file by its name."""
         return [path]
 
-    def size(self, path: str) -> int:
-        """Return a file's bytes."""
-        return len(self._contents[path])
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Return a file's name, size and kind."""
+        return {"name": path, "size": len(self._contents[path]), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """Return one time for all: nothing changes here."""
+        return datetime.fromtimestamp(0, timezone.utc)
 
     def open(self, path: str, mode: str = "rb", **kwargs: Any) -> BytesIO:
         """Return a reader of its own for each caller: DuckDB's threads share none."""
