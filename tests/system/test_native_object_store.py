@@ -24,6 +24,7 @@ from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
 from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
+from airflow_cdc.pipeline.target import open_natively as open_natively_module
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.events import Record, numbered, sqlserver, tombstone
@@ -73,6 +74,7 @@ def job(stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_OPTIONS", {})
     monkeypatch.setattr(storage, "_CALLED", set())
     monkeypatch.setattr(exclusive_writes, "_FOUND", {})
+    monkeypatch.setattr(open_natively_module, "_FAILED", set())
     storage.use_options({f"s3://{store.bucket}": options_of(store) for store in stores})
     for store in stores:
         storage.file_system(f"s3://{store.bucket}/")
@@ -176,6 +178,9 @@ def test_what_is_not_there_or_refused_is_left_to_spark(table: DeltaTable, stores
         open_table("s3a://tables/lake one/nothing")
     storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
     assert open_natively(TABLE) is None
+    storage.use_options({"s3://tables": options_of(stores[1])})
+    assert open_natively(TABLE) is None, "one failure is enough for a process"
+    storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
     with pytest.raises(PermissionError) as refused:
         open_table(TABLE)
     assert "403 Forbidden" in str(refused.value)

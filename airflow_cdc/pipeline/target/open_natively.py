@@ -16,6 +16,10 @@ from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline.spark.storage import delta_options, is_local
 
+_FAILED: set[str] = set()
+"""Object stores on which delta-rs failed in this process; Spark describes the tables there from then on."""
+_PATIENCE = {"max_retries": "5", "retry_timeout": "30s"}
+"""Its own ten attempts within three minutes would delay a run that Spark can do as well."""
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _LINE = re.compile(r"\x1b\[[0-9;]*m|↳")
 """How delta-rs draws an error's causes."""
@@ -33,13 +37,18 @@ class Description(NamedTuple):
 
 def open_natively(uri: str) -> Any | None:
     """Return the table at a URI; None where there is none, or delta-rs is not installed, does not reach it, or cannot read it."""
-    if find_spec("deltalake") is None:
+    if find_spec("deltalake") is None or store_of(uri) in _FAILED:
         return None
     from deltalake.exceptions import DeltaError
 
     try:
         return open_table(uri)
-    except (NotReached, DeltaError, OSError):
+    except (NotReached, DeltaError):
+        return None
+    except OSError:
+        if not is_local(uri):
+            # The next table would cost the same seconds of attempts: delta-rs may not trust the certificate that others trust.
+            _FAILED.add(store_of(uri))
         return None
 
 
@@ -93,7 +102,7 @@ def reach(uri: str) -> tuple[str, dict[str, str] | None]:
         return path, None
     if set("#?") & set(path):
         raise NotReached("delta-rs does not find a table's history where a name on an object store holds # or ?")
-    return store_of(uri) + quote(path, safe="/"), options
+    return store_of(uri) + quote(path, safe="/"), {**options, **_PATIENCE}
 
 
 @contextmanager
