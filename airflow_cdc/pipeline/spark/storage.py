@@ -62,4 +62,9 @@ def is_local(uri: str) -> bool:
 
 
 def _has_profiles() -> bool:
-    return any((Path.home() / name).exists() for name in (".aws/credentials", ".aws/config", ".boto"))
+    try:
+        home = Path.home()
+    except RuntimeError:
+        # A user without an entry in the machine's list, as in a container.
+        return False
+    return any((home / name).exists() for name in (".aws/credentials", ".aws/config", ".boto"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pyspark.sql.types import StructField, StructType
@@ -15,6 +15,8 @@ from pyspark.sql.types import StructField, StructType
 from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline.spark.storage import delta_options, is_local
+
+_Read = TypeVar("_Read")
 
 _FAILED: set[str] = set()
 """Object stores on which delta-rs failed in this process; Spark describes the tables there from then on."""
@@ -37,19 +39,7 @@ class Description(NamedTuple):
 
 def open_natively(uri: str) -> Any | None:
     """Return the table at a URI; None where there is none, or delta-rs is not installed, does not reach it, or cannot read it."""
-    if find_spec("deltalake") is None or store_of(uri) in _FAILED:
-        return None
-    from deltalake.exceptions import DeltaError
-
-    try:
-        return open_table(uri)
-    except (NotReached, DeltaError):
-        return None
-    except OSError:
-        if not is_local(uri):
-            # The next table would cost the same seconds of attempts: delta-rs may not trust the certificate that others trust.
-            _FAILED.add(store_of(uri))
-        return None
+    return _unless_refused(uri, open_table)
 
 
 def open_table(uri: str) -> Any:
@@ -68,9 +58,11 @@ def open_table(uri: str) -> Any:
 
 def describe_natively(uri: str) -> Description | None:
     """Return a table's description; None where only Spark can give it."""
-    table = open_natively(uri)
-    if table is None:
-        return None
+    return _unless_refused(uri, _describe)
+
+
+def _describe(uri: str) -> Description | None:
+    table = open_table(uri)
     try:
         fields = StructType.fromJson(json.loads(table.schema().to_json())).fields
     except ValueError:
@@ -78,6 +70,22 @@ def describe_natively(uri: str) -> Description | None:
         return None
     sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
     return Description(dict(table.metadata().configuration), fields, len(sizes), sum(sizes))
+
+
+def _unless_refused(uri: str, read: Callable[[str], _Read]) -> _Read | None:
+    if find_spec("deltalake") is None or store_of(uri) in _FAILED:
+        return None
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return read(uri)
+    except (NotReached, DeltaError):
+        return None
+    except OSError:
+        if not is_local(uri):
+            # The next table would cost the same seconds of attempts: delta-rs may not trust the certificate that others trust.
+            _FAILED.add(store_of(uri))
+        return None
 
 
 def why_not_reached(uri: str) -> str | None:

@@ -39,14 +39,7 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
     import duckdb
 
     with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
-        try:
-            files = FetchedFiles(archive, [file.path for file in decoder.files])
-            connection.register_filesystem(files)
-            connection.execute(decode(decoder, files.uris))
-        except OSError as error:
-            raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
-        except duckdb.Error as error:
-            raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
+        _decode(connection, decoder, archive)
         _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
         connection.execute(fold(decoder.columns.keys, decoder.columns.types))
         cursor = connection.execute(count_changes())
@@ -56,6 +49,23 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
             raise HandedOver("the last event of a key alone does not decide its row")
         rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
     return NativeChanges(rows=rows, staged=_staged(lanes))
+
+
+def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
+    """Make the table of events. The files' bytes are let go at its end."""
+    import duckdb
+
+    try:
+        files = FetchedFiles(archive, [file.path for file in decoder.files])
+    except OSError as error:
+        raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
+    connection.register_filesystem(files)
+    try:
+        connection.execute(decode(decoder, files.uris))
+    except duckdb.Error as error:
+        raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
+    finally:
+        connection.unregister_filesystem(files.protocol)
 
 
 def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | None]]) -> None:
