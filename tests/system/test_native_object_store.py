@@ -27,6 +27,7 @@ from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
+from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
 from tests.support.natively import bytes_of, changes_of, decoder_of, new_table, rows_in
 from tests.system.object_store import PACKAGES, Store, running_store
@@ -268,6 +269,19 @@ def test_the_store_is_found_to_exclude_a_second_writer() -> None:
     assert excludes_writers("s3a://tables/probed")
     fs, path = storage.file_system("s3://tables/probed")
     assert fs.find(path) == []
+
+
+def test_a_store_that_ignores_a_writes_condition_is_found_out() -> None:
+    with careless_store() as careless:
+        storage.use_options({"s3://careless": {"key": "AK", "secret": "s3cr3t", "endpoint_url": careless.endpoint}})
+        storage.file_system("s3://careless/lake")
+        assert not excludes_writers("s3a://careless/lake")
+        conditions = [request.headers["If-None-Match"] for request in careless.requests if request.method == "PUT"]
+        assert conditions == ["*", "*"]
+        assert careless.objects == {}
+        asked = len(careless.requests)
+        assert not excludes_writers("s3a://careless/other")
+        assert len(careless.requests) == asked, "a process asks once"
 
 
 def test_a_variable_that_switches_the_condition_off_has_no_effect(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:

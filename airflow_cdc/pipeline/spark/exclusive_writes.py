@@ -15,7 +15,8 @@ _FOUND: dict[str, bool] = {}
 def excludes_writers(lake: str) -> bool:
     """Return whether the second of two writers of one object is refused. Tried once a process, where it is not documented.
 
-    delta-rs writes a version without looking for it first: a store that ignores ``If-None-Match`` would replace another writer's commit.
+    delta-rs looks for newer versions and then writes its own: a store that ignores ``If-None-Match`` would let it replace a commit that
+    another writer made in between.
 
     :raises NotReached: see :func:`airflow_cdc.pipeline.spark.storage.delta_options`.
     """
