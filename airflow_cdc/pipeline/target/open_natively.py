@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pyspark.sql.types import StructField, StructType
 
@@ -103,7 +103,8 @@ def reach(uri: str) -> tuple[str, dict[str, str] | None]:
     :raises NotReached: where delta-rs is not used.
     """
     options = delta_options(uri)
-    path = uri.removeprefix("file://") if is_local(uri) else urlsplit(uri)._replace(scheme="", netloc="").geturl()
+    # Not by urlsplit, to which `#` and `?` end a path: Spark and fsspec take them for letters of a name.
+    path = uri.removeprefix("file://") if is_local(uri) else "/" + uri.partition("://")[2].partition("/")[2]
     if _ENCODED.search(path):
         raise NotReached("delta-rs reads another folder where a name holds % and two digits")
     if is_local(uri):

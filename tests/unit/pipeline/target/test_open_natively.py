@@ -96,7 +96,15 @@ def test_a_place_is_spelled_for_delta_rs(monkeypatch: pytest.MonkeyPatch, uri: s
 
 @pytest.mark.parametrize(
     ("uri", "sign"),
-    [("/a%23b", "%"), ("file:///a%23b", "%"), ("s3://b/flows/a%2Fb/delete_markers", "%"), ("s3a://b/a#b", "#"), ("gs://b/a?b", "?")],
+    [
+        ("/a%23b", "%"),
+        ("file:///a%23b", "%"),
+        ("s3://b/flows/a%2Fb/delete_markers", "%"),
+        ("s3a://b/a#b", "#"),
+        ("gs://b/a?b", "?"),
+        ("s3a://b/t#", "#"),
+        ("s3://b/t?", "?"),
+    ],
 )
 def test_a_name_that_delta_rs_may_misread_is_left_to_spark(monkeypatch: pytest.MonkeyPatch, uri: str, sign: str) -> None:
     monkeypatch.setattr(open_natively_module, "delta_options", lambda uri: {})
