@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 Options = Mapping[str, Any]
 _Names = frozenset[str]
+
+
+class _Machine(NamedTuple):
+    """What delta-rs may take from elsewhere than its options."""
+
+    variables: _Names
+    """Of the environment, in lower case."""
+    has_profiles: bool
 
 
 def _words(text: str) -> frozenset[str]:
@@ -65,10 +73,10 @@ def delta_rs_options(store: str, options: Options, environment: Mapping[str, str
         raise NotReached(f"delta-rs is not used on {parts.scheme}://")
     given = {name: value for name, value in options.items() if value is not None and name not in _IGNORED}
     variables = frozenset(name.lower() for name, value in environment.items() if value)
-    return _STORES[parts.scheme](parts.netloc, given, variables, has_profiles)
+    return _STORES[parts.scheme](parts.netloc, given, _Machine(variables, has_profiles))
 
 
-def _s3(bucket: str, given: Options, variables: _Names, has_profiles: bool) -> dict[str, str]:  # noqa: FBT001 - as all in _STORES.
+def _s3(bucket: str, given: Options, machine: _Machine) -> dict[str, str]:
     _refuse_unknown(given, {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs"})
     client, config = given.get("client_kwargs") or {}, given.get("config_kwargs") or {}
     _refuse_unknown(client, {"region_name"}, within="client_kwargs")
@@ -87,14 +95,14 @@ def _s3(bucket: str, given: Options, variables: _Names, has_profiles: bool) -> d
         found["aws_endpoint_url"] = _with_bucket(endpoint, bucket) if style == "virtual" else endpoint
     if region := client.get("region_name"):
         found["aws_region"] = region
-    keys, allowed = _aws_keys(given, variables, has_profiles=has_profiles)
+    keys, allowed = _aws_keys(given, machine)
     allowed |= _AWS_HARMLESS | _AWS_REGIONS
     if endpoint:
         allowed |= _AWS_ENDPOINTS
     if found["aws_allow_http"] == "true":
         # Certificate authorities that delta-rs would not know.
         allowed |= {"aws_ca_bundle"}
-    _refuse_variables(variables, "aws_", {**found, **keys}, allowed)
+    _refuse_variables(machine.variables, "aws_", {**found, **keys}, allowed=allowed)
     return {**found, **keys}
 
 
@@ -104,7 +112,7 @@ def _with_bucket(endpoint: str, bucket: str) -> str:
     return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl()
 
 
-def _aws_keys(given: Options, variables: _Names, *, has_profiles: bool) -> tuple[dict[str, str], _Names]:
+def _aws_keys(given: Options, machine: _Machine) -> tuple[dict[str, str], _Names]:
     """Return the options of the keys, and the variables of keys that may be set beside them."""
     if given.get("anon"):
         return {"aws_skip_signature": "true"}, _AWS_KEYS | _AWS_PROFILES | _AWS_MACHINE
@@ -117,15 +125,15 @@ def _aws_keys(given: Options, variables: _Names, *, has_profiles: bool) -> tuple
             keys["aws_session_token"] = given["token"]
         # A token in the environment would be joined to these keys.
         return {**signed, **keys}, (_AWS_KEYS - {"aws_session_token"}) | _AWS_PROFILES | _AWS_MACHINE
-    in_environment = variables & {"aws_access_key_id", "aws_secret_access_key"}
+    in_environment = machine.variables & {"aws_access_key_id", "aws_secret_access_key"}
     if len(in_environment) == 2:
         return signed, _AWS_KEYS | _AWS_PROFILES | _AWS_MACHINE
-    if in_environment or has_profiles or variables & _AWS_PROFILES:
+    if in_environment or machine.has_profiles or machine.variables & _AWS_PROFILES:
         raise NotReached("the store's keys may be those of an AWS profile")
     return signed, _AWS_MACHINE
 
 
-def _google(bucket: str, given: Options, variables: _Names, has_profiles: bool) -> dict[str, str]:  # noqa: ARG001, FBT001 - as all in _STORES.
+def _google(_bucket: str, given: Options, machine: _Machine) -> dict[str, str]:
     # The project counts for whoever lists or creates buckets.
     _refuse_unknown(given, {"token", "project"})
     token = given.get("token")
@@ -140,11 +148,11 @@ def _google(bucket: str, given: Options, variables: _Names, has_profiles: bool) 
         found["google_service_account_key"] = json.dumps(token)
     elif token is not None:
         raise NotReached("the store's token is of an unknown kind")
-    _refuse_variables(variables, "google_", found, _GOOGLE_HARMLESS)
+    _refuse_variables(machine.variables, "google_", found, allowed=_GOOGLE_HARMLESS)
     return found
 
 
-def _azure(container: str, given: Options, variables: _Names, has_profiles: bool) -> dict[str, str]:  # noqa: ARG001, FBT001 - as all in _STORES.
+def _azure(container: str, given: Options, machine: _Machine) -> dict[str, str]:
     _refuse_unknown(given, {"account_name", *_AZURE_CREDENTIALS})
     host = container.partition("@")[2]
     if not given.get("account_name") or host.split(".", 1)[0] != given["account_name"]:
@@ -155,7 +163,7 @@ def _azure(container: str, given: Options, variables: _Names, has_profiles: bool
         raise NotReached("the store's credentials are not one of account key, shared access signature and service principal")
     found = {_AZURE_CREDENTIALS[name]: str(value).removeprefix("?") for name, value in credentials.items()}
     found["azure_storage_account_name"] = given["account_name"]
-    _refuse_variables(variables, "azure_", found, frozenset())
+    _refuse_variables(machine.variables, "azure_", found, allowed=frozenset())
     return found
 
 
@@ -167,7 +175,7 @@ _AZURE_CREDENTIALS = {
     "client_secret": "azure_client_secret",
 }
 _AZURE_KINDS = {frozenset({"account_key"}), frozenset({"sas_token"}), frozenset({"tenant_id", "client_id", "client_secret"})}
-_STORES: Mapping[str, Callable[[str, Options, _Names, bool], dict[str, str]]] = {"s3": _s3, "gs": _google, "abfss": _azure}
+_STORES: Mapping[str, Callable[[str, Options, _Machine], dict[str, str]]] = {"s3": _s3, "gs": _google, "abfss": _azure}
 
 
 def _refuse_unknown(given: Options, known: Collection[str], *, within: str = "") -> None:
@@ -175,7 +183,7 @@ def _refuse_unknown(given: Options, known: Collection[str], *, within: str = "")
         raise NotReached(f"the store's option {within + '.' if within else ''}{unknown[0]} has no equivalent in delta-rs")
 
 
-def _refuse_variables(variables: _Names, prefix: str, found: Mapping[str, str], allowed: _Names) -> None:
+def _refuse_variables(variables: _Names, prefix: str, found: Mapping[str, str], *, allowed: _Names) -> None:
     """Refuse variables that delta-rs would take for options which are not given."""
     ours = {*found, *(name.removeprefix(prefix) for name in found), *allowed}
     if refused := sorted(name for name in variables - ours if name.startswith(prefix) or name in _BARE):

@@ -69,7 +69,7 @@ def _describe(uri: str) -> Description | None:
         # A type that this version of PySpark or delta-rs does not know.
         return None
     sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
-    return Description(dict(table.metadata().configuration), fields, len(sizes), sum(sizes))
+    return Description(dict(table.metadata().configuration), fields, files=len(sizes), size=sum(sizes))
 
 
 def _unless_refused(uri: str, read: Callable[[str], _Read]) -> _Read | None:
