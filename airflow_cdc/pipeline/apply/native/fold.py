@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.pipeline.apply.native.fetched_files import FetchedFiles
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, fold
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -27,20 +29,17 @@ class NativeChanges:
     staged: Staged
 
 
-def fold_natively(decoder: Decoder, paths: Sequence[str], *, threads: int = 1) -> NativeChanges:
+def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
     """Return each key's last event.
 
-    :param paths: local paths of the microbatch's files.
-    :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row, and
-        records that the survey did not count.
+    :param archive: URI of the root that the decoder's files lie below.
+    :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row,
+        records that the survey did not count, and a file that cannot be read from here.
     """
     import duckdb
 
     with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
-        try:
-            connection.execute(decode(decoder, paths))
-        except duckdb.Error as error:
-            raise HandedOver(f"not all lines are plain: {str(error).splitlines()[0]}") from error
+        _decode(connection, decoder, archive)
         _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
         connection.execute(fold(decoder.columns.keys, decoder.columns.types))
         cursor = connection.execute(count_changes())
@@ -50,6 +49,23 @@ def fold_natively(decoder: Decoder, paths: Sequence[str], *, threads: int = 1) -
             raise HandedOver("the last event of a key alone does not decide its row")
         rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
     return NativeChanges(rows=rows, staged=_staged(lanes))
+
+
+def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
+    """Make the table of events. The files' bytes are let go at its end."""
+    import duckdb
+
+    try:
+        files = FetchedFiles(archive, [file.path for file in decoder.files])
+    except OSError as error:
+        raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
+    connection.register_filesystem(files)
+    try:
+        connection.execute(decode(decoder, files.uris))
+    except duckdb.Error as error:
+        raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
+    finally:
+        connection.unregister_filesystem(files.protocol)
 
 
 def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | None]]) -> None:

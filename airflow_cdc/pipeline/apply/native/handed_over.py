@@ -8,14 +8,17 @@ from airflow_cdc.model.archive.archived_files import FileFormat
 from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
+from airflow_cdc.pipeline.apply.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
 from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.target.open_natively import is_reached
+from airflow_cdc.pipeline.spark.storage import is_local
+from airflow_cdc.pipeline.target.open_natively import why_not_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 MOST_TEXT_BYTES = 256 * 1024**2
@@ -38,6 +41,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
     awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
+    unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
         "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
@@ -45,7 +49,9 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
         "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
         "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
-        "the archive or the lake is not on a local file system": not (is_reached(microbatch.archive) and is_reached(run.table)),
+        "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
+        "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
+        f"{unreached}": unreached,
         "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES,
         "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
         "records are respelled": any(file.respelled for file in files),

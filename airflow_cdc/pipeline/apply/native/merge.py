@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.pipeline.target.open_natively import native_path
+from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 _SELDOM = {"delta.checkpointInterval": "100"}
@@ -68,8 +68,10 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         commit_properties=properties,
     )
     merge = merge.when_matched_delete(f"s.{_name(OP)} = 'd'").when_matched_update(values)
+    merge = merge.when_not_matched_insert(values, f"s.{_name(OP)} <> 'd'")
     try:
-        counts: Mapping[str, Any] = merge.when_not_matched_insert(values, f"s.{_name(OP)} <> 'd'").execute()
+        with without_answers(table.table_uri):
+            counts: Mapping[str, Any] = merge.execute()
     except CommitFailedError as error:
         raise ConcurrentRunError(
             f"Another run committed to {table.table_uri} first ({error}).",
@@ -79,7 +81,10 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
 
 
 def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
-    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`)."""
+    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
+
+    :raises NotReached: where delta-rs is not used.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     from deltalake import write_deltalake
@@ -90,7 +95,9 @@ def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
     markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
     markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
     markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
-    write_deltalake(native_path(uri), markers, mode="append", schema_mode="merge", configuration=_SELDOM)
+    path, options = reach(uri)
+    with without_answers(uri):
+        write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)
 
 
 def _name(column: str) -> str:

@@ -29,8 +29,9 @@ from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
 from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
-from airflow_cdc.pipeline.target.open_natively import native_path, open_natively
+from airflow_cdc.pipeline.target.open_natively import open_natively, open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
@@ -80,9 +81,10 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
         raise HandedOver(reason)
     table = open_natively(target.uri)
     if table is None or not may_write(table):
-        raise HandedOver("the table has a feature that only Spark writes")
-    root = native_path(run.microbatch.archive).rstrip("/")
-    changes = fold_natively(decoder, [f"{root}/{file.path}" for file in run.microbatch.files])
+        raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
+    if not excludes_writers(run.lake):
+        raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
+    changes = fold_natively(decoder, run.microbatch.archive)
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
@@ -119,7 +121,7 @@ class NativeRowChanges(RowChanges):
         assert target is not None
         run = self.run
         # Anew, because fitting the target may have committed to it.
-        table = open_natively(target.uri)
+        table = open_table(target.uri)
         rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
             append_markers(run.state(delete_markers_uri), rows, target.keys)
