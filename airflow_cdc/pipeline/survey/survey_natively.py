@@ -18,10 +18,10 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
+from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.read.respell import MARKS
-from airflow_cdc.pipeline.target.open_natively import is_reached, native_path
 
-MOST_TEXT_BYTES = 2 * 1024**3
+MOST_TEXT_BYTES = 1024**3
 """Text that one process surveys; more is spread over Spark's executors."""
 
 _OPERATIONS = tuple(each.value for each in (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE))
@@ -44,31 +44,33 @@ _INTEGER = "-?[0-9]{1,18}"
 def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
     """Return the shapes and counts of plain files' records, and the files that are left to Spark."""
     own = [file for file in files if file.format is FileFormat.LINES and not (file.respelled or file.keys_path)]
-    if not own or find_spec("duckdb") is None or not is_reached(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
+    if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
-    root = native_path(archive).rstrip("/")
-    paths = {f"{root}/{file.path}": file.path for file in own}
-    found = _read(list(paths))
-    odd = {paths[row["filename"]] for row in found if row["is_odd"] or _is_odd(row)} if found is not None else set(paths.values())
-    rows = [_shape(row, paths[row["filename"]]) for row in found or () if paths[row["filename"]] not in odd]
+    found = _read(archive, [file.path for file in own])
+    odd = {row["path"] for row in found if row["is_odd"] or _is_odd(row)} if found is not None else {file.path for file in own}
+    rows = [_shape(row) for row in found or () if row["path"] not in odd]
     done = {file.path for file in own} - odd
     return rows, [file for file in files if file.path not in done]
 
 
-def _read(paths: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return one row per shape and file; None where a line does not parse."""
+def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return one row per shape and file; None where a line does not parse or a file cannot be read."""
     import duckdb
 
     threads = min(4, os.cpu_count() or 1)
     with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
         try:
-            if _has_lenient(connection, paths):
+            files = FetchedFiles(archive, paths)
+            connection.register_filesystem(files)
+            if _has_lenient(connection, files.uris):
                 return None
-            cursor = connection.execute(_statement(paths))
-        except duckdb.Error:
+            cursor = connection.execute(_statement(files.uris))
+        except (duckdb.Error, OSError):
             return None
         names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    by_uri = dict(zip(files.uris, paths, strict=True))
+    return [{**row, "path": by_uri[row["filename"]]} for row in rows]
 
 
 def _has_lenient(connection: Any, paths: Sequence[str]) -> bool:
@@ -131,11 +133,11 @@ def _is_compact(schema: str) -> bool:
     return json.dumps(json.loads(schema, parse_float=str), ensure_ascii=False, separators=(",", ":")) == schema and "\\u" not in schema
 
 
-def _shape(row: dict[str, Any], path: str) -> dict[str, Any]:
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as Spark's survey does."""
     key, value = row["key_schema"], row["value_schema"]
     return {
-        FILE: path,
+        FILE: row["path"],
         "is_record": True,
         "begins_as": None,
         "is_marked": False,

@@ -11,11 +11,11 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
-from airflow_cdc.pipeline.apply.native.fetched_files import FetchedFiles
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, fold
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
 _KINDS = (*(each.value for each in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
 

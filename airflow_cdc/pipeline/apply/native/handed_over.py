@@ -10,13 +10,13 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
-from airflow_cdc.pipeline.apply.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
 from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import why_not_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable

@@ -1,4 +1,7 @@
-"""A microbatch's files for DuckDB: their bytes, fetched by the job's own file system, so that one set of credentials serves."""
+"""Archived files for DuckDB: their bytes, fetched by the job's own file system, so that one set of credentials serves.
+
+Local files whose names are no patterns are read where they lie.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from airflow_cdc.pipeline.spark.storage import OBJECT_STORES, file_system, is_lo
 _SCHEME = "cdc-files"
 _URI = re.compile(rf"{_SCHEME}://(\d+)[.a-z]*")
 _COMPRESSED = (".gz", ".zst")
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 
 def is_fetched(archive: str) -> bool:
@@ -39,10 +43,13 @@ class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._paths = paths
         fs, root = file_system(archive)
+        whole = [f"{root.rstrip('/')}/{path}" for path in paths]
+        fetched = [not is_local(archive) or _PATTERN.search(path) is not None for path in whole]
+        numbers = [f"{_SCHEME}://{number}{_ending(path)}" for number, path in enumerate(paths)]
+        self.uris = [number if is_so else path for number, path, is_so in zip(numbers, whole, fetched, strict=True)]
         # Several at once on object stores; `cat` would take a name for a pattern as well.
-        contents = fs.cat_ranges([f"{root.rstrip('/')}/{path}" for path in paths], None, None, on_error="raise")
-        self.uris = [f"{_SCHEME}://{number}{_ending(path)}" for number, path in enumerate(paths)]
-        self._contents = dict(zip(self.uris, contents, strict=True))
+        contents = fs.cat_ranges([path for path, is_so in zip(whole, fetched, strict=True) if is_so], None, None, on_error="raise")
+        self._contents = dict(zip((number for number, is_so in zip(numbers, fetched, strict=True) if is_so), contents, strict=True))
 
     def named(self, text: str) -> str:
         """Return a text of DuckDB with the files' paths."""

@@ -66,10 +66,10 @@ def test_a_broken_line_hands_over_with_the_files_own_name(tmp_path: Path) -> Non
     files = {"a.json": [event(0)], "b/c.json": [event(1)]}
     write(tmp_path, "a.json", bytes_of("a.json", files["a.json"]))
     write(tmp_path, "b/c.json", b'{"topic":')
-    with pytest.raises(HandedOver, match=r'not all lines are plain: .*"b/c\.json"'):
+    with pytest.raises(HandedOver, match=r'not all lines are plain: .*/b/c\.json"'):
         fold_natively(decoder_of(files), str(tmp_path))
 
 
 def test_a_file_that_is_gone_hands_over(tmp_path: Path) -> None:
-    with pytest.raises(HandedOver, match=r"the archive cannot be read from the driver: .*gone\.json"):
+    with pytest.raises(HandedOver, match=r"No files found .*/gone\.json"):
         fold_natively(decoder_of({"gone.json": [event(0)]}), str(tmp_path))
