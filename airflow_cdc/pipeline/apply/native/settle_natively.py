@@ -61,7 +61,7 @@ def _check_packages(flow: CdcFlow) -> None:
     if flow.engine is Engine.NATIVE and (missing := _missing_packages()):
         raise ConfigurationError(
             f"Flow {flow.name}: engine is native, and the driver's Python ({sys.executable}) lacks {', '.join(missing)}.",
-            next_step="Install airflow-cdc[native] where the driver runs, or set the flow's engine to auto.",
+            next_step="Install them where the driver runs, or set the flow's engine to auto.",
         )
 
 
