@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.types import StructField, StructType
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 
 class Description(NamedTuple):
@@ -38,6 +40,9 @@ def describe_natively(uri: str) -> Description | None:
     table = open_natively(uri)
     if table is None:
         return None
+    # Imported here: commands that only look import this module, and read the types without PySpark.
+    from pyspark.sql.types import StructType
+
     try:
         fields = StructType.fromJson(json.loads(table.schema().to_json())).fields
     except ValueError:
@@ -49,9 +54,9 @@ def describe_natively(uri: str) -> Description | None:
 
 def is_reached(uri: str) -> bool:
     """Return whether delta-rs and DuckDB reach a store: currently the local file system alone."""
-    return "://" not in uri.removeprefix("file://")
+    return "://" not in native_path(uri)
 
 
 def native_path(uri: str) -> str:
     """Return a URI as delta-rs and DuckDB take it."""
-    return uri.removeprefix("file://")
+    return re.sub(r"^file:/+", "/", uri)
