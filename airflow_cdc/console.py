@@ -20,7 +20,7 @@ from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 
 if TYPE_CHECKING:
-    from airflow_cdc.pipeline.upkeep.compare_tables import TableDifference
+    from airflow_cdc.pipeline.look.differences import TableDifference
 
 _STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.WAITING: "yellow", FlowStatus.FAILED: "bold red"}
 _LONGEST_CELL = 60

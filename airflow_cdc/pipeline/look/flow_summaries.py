@@ -1,0 +1,103 @@
+"""Summaries of a lake's flows: from their state, with the rows and the version of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from airflow_cdc.model.connectors.registry import CONNECTORS
+from airflow_cdc.model.globs import matches_any
+from airflow_cdc.model.look.pending import surveyed_files_pending
+from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in, flows_in
+from airflow_cdc.model.state.ledger import Ledger
+from airflow_cdc.pipeline.look.native_table import open_table
+from airflow_cdc.pipeline.spark.storage import file_system
+
+_LATEST_INTENTS = 20
+"""Number of intents to look for the flow's connector in; the newest one nearly always names it."""
+
+
+class TableFacts(NamedTuple):
+    """A table, as far as a summary shows it."""
+
+    rows: int
+    """Those that the source has."""
+    version: int
+
+
+FactsOf = Callable[[str], TableFacts | None]
+"""Returns the facts of the table at a URI; None where there is none."""
+
+
+@dataclass(frozen=True)
+class FlowSummary:
+    """Summary of one flow of a lake."""
+
+    flow: str
+    table: str
+    connector: str | None
+    """``source.connector`` of its newest events; None where they name none, or several."""
+    rows: int | None
+    """None where the table does not exist yet."""
+    applied_position: Mapping[str, str]
+    """By Kafka partition ("-" where the archive does not carry it)."""
+    microbatches: int
+    pending_files: int
+    """Surveyed files that no committed microbatch owns."""
+    rejected: int
+    """Number of records quarantined since the flow began."""
+    table_version: int | None
+
+
+def summarize(lake: str, globs: Iterable[str], facts_of: FactsOf) -> list[FlowSummary]:
+    """Return the summaries of a lake's matching flows, ordered by name."""
+    fs, root = file_system(lake)
+    archives = [(archive, archive.ledger()) for archive in archives_in(fs, root)]
+    flows = (FlowState(fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs))
+    return [_summarize(lake, state, archives, facts_of) for state in flows]
+
+
+def summarize_natively(lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
+    """Return the summaries without Spark.
+
+    :raises NeedsSparkError: where only Spark reads one of the tables.
+    """
+    return summarize(lake, globs, _facts)
+
+
+def _facts(uri: str) -> TableFacts | None:
+    table = open_table(uri)
+    return TableFacts(table.count(), table.version) if table else None
+
+
+def table_of(lake: str, state: FlowState) -> str:
+    """Return the URI of a flow's table, whether it exists or not."""
+    return state.checkpoint().table or f"{lake.rstrip('/')}/{state.flow}"
+
+
+def _summarize(lake: str, state: FlowState, archives: Iterable[tuple[ArchiveState, Ledger]], facts_of: FactsOf) -> FlowSummary:
+    checkpoint = state.checkpoint()
+    table = table_of(lake, state)
+    facts = facts_of(table)
+    return FlowSummary(
+        flow=state.flow,
+        table=table,
+        connector=connector_of(state, checkpoint),
+        rows=facts and facts.rows,
+        applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
+        microbatches=checkpoint.number,
+        pending_files=sum(surveyed_files_pending(archive, ledger, state) for archive, ledger in archives if state.flow in ledger.topics),
+        rejected=checkpoint.events.rejected,
+        table_version=facts and facts.version,
+    )
+
+
+def connector_of(state: FlowState, checkpoint: FlowCheckpoint) -> str | None:
+    """Return the connector of a flow's newest events; None where they name none, or several."""
+    for number in range(checkpoint.number, max(0, checkpoint.number - _LATEST_INTENTS), -1):
+        intent = state.intent(number)
+        if intent and (named := {shape.connector for shape in intent.shapes} & CONNECTORS.keys()):
+            return named.pop() if len(named) == 1 else None
+    return None
