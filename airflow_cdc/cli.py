@@ -35,18 +35,14 @@ from airflow_cdc.cli_schema import schema
 from airflow_cdc.cli_serve import serve
 from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
-    differing_columns,
     print_errors,
     print_gaps,
     print_json,
     report_table,
-    shown_of,
     stdout_console,
-    table,
 )
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.archive.interval import parse_interval
-from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.position.as_of import check_range, parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit

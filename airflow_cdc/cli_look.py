@@ -1,4 +1,4 @@
-"""``airflow-cdc tables``, ``history``, ``show`` and ``diff``: what only looks at a lake, and starts Spark only where nothing else reads it."""
+"""``airflow-cdc tables``, ``history``, ``show`` and ``diff``: what only looks at a lake. Spark starts where nothing else reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_cdc.cli_common import (
 )
 from airflow_cdc.console import differing_columns, history_table, print_json, shown_of, stdout_console, table
 from airflow_cdc.model.files import absolute_uri
-from airflow_cdc.model.position.position import parse_position, spelled_commit
+from airflow_cdc.model.position.position import spelled_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,7 +150,8 @@ def diff(
 
 def _print_differences(found: LakeComparison) -> None:
     rows = [
-        [item.flow, "equal" if item.equal else "DIFFERENT", item.only_left, item.only_right, differing_columns(item)] for item in found.tables
+        [item.flow, "equal" if item.equal else "DIFFERENT", item.only_left, item.only_right, differing_columns(item)]
+        for item in found.tables
     ]
     stdout_console().print(table("Compared", ("table", "result", "only in A", "only in B", "columns"), rows))
     for item in found.tables:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.pending import surveyed_files_pending
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in, flows_in
 from airflow_cdc.model.state.ledger import Ledger
@@ -41,7 +42,7 @@ class FlowSummary:
     """``source.connector`` of its newest events; None where they name none, or several."""
     rows: int | None
     """None where the table does not exist yet."""
-    applied_position: Mapping[str, str]
+    applied_through: Mapping[str, Position]
     """By Kafka partition ("-" where the archive does not carry it)."""
     microbatches: int
     pending_files: int
@@ -49,6 +50,19 @@ class FlowSummary:
     rejected: int
     """Number of records quarantined since the flow began."""
     table_version: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as commands print it, with positions in our own numbers."""
+        return {
+            "flow": self.flow,
+            "table": self.table,
+            "rows": self.rows,
+            "applied_position": {partition: str(position) for partition, position in self.applied_through.items()},
+            "microbatches": self.microbatches,
+            "pending_files": self.pending_files,
+            "rejected": self.rejected,
+            "table_version": self.table_version,
+        }
 
 
 def summarize(lake: str, globs: Iterable[str], facts_of: FactsOf) -> list[FlowSummary]:
@@ -86,7 +100,7 @@ def _summarize(lake: str, state: FlowState, archives: Iterable[tuple[ArchiveStat
         table=table,
         connector=connector_of(state, checkpoint),
         rows=facts and facts.rows,
-        applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
+        applied_through=dict(sorted(checkpoint.applied_through.items())),
         microbatches=checkpoint.number,
         pending_files=sum(surveyed_files_pending(archive, ledger, state) for archive, ledger in archives if state.flow in ledger.topics),
         rejected=checkpoint.events.rejected,

@@ -8,7 +8,6 @@ from typing import Any
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.lake import FlowState, flows_in
-from airflow_cdc.pipeline.look.flow_summaries import connector_of
 from airflow_cdc.pipeline.spark.storage import file_system
 
 
@@ -32,8 +31,6 @@ class FlowHistory:
     """The last microbatches of a flow."""
 
     flow: str
-    connector: str | None
-    """As in :class:`~airflow_cdc.pipeline.look.flow_summaries.FlowSummary`."""
     microbatches: tuple[DoneMicrobatch, ...]
     """Ascending."""
     total: int
@@ -53,10 +50,10 @@ def read_history(lake: str, flow: str, limit: int | None = None) -> FlowHistory:
             next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
         )
     state = FlowState(fs, root, flow)
-    checkpoint = state.checkpoint()
-    first = 1 if limit is None else max(1, checkpoint.number - limit + 1)
-    done = tuple(_microbatch(state, number) for number in range(first, checkpoint.number + 1))
-    return FlowHistory(flow, connector_of(state, checkpoint), done, checkpoint.number)
+    last = state.checkpoint().number
+    first = 1 if limit is None else max(1, last - limit + 1)
+    done = tuple(_microbatch(state, number) for number in range(first, last + 1))
+    return FlowHistory(flow, done, last)
 
 
 def _microbatch(state: FlowState, number: int) -> DoneMicrobatch:

@@ -1,4 +1,4 @@
-"""A table of a lake, read by delta-rs in this process: in milliseconds, where Spark's start alone takes seconds."""
+"""A table of a lake, read by delta-rs and DuckDB in this process: in milliseconds, where Spark's start alone takes seconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from airflow_cdc.model.columns import DELETED
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.pipeline.look.parquet_scan import query, quoted
 from airflow_cdc.pipeline.look.spark_types import simple_type
 from airflow_cdc.pipeline.look.values import rows_of
 from airflow_cdc.pipeline.target.open_natively import is_reached, native_path
 from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
+
+
+_READER_FEATURES = {
+    *("columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck")
+}
+"""Delta's reader features that are known here. Any other may change what a file's rows mean."""
 
 
 class NeedsSparkError(Exception):
@@ -29,11 +36,16 @@ class NativeTable:
     uri: str
     delta: Any
     """delta-rs's table."""
-    types: Mapping[str, str]
-    """Spark SQL types by column, as ``simpleString`` has them, in the table's order."""
+    fields: Sequence[Mapping[str, Any]]
+    """Columns in the JSON of the table's schema, in its order."""
     keys: tuple[str, ...]
     mode: TableMode
     scd_columns: ScdColumns
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Spark SQL types by column, as ``simpleString`` has them, in the table's order."""
+        return {field["name"]: simple_type(field["type"]) for field in self.fields}
 
     @property
     def version(self) -> int:
@@ -54,14 +66,14 @@ class NativeTable:
         """Return the number of rows.
 
         :param live: only those that the source has.
-        :raises NeedsSparkError: where delta-rs cannot read the rows.
+        :raises NeedsSparkError: where the rows are not read without Spark.
         """
         where = self._live if live else ""
         known = self._files.column("num_records").to_pylist()
         hides_rows = "deletionVectors" in (self.delta.protocol().reader_features or ())
         if not where and not hides_rows and None not in known:
             return sum(known)
-        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc{where}").column("rows").to_pylist()
+        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc{where}").column("rows").to_pylist() if known else (0,)
         return int(found)
 
     def rows(
@@ -72,10 +84,12 @@ class NativeTable:
         :param order: SQL to sort by, NULL first; empty: any order.
         :param limit: maximum number of rows; None: all.
         :param history: whether to include past versions and deleted rows, and to have structs as dictionaries.
-        :raises NeedsSparkError: where delta-rs cannot read the rows.
+        :raises NeedsSparkError: where the rows are not read without Spark.
         """
         if not columns:
             raise NeedsSparkError(f"{self.uri} has no column to show")
+        if not len(self._files):
+            return []
         by = ", ".join(f"{each} ASC NULLS FIRST" for each in order)
         statement = f"SELECT {', '.join(map(quoted, columns))} FROM cdc{'' if history else self._live}"
         found = self._query(statement + (f" ORDER BY {by}" if by else "") + ("" if limit is None else f" LIMIT {limit}"))
@@ -94,17 +108,15 @@ class NativeTable:
         return f" WHERE {live[self.mode]}" if self.mode in live else ""
 
     def _query(self, statement: str) -> Any:
-        import pyarrow
-        from deltalake import QueryBuilder
+        import duckdb
+        from deltalake.exceptions import DeltaError
 
         if kinds := [name for name, kind in self.types.items() if "variant" in kind]:
-            raise NeedsSparkError(f"delta-rs does not read the VARIANT columns {', '.join(kinds)} of {self.uri}")
+            raise NeedsSparkError(f"only Spark reads the VARIANT columns {', '.join(kinds)} of {self.uri}")
         try:
-            # Not DeltaTable.to_pyarrow_table: it knows neither column mapping nor deletion vectors.
-            return pyarrow.table(QueryBuilder().register("cdc", self.delta).execute(statement).read_all())
-        except Exception as error:
-            # delta-rs, DataFusion and Arrow raise their own kinds for what they cannot read; Spark's answer is the one that counts.
-            raise NeedsSparkError(f"delta-rs does not read {self.uri} ({first_line(error)})") from error
+            return query(self.delta, self.fields, statement)
+        except (duckdb.Error, DeltaError, OSError, ValueError) as error:
+            raise NeedsSparkError(f"{self.uri} is not read without it ({first_line(error)})") from error
 
 
 def open_table(uri: str) -> NativeTable | None:
@@ -121,6 +133,8 @@ def open_table(uri: str) -> NativeTable | None:
         if not DeltaTable.is_deltatable(native_path(uri)):
             return None
         table = DeltaTable(native_path(uri))
+        if unknown := set(table.protocol().reader_features or ()) - _READER_FEATURES:
+            raise NeedsSparkError(f"{uri} has the feature {', '.join(sorted(unknown))}")
         fields = json.loads(table.schema().to_json())["fields"]
     except TableNotFoundError:
         return None
@@ -130,13 +144,8 @@ def open_table(uri: str) -> NativeTable | None:
     return NativeTable(
         uri=uri,
         delta=table,
-        types={field["name"]: simple_type(field["type"]) for field in fields},
+        fields=fields,
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         scd_columns=scd_columns_of(properties),
     )
-
-
-def quoted(name: str) -> str:
-    """Quote an identifier for DataFusion."""
-    return '"' + name.replace('"', '""') + '"'
