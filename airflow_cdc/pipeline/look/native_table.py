@@ -18,7 +18,6 @@ from airflow_cdc.pipeline.look.values import rows_of
 from airflow_cdc.pipeline.target.open_natively import is_reached, native_path
 from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
 
-
 _READER_FEATURES = {
     *("columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck")
 }
@@ -126,6 +125,8 @@ def open_table(uri: str) -> NativeTable | None:
     """
     if not is_reached(uri):
         raise NeedsSparkError(f"the store of {uri} is read by Spark alone")
+    if "%" in uri:
+        raise NeedsSparkError(f"delta-rs would decode the name {uri}, and open another folder")
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 

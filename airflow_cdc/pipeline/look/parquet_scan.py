@@ -46,7 +46,7 @@ def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> An
     """
     import duckdb
 
-    files = [unquote(native_path(uri)) if uri.startswith("file:") else uri for uri in delta.file_uris()]
+    files = [unquote(native_path(uri)) for uri in delta.file_uris()]
     if wild := [file for file in files if _PATTERN.search(file)]:
         raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
     if delta.metadata().partition_columns:
