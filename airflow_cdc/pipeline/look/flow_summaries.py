@@ -70,7 +70,7 @@ def summarize(lake: str, globs: Iterable[str], facts_of: FactsOf) -> list[FlowSu
     fs, root = file_system(lake)
     archives = [(archive, archive.ledger()) for archive in archives_in(fs, root)]
     flows = (FlowState(fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs))
-    return [_summarize(lake, state, archives, facts_of) for state in flows]
+    return [_summarize(lake, state, facts_of, archives) for state in flows]
 
 
 def summarize_natively(lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
@@ -91,7 +91,7 @@ def table_of(lake: str, state: FlowState) -> str:
     return state.checkpoint().table or f"{lake.rstrip('/')}/{state.flow}"
 
 
-def _summarize(lake: str, state: FlowState, archives: Iterable[tuple[ArchiveState, Ledger]], facts_of: FactsOf) -> FlowSummary:
+def _summarize(lake: str, state: FlowState, facts_of: FactsOf, archives: Iterable[tuple[ArchiveState, Ledger]]) -> FlowSummary:
     checkpoint = state.checkpoint()
     table = table_of(lake, state)
     facts = facts_of(table)

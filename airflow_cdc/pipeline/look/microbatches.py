@@ -58,4 +58,4 @@ def read_history(lake: str, flow: str, limit: int | None = None) -> FlowHistory:
 
 def _microbatch(state: FlowState, number: int) -> DoneMicrobatch:
     marker = state.marker(number)
-    return DoneMicrobatch(number, marker and marker.committed_at, marker and marker.report)
+    return DoneMicrobatch(number, marker.committed_at, marker.report) if marker else DoneMicrobatch(number, None, None)

@@ -49,7 +49,7 @@ def describe_natively(uri: str) -> Description | None:
         # A type that this version of PySpark or delta-rs does not know.
         return None
     sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
-    return Description(dict(table.metadata().configuration), fields, len(sizes), sum(sizes))
+    return Description(dict(table.metadata().configuration), fields, files=len(sizes), size=sum(sizes))
 
 
 def is_reached(uri: str) -> bool:
