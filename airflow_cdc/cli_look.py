@@ -82,7 +82,7 @@ def history(
 def show(
     flows: Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows.")],
     lake: Lake,
-    limit: Annotated[int | None, typer.Option(help="Most rows to show.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Most rows to show.", show_default=False)] = None,
     history: Annotated[bool, typer.Option("--history", help="Show what is past too, with our own columns.")] = False,
     as_json: AsJson = False,
     master: Master = "local[*]",

@@ -52,7 +52,7 @@ def live_table(lake: str, flow: str) -> NativeTable:
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = file_system(lake)
-    table = open_table(table_of(lake, FlowState(fs, root, flow)))
+    table = open_table(table_of(lake, FlowState(fs, root, flow).checkpoint()))
     if table is None:
         raise no_table(lake, flow)
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ class TableFacts(NamedTuple):
     version: int
 
 
+Archives = Sequence[tuple[ArchiveState, Ledger]]
+"""The archives of a lake, with their ledgers."""
 FactsOf = Callable[[str], TableFacts | None]
 """Returns the facts of the table at a URI; None where there is none."""
 
@@ -86,19 +88,19 @@ def _facts(uri: str) -> TableFacts | None:
     return TableFacts(table.count(), table.version) if table else None
 
 
-def table_of(lake: str, state: FlowState) -> str:
+def table_of(lake: str, checkpoint: FlowCheckpoint) -> str:
     """Return the URI of a flow's table, whether it exists or not."""
-    return state.checkpoint().table or f"{lake.rstrip('/')}/{state.flow}"
+    return checkpoint.table or f"{lake.rstrip('/')}/{checkpoint.flow}"
 
 
-def _summarize(lake: str, state: FlowState, facts_of: FactsOf, archives: Iterable[tuple[ArchiveState, Ledger]]) -> FlowSummary:
+def _summarize(lake: str, state: FlowState, facts_of: FactsOf, archives: Archives) -> FlowSummary:
     checkpoint = state.checkpoint()
-    table = table_of(lake, state)
+    table = table_of(lake, checkpoint)
     facts = facts_of(table)
     return FlowSummary(
         flow=state.flow,
         table=table,
-        connector=connector_of(state, checkpoint),
+        connector=connector_of(state, checkpoint, archives),
         rows=facts and facts.rows,
         applied_through=dict(sorted(checkpoint.applied_through.items())),
         microbatches=checkpoint.number,
@@ -108,10 +110,14 @@ def _summarize(lake: str, state: FlowState, facts_of: FactsOf, archives: Iterabl
     )
 
 
-def connector_of(state: FlowState, checkpoint: FlowCheckpoint) -> str | None:
-    """Return the connector of a flow's newest events; None where they name none, or several."""
+def connector_of(state: FlowState, checkpoint: FlowCheckpoint, archives: Archives) -> str | None:
+    """Return the connector of a flow's events; None where they name none, or several."""
+    schemas = [archive.archived_schema(state.flow) for archive, ledger in archives if state.flow in ledger.topics]
+    named: set[str | None] = {schema.connector for schema in schemas if schema and schema.connector in CONNECTORS}
     for number in range(checkpoint.number, max(0, checkpoint.number - _LATEST_INTENTS), -1):
+        # An intent of many files takes long to read: only without a schema.
+        if named:
+            break
         intent = state.intent(number)
-        if intent and (named := {shape.connector for shape in intent.shapes} & CONNECTORS.keys()):
-            return named.pop() if len(named) == 1 else None
-    return None
+        named = {shape.connector for shape in intent.shapes if shape.connector in CONNECTORS} if intent else set()
+    return named.pop() if len(named) == 1 else None

@@ -28,6 +28,7 @@ _TYPES = {
 }
 """DuckDB's types by Delta's. A file may hold a narrower one. An instant stays as its file has it: with a zone, or in UTC without one."""
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+_PLACES = ", filename = '__cdc_file', file_row_number = true"
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -55,11 +56,12 @@ def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> An
         # Files with and without a zone make one column: DuckDB takes those without as of the session's.
         connection.execute("SET TimeZone = 'UTC'")
         listed = ", ".join(map(text, files))
-        options = "union_by_name = true, hive_partitioning = false, filename = '__cdc_file', file_row_number = true"
+        has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
+        options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
         connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
         held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
         columns = ", ".join(f"{_column(field, held)} AS {quoted(field['name'])}" for field in fields)
-        kept = _without_deleted(connection, delta, files)
+        kept = _without_deleted(connection, delta, files) if has_vectors else ""
         connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
         return connection.sql(statement).to_arrow_table()
 
@@ -109,8 +111,6 @@ def _physical(field: Mapping[str, Any]) -> str:
 
 def _without_deleted(connection: Any, delta: Any, files: Sequence[str]) -> str:
     """Return the SQL that leaves out the rows that deletion vectors delete."""
-    if "deletionVectors" not in (delta.protocol().reader_features or ()):
-        return ""
     connection.execute("CREATE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
     for file, rows in _deleted(delta):
         if file not in files:

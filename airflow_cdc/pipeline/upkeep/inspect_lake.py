@@ -72,7 +72,7 @@ def source_rows(
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = file_system(lake)
-    target = read_target(spark, spark_uri(table_of(lake, FlowState(fs, root, flow))))
+    target = read_target(spark, spark_uri(table_of(lake, FlowState(fs, root, flow).checkpoint())))
     if target is None:
         raise no_table(lake, flow)
     frame = _rows(spark, target, history=history, version=version)

@@ -9,8 +9,9 @@ import pytest
 
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.position.position import EPOCH, Position
+from airflow_cdc.model.state.archived_schema import ArchivedSchema
 from airflow_cdc.model.state.lake import ArchiveState
-from airflow_cdc.pipeline.look.flow_summaries import connector_of, summarize_natively
+from airflow_cdc.pipeline.look.flow_summaries import summarize_natively
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError
 from tests.support.small_lakes import FLOW, field, our_properties, write_flow, write_table
 from tests.support.surveys import ARCHIVE, FS, survey
@@ -47,10 +48,14 @@ def test_a_lake_that_is_not_there_has_no_flows(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_connector_is_known_where_the_newest_events_name_one(tmp_path: Path) -> None:
-    named, unnamed = write_flow(tmp_path), write_flow(tmp_path, "another", connector="")
-    assert connector_of(named, named.checkpoint()) == "sqlserver"
-    assert connector_of(unnamed, unnamed.checkpoint()) is None
+def test_a_connector_is_known_where_the_events_name_one(tmp_path: Path) -> None:
+    for flow, connector in ((FLOW, "sqlserver"), ("another", ""), ("pg.public.orders", "")):
+        write_flow(tmp_path, flow, connector=connector)
+    archive = ArchiveState(FS, str(tmp_path), ARCHIVE)
+    assert archive.add(survey(1, {"1.jsonl": ["pg.public.orders"]}))
+    archive.write_archived_schema(ArchivedSchema("pg.public.orders", 1, "postgresql", {}))
+    found = {summary.flow: summary.connector for summary in summarize_natively(str(tmp_path))}
+    assert found == {FLOW: "sqlserver", "another": None, "pg.public.orders": "postgresql"}
 
 
 def test_a_table_on_another_store_is_left_to_spark(tmp_path: Path) -> None:
