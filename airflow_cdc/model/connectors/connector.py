@@ -41,6 +41,8 @@ class Spelling:
     """Matches the whole text."""
     read: Callable[[str], int]
     """Converts such a text to the commit part of a position."""
+    write: Callable[[int], str]
+    """Converts the commit part of a position, without its epoch, to such a text."""
 
 
 @dataclass(frozen=True)

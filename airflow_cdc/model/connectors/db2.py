@@ -38,6 +38,11 @@ def db2_lsn(text: str) -> int:
     return (high << 96) | (middle << 64) | low
 
 
+def format_db2_lsn(number: int) -> str:
+    """Return the LSN in the form of Debezium."""
+    return f"{number >> 96:08x}:{number >> 64 & (2**32 - 1):08x}:{number & (2**64 - 1):016x}"
+
+
 def _lsn(field: str) -> str:
     """Return the SQL of an LSN as one number; NULL for any other text."""
 
@@ -132,7 +137,7 @@ DB2 = Connector(
         commit=_lsn("commit_lsn"),
         change=_lsn("change_lsn"),
         # A key change has no serial numbers: its delete and create share one position.
-        spelling=Spelling(_LSN, db2_lsn),
+        spelling=Spelling(_LSN, db2_lsn, format_db2_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
     native=NativeRule(commit=_native_lsn("commit_lsn"), change=_native_lsn("change_lsn"), transaction="source.commit_lsn"),

@@ -55,6 +55,11 @@ def binlog_position(text: str) -> int:
     return (int(file.rpartition(".")[2]) << _FILE_BITS) | int(place)
 
 
+def format_binlog_position(number: int) -> str:
+    """Return the position as ``*.000003:1234``: the number does not hold the name of the binlog before its last dot."""
+    return f"*.{number >> _FILE_BITS:06d}:{number & (2**_FILE_BITS - 1)}"
+
+
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _FLOAT_DIGITS = 24
 """FLOAT(p) up to this precision is single precision."""
@@ -163,7 +168,7 @@ MYSQL = Connector(
         commit=f"CAST({_FILE} * {2**_FILE_BITS}BD + try_cast(source.pos AS {NUMBER}) AS {NUMBER})",
         # One event of the log holds the rows of one statement.
         change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
-        spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position),
+        spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position, format_binlog_position),
     ),
     # Without GTIDs transactions cannot be distinguished, and need not be: a key is free before another row takes it.
     transactions=Transactions(identity="source.gtid"),

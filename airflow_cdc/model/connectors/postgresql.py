@@ -39,6 +39,11 @@ def postgres_lsn(text: str) -> int:
     return (high << _LSN_BITS) | low
 
 
+def format_postgres_lsn(number: int) -> str:
+    """Return the LSN in the form of PostgreSQL."""
+    return f"{number >> _LSN_BITS:X}/{number & (2**_LSN_BITS - 1):X}"
+
+
 def postgres_sequence(text: str) -> tuple[int | None, int | None]:
     """Return ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
     commit, change = json.loads(text)
@@ -193,7 +198,7 @@ POSTGRESQL = Connector(
         fields=("sequence", "lsn", "txId"),
         commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
         change=_sequence(1),
-        spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
+        spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn, format_postgres_lsn),
         # COPY logs many rows as one record.
         is_shared_by_rows=True,
     ),

@@ -170,7 +170,7 @@ SQLSERVER = Connector(
         change=_lsn("change_lsn"),
         # A number in the schema, a string in the documentation's examples; 1 where the connector leaves it out.
         serial="coalesce(try_cast(source.event_serial_no AS BIGINT), 1)",
-        spelling=Spelling(_LSN, sqlserver_lsn),
+        spelling=Spelling(_LSN, sqlserver_lsn, format_sqlserver_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
     native=NativeRule(

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from pyspark.sql.types import StructField, StructType
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.storage import store_of
@@ -62,6 +63,9 @@ def describe_natively(uri: str) -> Description | None:
 
 
 def _describe(uri: str) -> Description | None:
+    # Imported here: commands that only look import this module, and read the types without PySpark.
+    from pyspark.sql.types import StructType
+
     table = open_table(uri)
     try:
         fields = StructType.fromJson(json.loads(table.schema().to_json())).fields
@@ -104,7 +108,7 @@ def reach(uri: str) -> tuple[str, dict[str, str] | None]:
     """
     options = delta_options(uri)
     # Not by urlsplit, to which `#` and `?` end a path: Spark and fsspec take them for letters of a name.
-    path = uri.removeprefix("file://") if is_local(uri) else "/" + uri.partition("://")[2].partition("/")[2]
+    path = native_path(uri) if is_local(uri) else "/" + uri.partition("://")[2].partition("/")[2]
     if _ENCODED.search(path):
         raise NotReached("delta-rs reads another folder where a name holds % and two digits")
     if is_local(uri):
@@ -131,3 +135,8 @@ def without_answers(uri: str) -> Iterator[None]:
 def _without_answer(text: str) -> str:
     lines = (_LINE.sub("", line).strip() for line in text.partition("<")[0].splitlines())
     return "; ".join(line for line in lines if line and "://" not in line)
+
+
+def native_path(uri: str) -> str:
+    """Return a local URI as a path."""
+    return re.sub(r"^file:/+", "/", uri)

@@ -11,26 +11,21 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from airflow_cdc.model.columns import END_POSITION, is_reserved
+from airflow_cdc.model.columns import END_POSITION
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
 from airflow_cdc.model.flow.document_columns import definition_of
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
-
-KEYS_PROPERTY = "airflow_cdc.keys"
-"""Table property: the key columns as JSON; frozen when the table is created."""
-MODE_PROPERTY = "airflow_cdc.mode"
-"""Table property: the table's :class:`~airflow_cdc.model.flow.table_mode.TableMode`; frozen like the keys."""
-DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
-"""Table property: the document column definition by which all rows were filled."""
-RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
-"""Table property, JSON: current column names by the older names that late events may use."""
-SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
-"""Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
-MODE_OF_MAPPING = "delta.columnMapping.mode"
-"""Table property: how Delta maps column names to those in the files."""
+from airflow_cdc.pipeline.target.table_properties import (
+    DOCUMENT_COLUMNS_PROPERTY,
+    KEYS_PROPERTY,
+    MODE_PROPERTY,
+    RENAMED_PROPERTY,
+    is_ours,
+    scd_columns_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +66,7 @@ class TargetTable:
 
     def is_ours(self, column: str) -> bool:
         """Return whether a column of the table is ours, not the source's."""
-        return _is_ours(column, self.scd_columns)
+        return is_ours(column, self.scd_columns)
 
     def with_default_names(self, rows: DataFrame) -> DataFrame:
         """Return rows of the table with the default names of our columns, as the pipeline's frames have them."""
@@ -101,8 +96,8 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     if found is None:
         return None
     properties = found.properties
-    scd_columns = _scd_columns(properties)
-    fields = [field for field in found.fields if not _is_ours(field.name, scd_columns)]
+    scd_columns = scd_columns_of(properties)
+    fields = [field for field in found.fields if not is_ours(field.name, scd_columns)]
     declared, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
@@ -146,17 +141,8 @@ def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     # A table of versions that lacks a default name has another: only then its properties are read, which takes one more query.
     if END_POSITION in names and not names.issuperset(scd_columns.by_default):
         found = natively or _describe_in_spark(spark, uri)
-        scd_columns = _scd_columns(found.properties if found else {})
-    return _types([field for field in fields if not _is_ours(field.name, scd_columns)])
-
-
-def _scd_columns(properties: Mapping[str, str]) -> ScdColumns:
-    # Tables of earlier versions lack the property, and have the default names.
-    return ScdColumns.from_json(json.loads(properties.get(SCD_COLUMNS_PROPERTY, "{}")))
-
-
-def _is_ours(name: str, scd_columns: ScdColumns) -> bool:
-    return is_reserved(name) or scd_columns.setting_of(name) is not None
+        scd_columns = scd_columns_of(found.properties if found else {})
+    return _types([field for field in fields if not is_ours(field.name, scd_columns)])
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:
