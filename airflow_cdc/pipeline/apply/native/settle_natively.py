@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.errors import ConfigurationError, first_line
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.places import delete_markers_uri
@@ -20,6 +20,7 @@ from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.misread_times import misread_file
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -82,6 +83,8 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     table = open_natively(target.uri)
     if table is None or not may_write(table):
         raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
+    if misread := _misread(table, target.uri):
+        raise HandedOver(misread)
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
     changes = fold_natively(decoder, run.microbatch.archive)
@@ -89,6 +92,14 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
     return settled
+
+
+def _misread(table: Any, uri: str) -> str | None:
+    try:
+        path = misread_file(table, uri)
+    except (OSError, ValueError) as error:
+        return f"a file of the table cannot be read from the driver: {first_line(error)}"
+    return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
 
 
 def _settled(run: MicrobatchRun, target: TargetTable, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
