@@ -11,8 +11,8 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.state.lake import FlowState, flows_in
 from airflow_cdc.pipeline.look.flow_summaries import table_of
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError, open_table
-from airflow_cdc.pipeline.look.parquet_scan import quoted
 from airflow_cdc.pipeline.look.spark_types import is_nested
+from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
 from airflow_cdc.pipeline.spark.storage import file_system
 
 _PARTS_OF_POSITION = ("commit", "change", "serial")

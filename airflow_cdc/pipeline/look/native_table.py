@@ -12,9 +12,10 @@ from airflow_cdc.model.columns import DELETED
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.pipeline.look.parquet_scan import query, quoted
+from airflow_cdc.pipeline.look.parquet_scan import query
 from airflow_cdc.pipeline.look.spark_types import simple_type
 from airflow_cdc.pipeline.look.values import rows_of
+from airflow_cdc.pipeline.native.duckdb_sql import name as quote
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import native_path
 from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
@@ -91,7 +92,7 @@ class NativeTable:
         if not len(self._files):
             return []
         by = ", ".join(f"{each} ASC NULLS FIRST" for each in order)
-        statement = f"SELECT {', '.join(map(quoted, columns))} FROM cdc{'' if history else self._live}"
+        statement = f"SELECT {', '.join(map(quote, columns))} FROM cdc{'' if history else self._live}"
         found = self._query(statement + (f" ORDER BY {by}" if by else "") + ("" if limit is None else f" LIMIT {limit}"))
         try:
             return rows_of(found, structs_by_name=history)
@@ -104,7 +105,7 @@ class NativeTable:
 
     @property
     def _live(self) -> str:
-        live = {TableMode.FLAGGED: f"NOT {quoted(DELETED)}", TableMode.VERSIONS: quoted(self.scd_columns.is_current)}
+        live = {TableMode.FLAGGED: f"NOT {quote(DELETED)}", TableMode.VERSIONS: quote(self.scd_columns.is_current)}
         return f" WHERE {live[self.mode]}" if self.mode in live else ""
 
     def _query(self, statement: str) -> Any:

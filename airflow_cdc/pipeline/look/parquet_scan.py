@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from airflow_cdc.pipeline.native.duckdb_sql import name, text
 from airflow_cdc.pipeline.target.open_natively import native_path
 
 _TYPES = {
@@ -60,7 +61,7 @@ def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> An
         options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
         connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
         held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
-        columns = ", ".join(f"{_column(field, held)} AS {quoted(field['name'])}" for field in fields)
+        columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
         kept = _without_deleted(connection, delta, files) if has_vectors else ""
         connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
         return connection.sql(statement).to_arrow_table()
@@ -71,7 +72,7 @@ def _column(field: Mapping[str, Any], held: set[str]) -> str:
     physical, kind = _physical(field), field["type"]
     if physical not in held:
         return f"CAST(NULL AS {_cast_to(kind) or 'TIMESTAMP'})" if isinstance(kind, str) else "NULL"
-    value = _renamed(quoted(physical), kind)
+    value = _renamed(name(physical), kind)
     target = _cast_to(kind)
     return f"CAST({value} AS {target})" if target else value
 
@@ -90,7 +91,7 @@ def _renamed(value: str, kind: Any, depth: int = 0) -> str:
     if kind["type"] == "map":
         raise UnreadableError("a map of structs has mapped columns")
     parts = (
-        f"{quoted(part['name'])} := {_renamed(f'struct_extract({value}, {text(_physical(part))})', part['type'], depth)}"
+        f"{name(part['name'])} := {_renamed(f'struct_extract({value}, {text(_physical(part))})', part['type'], depth)}"
         for part in kind["fields"]
     )
     return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
@@ -124,13 +125,3 @@ def _deleted(delta: Any) -> Iterator[tuple[str, list[int]]]:
 
     for vector in pyarrow.table(delta.deletion_vectors()).to_pylist():
         yield unquote(native_path(vector["filepath"])), [row for row, is_kept in enumerate(vector["selection_vector"]) if not is_kept]
-
-
-def quoted(name: str) -> str:
-    """Quote an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    """Quote a string literal: a backslash is no escape here."""
-    return "'" + value.replace("'", "''") + "'"

@@ -13,7 +13,7 @@ from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
-from airflow_cdc.pipeline.look.parquet_scan import quoted
+from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
 from airflow_cdc.pipeline.spark.storage import file_system
 
 ARCHIVE_ORDER = ("microbatch", "file", "line")
