@@ -43,6 +43,7 @@ from airflow_cdc.console import (
 )
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.archive.interval import parse_interval
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.position.as_of import check_range, parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
@@ -76,6 +77,7 @@ def apply(
     consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
     since: Annotated[str | None, typer.Option(help="Only files archived from this time on (ISO-8601).", show_default=False)] = None,
     until: Annotated[str | None, typer.Option(help="Only files archived before this time (ISO-8601).", show_default=False)] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Engine of all flows in this run; none: each flow's.", show_default=False)] = None,
     fail_on_rejects: Annotated[
         str, typer.Option(help="never, any, or a share (0 to 1) of a flow's records: exit code 1 when more are in the quarantine.")
     ] = "never",
@@ -95,7 +97,12 @@ def apply(
         from airflow_cdc.pipeline.run.apply_archive import apply_archive
         from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
-        options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent, "interval": interval}
+        options: dict[str, Any] = {
+            "check_transactions": check_transactions,
+            "consistent": consistent,
+            "interval": interval,
+            "engine": engine,
+        }
         run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)

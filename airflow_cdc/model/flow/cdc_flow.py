@@ -187,8 +187,8 @@ class CdcFlow:
     """What happens when somebody else changed rows of the target."""
     on_unknown_types: OnUnknownTypes | None = None
     """What happens before a column is made whose JSON values look as if they encode something else; None: not set."""
-    engine: Engine = Engine.SPARK
-    """What decodes, folds and merges the microbatches."""
+    engine: Engine | None = None
+    """What decodes, folds and merges the microbatches; None: not set."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from airflow_cdc.model.errors import ConfigurationError
+
 
 class Engine(str, Enum):
     """Both engines give the same tables and reports."""
@@ -14,3 +16,18 @@ class Engine(str, Enum):
     """Spark for every microbatch."""
     NATIVE = "native"
     """As ``auto``; without the native engine's packages the flow stops."""
+
+
+DEFAULT_ENGINE = Engine.SPARK
+
+
+def engine_of(text: str | None) -> Engine | None:
+    """Return the engine of a setting; None where it is not set.
+
+    :raises ConfigurationError: for another text.
+    """
+    if not text:
+        return None
+    if text not in (choices := [each.value for each in Engine]):
+        raise ConfigurationError(f"engine is {text!r}, expected one of {choices}.", next_step="Correct the setting.")
+    return Engine(text)

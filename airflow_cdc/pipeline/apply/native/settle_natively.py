@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_cdc.model.errors import ConfigurationError, first_line
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
@@ -42,7 +42,7 @@ def natively(settle: Settle) -> Settle:
     """Return the first step of a mode of current rows by key: the native engine's for a plain microbatch, else the mode's own."""
 
     def choose(run: MicrobatchRun, target: TargetTable | None) -> Settled:
-        if run.flow.engine is Engine.SPARK:
+        if (run.flow.engine or DEFAULT_ENGINE) is Engine.SPARK:
             return settle(run, target)
         _check_packages(run.flow)
         try:
