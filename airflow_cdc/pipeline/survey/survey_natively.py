@@ -20,6 +20,7 @@ from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.read.respell import MARKS
+from airflow_cdc.pipeline.spark.storage import is_local
 
 MOST_TEXT_BYTES = 1024**3
 """Text that one process surveys; more is spread over Spark's executors."""
@@ -43,7 +44,9 @@ _INTEGER = "-?[0-9]{1,18}"
 
 def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
     """Return the shapes and counts of plain files' records, and the files that are left to Spark."""
-    own = [file for file in files if file.format is FileFormat.LINES and not (file.respelled or file.keys_path)]
+    own = [
+        file for file in files if file.format is FileFormat.LINES and not (file.respelled or file.keys_path or _is_hidden(file, archive))
+    ]
     if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
     found = _read(archive, [file.path for file in own])
@@ -51,6 +54,11 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     rows = [_shape(row) for row in found or () if row["path"] not in odd]
     done = {file.path for file in own} - odd
     return rows, [file for file in files if file.path not in done]
+
+
+def _is_hidden(file: ArchivedFile, archive: str) -> bool:
+    """Return whether Spark cannot read a file: it is set aside, though DuckDB could, because Spark may have to merge it."""
+    return is_local(archive) and ":" in file.path.rpartition("/")[2]
 
 
 def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:

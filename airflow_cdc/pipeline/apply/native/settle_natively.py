@@ -91,6 +91,8 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
+    # Where Spark has staged the row changes, they are in memory here.
+    run.after_effect("stage")
     return settled
 
 
