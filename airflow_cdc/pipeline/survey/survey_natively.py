@@ -56,6 +56,10 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     return rows, [file for file in files if file.path not in done]
 
 
+def _is_of_lines(file: ArchivedFile) -> bool:
+    return file.format is FileFormat.LINES and not (file.respelled or file.keys_path)
+
+
 def _is_hidden(file: ArchivedFile, archive: str) -> bool:
     """Return whether Spark cannot read a file: it is set aside, though DuckDB could, because Spark may have to merge it."""
     return is_local(archive) and ":" in file.path.rpartition("/")[2]
