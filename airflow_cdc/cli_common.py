@@ -135,6 +135,12 @@ class SparkOptions(NamedTuple):
     connect: str | None
 
 
+def _check_server(url: str | None) -> None:
+    # Whether or not the answer needs it: a typing error must not wait for the day on which it does.
+    if url and not url.startswith("sc://"):
+        raise ConfigurationError(f"{url} is no URL of a Spark Connect server.", next_step="Spell it sc://host:port.")
+
+
 def answer(command: str, natively: Callable[[], _Answer], in_spark: Callable[[SparkSession], _Answer], options: SparkOptions) -> _Answer:
     """Return the answer of a command that only looks: read in this process, or by Spark where nothing else can read it."""
     from airflow_cdc.pipeline.look.native_table import NeedsSparkError
@@ -142,6 +148,7 @@ def answer(command: str, natively: Callable[[], _Answer], in_spark: Callable[[Sp
     settings_of(options.conf)
     try:
         with usage():
+            _check_server(options.connect)
             return natively()
     except NeedsSparkError as reason:
         Console(stderr=True).print(f"Spark starts: {reason}", style="dim", highlight=False, markup=False, soft_wrap=True)

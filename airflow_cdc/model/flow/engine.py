@@ -18,7 +18,7 @@ class Engine(str, Enum):
     """As ``auto``; without the native engine's packages the flow stops."""
 
 
-DEFAULT_ENGINE = Engine.SPARK
+DEFAULT_ENGINE = Engine.AUTO
 
 
 def engine_of(text: str | None) -> Engine | None:

@@ -82,7 +82,7 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
     metadata = metadata_of(row["userMetadata"], table=uri, version=int(row["version"]))
     if metadata.get(APPLICATION) != application or metadata.get("microbatch") != microbatch:
         return None
-    metrics = row["operationMetrics"] or {}
+    metrics = _as_delta_names(row["operationMetrics"] or {})
     counts = RowCounts(
         # An append reports its rows under another name.
         inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows"),
@@ -92,7 +92,12 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
     return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)
 
 
-def _count(metrics: Mapping[str, Any], *names: str) -> int:
-    """Return the first of these counts, by Delta's name or delta-rs's."""
-    spelled = [each for name in names for each in (name, "".join(f"_{c.lower()}" if c.isupper() else c for c in name))]
-    return int(next((metrics[name] for name in spelled if name in metrics), 0))
+def _as_delta_names(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Return a commit's counts as Delta names and spells them; delta-rs has names with underscores, and numbers."""
+    parts = {name: name.split("_") for name in metrics}
+    return {first + "".join(map(str.capitalize, others)): str(metrics[name]) for name, (first, *others) in parts.items()}
+
+
+def _count(metrics: Mapping[str, str], *names: str) -> int:
+    """Return the first of these counts."""
+    return int(next((metrics[name] for name in names if name in metrics), 0))

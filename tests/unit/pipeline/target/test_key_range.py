@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.pipeline.target import alter_table, key_range
 from airflow_cdc.pipeline.target.key_range import KeyRange, key_ranges, ranged
 from tests.conftest import Apply
@@ -60,15 +62,16 @@ def test_the_report_counts_the_files_that_got_a_deletion_vector(
     apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alter_table, "DELETION_VECTORS_FROM_BYTES", 0)
+    by_spark = {TOPIC: CdcFlow(TOPIC, engine=Engine.SPARK)}
     for number, first in enumerate((0, 100)):
         events = [_change("c", first + place, 1 + first + place, "old") for place in range(3)]
         write_records(archive / f"{number}.jsonl", numbered(events, first=first))
-        apply(archive, lake)
+        apply(archive, lake, flows=by_spark)
 
     for number, key in enumerate((100, 101)):
         # The first gives a file its deletion vector, the second takes that for another; both leave the file's third row where it is.
         write_records(archive / f"9{number}.jsonl", numbered([_change("u", key, 900 + number, "new")], first=900 + number))
-        report = apply(archive, lake)
+        report = apply(archive, lake, flows=by_spark)
         files = 2 + number
         assert report.flows[0].batches[0].merge_plan == f"merge (deletion vectors, range of id, 1 of {files} files)"
 
