@@ -34,7 +34,8 @@ class CdcMergeOperator(CdcSubmitOperator):
 
     It returns ``{"archive": …, "lake": …, "events": {…}, "rows": {…}, "flows": {"server.db.orders": {"status": "applied", "table": …,
     "table_version": 3, "engines": ["native"], "events": {…}, "rows": {…}}}}``, and emits events for the changed tables on its outlet
-    assets. When flows fail, the others are still applied; the task then fails with the job's own causes, and is retried only where all of them may pass.
+    assets. When flows fail, the others are still applied; the task then fails with the job's own causes, and is retried only where all of
+    them may pass.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
