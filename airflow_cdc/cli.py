@@ -21,30 +21,29 @@ from airflow_cdc.cli_common import (
     Lake,
     Master,
     SparkConf,
+    check_archive,
     progress_on,
     spark_command,
     usage,
 )
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
+from airflow_cdc.cli_look import diff, history, show, tables
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_schema import schema
 from airflow_cdc.cli_serve import serve
 from airflow_cdc.cli_snapshot import confirm_snapshot
 from airflow_cdc.console import (
-    differing_columns,
     print_errors,
     print_gaps,
     print_json,
     report_table,
-    shown_of,
     stdout_console,
-    table,
 )
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.archive.interval import parse_interval
-from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.position.as_of import check_range, parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
@@ -56,7 +55,11 @@ app = typer.Typer(
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(schema, name="schema")
 
+app.command()(tables)
+app.command()(history)
 app.command()(files)
+app.command()(show)
+app.command()(diff)
 app.command("confirm-snapshot")(confirm_snapshot)
 app.command()(maintain)
 app.command()(retype)
@@ -74,6 +77,7 @@ def apply(
     consistent: Annotated[bool, typer.Option("--consistent", help="Stop all tables at the last whole transaction.")] = False,
     since: Annotated[str | None, typer.Option(help="Only files archived from this time on (ISO-8601).", show_default=False)] = None,
     until: Annotated[str | None, typer.Option(help="Only files archived before this time (ISO-8601).", show_default=False)] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Engine of all flows in this run; none: each flow's.", show_default=False)] = None,
     fail_on_rejects: Annotated[
         str, typer.Option(help="never, any, or a share (0 to 1) of a flow's records: exit code 1 when more are in the quarantine.")
     ] = "never",
@@ -88,11 +92,17 @@ def apply(
     """
     with usage():
         settings, interval, limit = read_flows(flows), parse_interval(since, until), RejectLimit.parse(fail_on_rejects)
+        check_archive(archive)
     with spark_command("apply", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.run.apply_archive import apply_archive
         from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 
-        options: dict[str, Any] = {"check_transactions": check_transactions, "consistent": consistent, "interval": interval}
+        options: dict[str, Any] = {
+            "check_transactions": check_transactions,
+            "consistent": consistent,
+            "interval": interval,
+            "engine": engine,
+        }
         run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
         report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
@@ -124,6 +134,7 @@ def rebuild(
     """
     with usage():
         settings, moment = read_flows(flows), parse_as_of(as_of) if as_of else None
+        check_archive(archive)
     with spark_command("rebuild", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.repair.rebuild import Rebuild
         from airflow_cdc.pipeline.repair.rebuild import rebuild as rebuild_flow
@@ -166,6 +177,7 @@ def reprocess(
         settings = read_flows(flows)
         first, last = (parse_as_of(text) if text else None for text in (from_position, to_position))
         check_range(first, last)
+        check_archive(archive)
     with spark_command("reprocess", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.repair.reprocess import Reprocessing
         from airflow_cdc.pipeline.repair.reprocess import reprocess as reprocess_range
@@ -192,88 +204,6 @@ def _print_report(report: ApplyReport, console: Console, *, as_json: bool) -> No
             console.print(f"{name}: {', '.join(items[:20])}{' …' if len(items) > 20 else ''}", style="dim", highlight=False)
     print_gaps(console, report)
     print_errors(console, report)
-
-
-@app.command()
-def tables(lake: Lake, as_json: AsJson = False, master: Master = "local[*]", connect: Connect = None, conf: SparkConf = None) -> None:
-    """List each flow: its table, rows, applied position, pending files, rejected records."""
-    with spark_command("tables", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
-
-        flows = summarize_flows(spark, lake)
-        if as_json:
-            print_json({"tables": [vars(flow) for flow in flows]})
-            return
-        rows = [[flow.flow, flow.table, flow.rows, _positions(flow.applied_position), flow.pending_files, flow.rejected] for flow in flows]
-        columns = ("flow", "table", "rows", "applied position", "pending files", "rejected")
-        stdout_console().print(table(f"Lake {lake}", columns, rows, right=("rows", "pending files", "rejected")))
-
-
-def _positions(by_partition: Any) -> str:
-    return "\n".join(f"{partition}: {position}" for partition, position in by_partition.items())
-
-
-@app.command()
-def show(
-    flows: Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows.")],
-    lake: Lake,
-    limit: Annotated[int | None, typer.Option(help="Most rows to show.", show_default=False)] = None,
-    history: Annotated[bool, typer.Option("--history", help="Show what is past too, with our own columns.")] = False,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    connect: Connect = None,
-    conf: SparkConf = None,
-) -> None:
-    """Show the rows of flows' tables that the source has: its columns only, ordered by key."""
-    with spark_command("show", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
-
-        found = [read_rows(spark, lake, flow, limit, history=history) for flow in flows]
-        if as_json:
-            documents = [vars(flow) for flow in found]
-            print_json(documents[0] if len(documents) == 1 else {"flows": documents})
-            return
-        for flow in found:
-            title = f"{flow.flow} ({shown_of(len(flow.rows), flow.total, 'rows')})"
-            stdout_console().print(table(title, flow.columns, [row.values() for row in flow.rows], data=True))
-
-
-@app.command()
-def diff(
-    lake_a: Annotated[str, typer.Argument(metavar="LAKE_A", callback=absolute_uri)],
-    lake_b: Annotated[str, typer.Argument(metavar="LAKE_B", callback=absolute_uri)],
-    tables: Globs = None,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    connect: Connect = None,
-    conf: SparkConf = None,
-) -> None:
-    """Compare same-named tables of two lakes exactly: schema and rows of the source's columns.
-
-    Exit code 0 only when at least one table is in both and all that are in both are equal.
-    """
-    with spark_command("diff", master, conf, connect) as (spark, console):
-        from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-
-        found = compare_lakes(spark, lake_a, lake_b, tables or ())
-        if as_json:
-            documents = [{**vars(item), "equal": item.equal} for item in found.tables]
-            print_json({"equal": found.equal, "tables": documents, "only_left": found.only_left, "only_right": found.only_right})
-        else:
-            rows = [
-                [item.flow, "equal" if item.equal else "DIFFERENT", item.only_left, item.only_right, differing_columns(item)]
-                for item in found.tables
-            ]
-            stdout_console().print(table("Compared", ("table", "result", "only in A", "only in B", "columns"), rows))
-            for item in found.tables:
-                if item.sample:
-                    keys = [list(sample.values()) for sample in item.sample]
-                    stdout_console().print(table(f"{item.flow}: keys that differ", item.sample[0], keys, data=True))
-        for name, only in (("A", found.only_left), ("B", found.only_right)):
-            if only:
-                console.print(f"only in {name}, not compared: {', '.join(only)}", style="dim", highlight=False)
-        if not found.equal:
-            raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,12 +17,13 @@ from rich.text import Text
 from airflow_cdc.console import divert_stderr, error_text
 from airflow_cdc.model.archive.topics import printable
 from airflow_cdc.model.errors import ArchiveNotFoundError, CdcError, ConfigurationError, first_line
-from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.files import absolute_uri, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+_Answer = TypeVar("_Answer")
 
 
 def _refuse_token_in_sight(context: typer.Context, url: str | None) -> str | None:
@@ -108,9 +109,51 @@ def usage() -> Iterator[None]:
     """End the command before Spark starts when its arguments are wrong: nobody waits ten seconds for a typing error."""
     try:
         yield
-    except ConfigurationError as error:
+    except CdcError as error:
         Console(stderr=True).print(error_text(error))
-        raise typer.Exit(EXIT_USAGE) from error
+        raise typer.Exit(EXIT_USAGE if isinstance(error, ConfigurationError | ArchiveNotFoundError) else EXIT_FAILED) from error
+
+
+def check_archive(archive: str) -> None:
+    """Refuse a local archive that is not there; other stores are asked by the run.
+
+    :raises ArchiveNotFoundError: for such an archive.
+    """
+    from airflow_cdc.model.archive.archived_files import missing_archive
+    from airflow_cdc.pipeline.spark.storage import file_system
+
+    fs, root = file_system(archive)
+    if is_local(fs) and not fs.exists(root):
+        raise missing_archive(root)
+
+
+class SparkOptions(NamedTuple):
+    """The options of a command about Spark."""
+
+    master: str
+    conf: list[str] | None
+    connect: str | None
+
+
+def _check_server(url: str | None) -> None:
+    # Whether or not the answer needs it: a typing error must not wait for the day on which it does.
+    if url and not url.startswith("sc://"):
+        raise ConfigurationError(f"{url} is no URL of a Spark Connect server.", next_step="Spell it sc://host:port.")
+
+
+def answer(command: str, natively: Callable[[], _Answer], in_spark: Callable[[SparkSession], _Answer], options: SparkOptions) -> _Answer:
+    """Return the answer of a command that only looks: read in this process, or by Spark where nothing else can read it."""
+    from airflow_cdc.pipeline.look.native_table import NeedsSparkError
+
+    settings_of(options.conf)
+    try:
+        with usage():
+            _check_server(options.connect)
+            return natively()
+    except NeedsSparkError as reason:
+        Console(stderr=True).print(f"Spark starts: {reason}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    with spark_command(command, *options) as (spark, _):
+        return in_spark(spark)
 
 
 def progress_on(console: Console) -> Callable[[str], None]:

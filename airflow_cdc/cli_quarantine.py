@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +19,9 @@ from airflow_cdc.cli_common import (
     Lake,
     Master,
     SparkConf,
+    SparkOptions,
+    answer,
+    check_archive,
     progress_on,
     spark_command,
     usage,
@@ -26,6 +30,14 @@ from airflow_cdc.console import print_errors, print_json, stdout_console
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.report.reprocessing import FlowReprocess, check_reasons
 from airflow_cdc.print_quarantine import print_groups, print_raw, print_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_cdc.pipeline.look.quarantined import QuarantineGroup
+
+    _Listed: TypeAlias = tuple[list[dict[str, Any]], list[QuarantineGroup]]
+    _Shown: TypeAlias = tuple[Sequence[dict[str, Any]], int]
 
 quarantine = typer.Typer(help="Records that could not be merged, with reason and place.", no_args_is_help=True)
 
@@ -46,18 +58,29 @@ def quarantine_list(
     conf: SparkConf = None,
 ) -> None:
     """List quarantined records by flow, reason and column: how many there are, and the first of them."""
-    with spark_command("quarantine", master, conf, connect) as (spark, _):
+    globs, grouped, listed = tuple(tables or ()), as_json or not every, as_json or every
+
+    def natively() -> _Listed:
+        from airflow_cdc.pipeline.look.quarantined import groups_of, read_quarantine_natively
+
+        records = read_quarantine_natively(lake, globs)
+        return records, groups_of(records)
+
+    def in_spark(spark: SparkSession) -> _Listed:
         from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
         from airflow_cdc.pipeline.upkeep.quarantine_groups import quarantine_groups
 
-        if every and not as_json:
-            print_records(read_quarantine(spark, lake, tables or ()), lake)
-            return
-        groups = quarantine_groups(spark, lake, tables or ())
-        if as_json:
-            print_json({"quarantine": read_quarantine(spark, lake, tables or ()), "groups": [group.to_json() for group in groups]})
-        else:
-            print_groups(groups, lake, limit)
+        # A large quarantine is grouped in Spark, and not collected.
+        records = read_quarantine(spark, lake, globs) if listed else []
+        return records, quarantine_groups(spark, lake, globs) if grouped else []
+
+    records, groups = answer("quarantine", natively, in_spark, SparkOptions(master, conf, connect))
+    if as_json:
+        print_json({"quarantine": records, "groups": [group.to_json() for group in groups]})
+    elif every:
+        print_records(records, lake)
+    else:
+        print_groups(groups, lake, limit)
 
 
 @quarantine.command("show")
@@ -75,14 +98,23 @@ def quarantine_show(
 
     Exit code 0 whether there are any or not, 2 on usage and for a flow that the lake does not know.
     """
-    with spark_command("quarantine", master, conf, connect) as (spark, _):
+    most = None if every or as_json else limit
+
+    def natively() -> _Shown:
+        from airflow_cdc.pipeline.look.quarantined import records_of_natively
+
+        return records_of_natively(lake, flow, most)
+
+    def in_spark(spark: SparkSession) -> _Shown:
         from airflow_cdc.pipeline.upkeep.quarantine_groups import records_of
 
-        records, total = records_of(spark, lake, flow, None if every or as_json else limit)
-        if as_json:
-            print_json({"flow": flow, "quarantine": records})
-        else:
-            print_raw(records, flow, total)
+        return records_of(spark, lake, flow, most)
+
+    records, total = answer("quarantine", natively, in_spark, SparkOptions(master, conf, connect))
+    if as_json:
+        print_json({"flow": flow, "quarantine": records})
+    else:
+        print_raw(records, flow, total)
 
 
 @quarantine.command("replay")
@@ -107,6 +139,7 @@ def quarantine_replay(
     with usage():
         settings, reasons = read_flows(flows), reason or []
         check_reasons(reasons)
+        check_archive(archive)
     with spark_command("replay", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
         from airflow_cdc.pipeline.repair.reprocess import Reprocessing

@@ -12,6 +12,7 @@ from airflow_cdc.cli_common import (
     Lake,
     Master,
     SparkConf,
+    check_archive,
     progress_on,
     spark_command,
     usage,
@@ -40,6 +41,7 @@ def retype(
     """
     with usage():
         settings = read_flows(flows)
+        check_archive(archive)
     with spark_command("retype", master, conf, connect) as (spark, console):
         from airflow_cdc.pipeline.repair.retype import Retyping
         from airflow_cdc.pipeline.repair.retype import retype as retype_flow

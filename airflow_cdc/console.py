@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,16 @@ from rich.text import Text
 
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
+from airflow_cdc.model.report.batch_report import EventCounts, RowCounts
 
 if TYPE_CHECKING:
-    from airflow_cdc.pipeline.upkeep.compare_tables import TableDifference
+    from airflow_cdc.pipeline.look.differences import TableDifference
+    from airflow_cdc.pipeline.look.microbatches import DoneMicrobatch, FlowHistory
 
 _STATUS_STYLE = {FlowStatus.APPLIED: "green", FlowStatus.UP_TO_DATE: "dim", FlowStatus.WAITING: "yellow", FlowStatus.FAILED: "bold red"}
 _LONGEST_CELL = 60
+_RARE_EVENTS = ("superseded", "redelivered", "stale", "tombstones", "control", "rejected")
+"""Counts of events that have a column only where one of them is not zero."""
 
 
 def plain(value: Any) -> Any:
@@ -91,18 +95,60 @@ def shown_of(shown: int, total: int, what: str) -> str:
 
 def report_table(report: ApplyReport) -> RenderableType:
     """Return a run's outcome, one line per flow, with the counts that are not zero everywhere."""
-    parts = ("superseded", "redelivered", "stale", "tombstones", "control", "rejected")
-    counted = ("read", "merged", *(name for name in parts if any(getattr(flow.events, name) for flow in report.flows)))
+    counted = _counted([flow.events for flow in report.flows])
     rows = [
         [
             flow.flow,
             Text(flow.status.value, style=_STATUS_STYLE[flow.status]),
             *[getattr(flow.events, name) for name in counted],
-            f"+{flow.rows.inserted:,} ~{flow.rows.updated:,} -{flow.rows.deleted:,}",
+            _changed(flow.rows),
         ]
         for flow in report.flows
     ]
     return table("Applied", ("flow", "status", *counted, "rows"), rows, right=(*counted, "rows"))
+
+
+def history_table(history: FlowHistory) -> RenderableType:
+    """Return a flow's microbatches, one per line, with the counts that are not zero everywhere."""
+    counted = _counted([each.report.events for each in history.microbatches if each.report])
+    columns = ("number", "when (UTC)", "files", *counted, "rows", "seconds", "engine", "plan")
+    title = f"{history.flow}, {_newest(len(history.microbatches), history.total)}"
+    rows = [_microbatch_cells(each, counted) for each in history.microbatches]
+    return table(title, columns, rows, right=("number", "files", *counted, "rows", "seconds"))
+
+
+def _newest(shown: int, total: int) -> str:
+    return f"the newest {shown:,} of {total:,} microbatches" if shown < total else f"{total:,} microbatch{'' if total == 1 else 'es'}"
+
+
+def _microbatch_cells(done: DoneMicrobatch, counted: Sequence[str]) -> list[Any]:
+    report, when = done.report, Text((done.committed_at or "-")[:19].replace("T", " "))
+    if report is None:
+        return [
+            done.number,
+            when,
+            *(Text("-") for _ in ("files", *counted, "rows", "seconds", "engine")),
+            Text("its commit marker is gone"),
+        ]
+    events = [getattr(report.events, name) for name in counted]
+    return [
+        done.number,
+        when,
+        report.files,
+        *events,
+        _changed(report.rows),
+        f"{report.seconds:.1f}",
+        report.engine,
+        Text(report.merge_plan),
+    ]
+
+
+def _counted(events: Sequence[EventCounts]) -> tuple[str, ...]:
+    return ("read", "merged", *(name for name in _RARE_EVENTS if any(getattr(each, name) for each in events)))
+
+
+def _changed(rows: RowCounts) -> str:
+    return f"+{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"
 
 
 def differing_columns(found: TableDifference) -> Text:

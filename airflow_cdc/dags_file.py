@@ -24,7 +24,7 @@ _MOST_INLINE = 100_000
 """Most bytes of flows in one command-line argument, with some room: Linux allows 131,072."""
 _NAME = "{table}"
 _POOLS = {"pool", "one_slot_pool"}
-_FLOWS = ("flows", "routes", "on_new_topic", "on_unknown_types")
+_FLOWS = ("flows", "routes", "on_new_topic", "on_unknown_types", "engine")
 """Settings of a flows file that may stand here instead of one."""
 _WITHOUT_INTERVALS = {None, "@once", "@continuous"}
 
@@ -120,6 +120,7 @@ class _Document(_Model):
     routes: list[dict[str, Any]] | None = None
     on_new_topic: Literal["create", "quarantine", "stop"] | None = None
     on_unknown_types: Literal["stop", "text", "guess"] | None = None
+    engine: Literal["auto", "spark", "native"] | None = None
     defaults: DagSettings = DagSettings()
     dags: Annotated[list[DagEntry], Field(min_length=1)]
 

@@ -11,7 +11,7 @@ from airflow_cdc.console import shown_of, stdout_console, table
 from airflow_cdc.model.archive.topics import printable
 
 if TYPE_CHECKING:
-    from airflow_cdc.pipeline.upkeep.quarantine_groups import QuarantineGroup
+    from airflow_cdc.pipeline.look.quarantined import QuarantineGroup
 
 
 def print_groups(groups: Sequence[QuarantineGroup], lake: str, limit: int) -> None:

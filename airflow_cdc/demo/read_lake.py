@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from airflow_cdc.console import plain
 from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.places import quarantine_uri
-
-
-class ReaderMissingError(ImportError):
-    """Raised when the packages that read the tables are not installed."""
-
-
-def require_reader() -> None:
-    """Check that the demo's packages are installed.
-
-    :raises ReaderMissingError: when they are not.
-    """
-    missing = [name for name in ("deltalake", "pyarrow") if find_spec(name) is None]
-    if missing:
-        raise ReaderMissingError(f"The demo reads its tables by {' and '.join(missing)}. Next step: pip install 'airflow-cdc[demo]'.")
 
 
 def read_tables(lake: Path, flows: Iterable[str]) -> dict[str, list[dict[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from airflow_cdc.demo import show
-from airflow_cdc.demo.read_lake import ReaderMissingError, read_quarantine, read_tables, require_reader
+from airflow_cdc.demo.read_lake import read_quarantine, read_tables
 from airflow_cdc.demo.stage import DAG_ID, FolderTakenError, Stage, airflow_environment, set_stage
 from airflow_cdc.demo.story import Shop, archive
 from airflow_cdc.demo.worker import Worker, WorkerFailedError
@@ -25,13 +25,11 @@ def run_demo(console: Console, folder: Path) -> int:
     """Merge change events with a Dag that Airflow runs, twice, and show the outcome of every row.
 
     :param folder: wiped first; keeps the demo's files.
-    :return: 0 when every table equals its source, 1 when not, 2 when it cannot begin: the folder holds something else, or the demo's
-        packages are not installed.
+    :return: 0 when every table equals its source, 1 when not, 2 when it cannot begin: the folder holds something else.
     """
     try:
-        require_reader()
         stage = set_stage(folder)
-    except (FolderTakenError, ReaderMissingError) as error:
+    except FolderTakenError as error:
         console.print(str(error), style="red", highlight=False, markup=False)
         return 2
     started = time.monotonic()

@@ -60,11 +60,12 @@ def counts(console: Console, shop: Shop, result: Mapping[str, Any]) -> None:
     for name in names:
         shown.add_column(name, justify="right", overflow="fold")
     shown.add_column("rows", justify="right", no_wrap=True)
+    shown.add_column("engine", no_wrap=True)
     for table in shop.tables:
         outcome = result["flows"][table.topic]
         rows = outcome["rows"]
         changed = f"+{rows['inserted']} ~{rows['updated']} -{rows['deleted']}"
-        shown.add_row(table.name, *[_count(outcome["events"][name]) for name in names], changed)
+        shown.add_row(table.name, *[_count(outcome["events"][name]) for name in names], changed, ", ".join(outcome["engines"]))
     console.print()
     _print(console, shown)
     console.print()

@@ -1,7 +1,7 @@
 """spark-submit entry point: apply the pending microbatches of an archive and write the report.
 
     apply.py --archive URI --lake URI [--flows FILE] [--table GLOB]... [--check-transactions] [--consistent]
-             [--only-survey] [--since TIME] [--until TIME]
+             [--engine E] [--only-survey] [--since TIME] [--until TIME]
              [--layout L] [--format F] [--storage SETTINGS] [--run-name NAME] [--wait SECONDS] --report URI
 
 ``--storage`` holds the settings by which archive and lake are reached, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path
@@ -22,6 +22,7 @@ from airflow_cdc.flows_file import read_flows
 from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser, shape_of
 from airflow_cdc.jobs.run_job import log_line, run_job
 from airflow_cdc.model.archive.interval import parse_interval
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
@@ -33,6 +34,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--consistent", action="store_true")
     parser.add_argument("--since")
     parser.add_argument("--until")
+    parser.add_argument("--engine", choices=[each.value for each in Engine])
     parser.add_argument("--only-survey", action="store_true")
     return parser.parse_args(argv)
 
@@ -54,6 +56,7 @@ def main(argv: list[str]) -> int:
             interval=parse_interval(given.since, given.until),
             wait_seconds=given.wait,
             only_survey=given.only_survey,
+            engine=Engine(given.engine) if given.engine else None,
             expected=shape_of(given),
         )
         return apply_archive(run)

@@ -123,6 +123,7 @@ def _flow_summary(flow: FlowOutcome) -> dict[str, Any]:
     if flow.batches:
         versions = [batch.table_version for batch in flow.batches if batch.table_version is not None]
         short["table_version"] = max(versions, default=None)
+        short["engines"] = sorted({batch.engine for batch in flow.batches})
         short["events"] = dict(vars(flow.events))
         short["rows"] = dict(vars(flow.rows))
     if flow.status is FlowStatus.FAILED:

@@ -13,6 +13,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.intervals_of_run import interval_of_run
 from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.archive.interval import Interval
+from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
 from airflow_cdc.operators.announcements import announcements
@@ -32,8 +33,9 @@ class CdcMergeOperator(CdcSubmitOperator):
     with ``max_active_tis_per_dag=1``.
 
     It returns ``{"archive": …, "lake": …, "events": {…}, "rows": {…}, "flows": {"server.db.orders": {"status": "applied", "table": …,
-    "table_version": 3, "events": {…}, "rows": {…}}}}``, and emits events for the changed tables on its outlet assets. When flows fail, the
-    others are still applied; the task then fails with the job's own causes, and is retried only where all of them may pass.
+    "table_version": 3, "engines": ["native"], "events": {…}, "rows": {…}}}}``, and emits events for the changed tables on its outlet
+    assets. When flows fail, the others are still applied; the task then fails with the job's own causes, and is retried only where all of
+    them may pass.
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
@@ -42,6 +44,7 @@ class CdcMergeOperator(CdcSubmitOperator):
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
     :param consistent: stop all tables of a connector at its last complete transaction. Events behind it wait, and the sensor succeeds again
         when more is archived. Checks the transactions too.
+    :param engine: ``auto``, ``spark`` or ``native`` for all flows of the run; none: each flow's setting. (templated)
     :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
     :param archived_until: only files that were archived before this time. (templated)
     :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval; a scheduled
@@ -63,6 +66,7 @@ class CdcMergeOperator(CdcSubmitOperator):
         "archived_since",
         "archived_until",
         "fail_on_rejects",
+        "engine",
     )
     ui_color = "#d6e6c8"
     job = "apply.py"
@@ -76,6 +80,7 @@ class CdcMergeOperator(CdcSubmitOperator):
         flows_file: str | None = None,
         check_transactions: bool = False,
         consistent: bool = False,
+        engine: str | None = None,
         archived_since: str | None = None,
         archived_until: str | None = None,
         by_data_interval: bool = False,
@@ -90,6 +95,7 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.flows_file = flows_file
         self.check_transactions = check_transactions
         self.consistent = consistent
+        self.engine = engine
         self.archived_since = archived_since
         self.archived_until = archived_until
         self.by_data_interval = by_data_interval
@@ -103,6 +109,7 @@ class CdcMergeOperator(CdcSubmitOperator):
             refuse_foreign_tables(self.outlets or (), self.lake_conn_id)
             # A typo must not cost the start of Spark.
             RejectLimit.parse(self.fail_on_rejects)
+            engine_of(self.engine)
             archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
             interval = self._interval(context)
             return self.submit(
@@ -166,6 +173,8 @@ class CdcMergeOperator(CdcSubmitOperator):
             yield "--check-transactions"
         if self.consistent:
             yield "--consistent"
+        if self.engine:
+            yield from ("--engine", self.engine)
         for name, moment in (("--since", interval.since), ("--until", interval.until)):
             if moment:
                 yield from (name, moment.isoformat())

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
-from airflow_cdc.pipeline.target.target_table import SCD_COLUMNS_PROPERTY, columns_of, read_target
+from airflow_cdc.pipeline.target.table_properties import SCD_COLUMNS_PROPERTY
+from airflow_cdc.pipeline.target.target_table import columns_of, read_target
 from tests.support.stories import milliseconds
 
 TABLES = Path(__file__).parent / "tables"

@@ -37,7 +37,7 @@ TEAPOT = Connector(
         fields=("pot", "cup", "brew"),
         commit=f"try_cast(source.pot AS {NUMBER})",
         change=f"try_cast(source.cup AS {NUMBER})",
-        spelling=Spelling(re.compile(r"pot \d+"), lambda text: int(text.removeprefix("pot "))),
+        spelling=Spelling(re.compile(r"pot \d+"), lambda text: int(text.removeprefix("pot ")), lambda number: f"pot {number}"),
         goes_back=False,
     ),
     transactions=Transactions(identity="source.brew"),

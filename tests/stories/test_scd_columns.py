@@ -15,7 +15,8 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
-from airflow_cdc.pipeline.target.target_table import SCD_COLUMNS_PROPERTY, latest_version
+from airflow_cdc.pipeline.target.table_properties import SCD_COLUMNS_PROPERTY
+from airflow_cdc.pipeline.target.target_table import latest_version
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain

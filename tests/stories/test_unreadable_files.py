@@ -183,9 +183,9 @@ def test_many_misnamed_files_are_found_by_one_failed_survey(
 ) -> None:
     surveys = []
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         surveys.append(args)
-        return survey_files(*args)
+        return survey_files(*args, **options)
 
     monkeypatch.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", counted)
     write_records(archive / "orders.jsonl", [created(1, ORDERS)])
@@ -200,7 +200,7 @@ def test_many_misnamed_files_are_found_by_one_failed_survey(
 def test_a_failed_store_is_no_unreadable_file(apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file://{archive}/a.jsonl.  SQLSTATE: KD001\n"
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"{failed}\tat org.apache\nCaused by: java.net.SocketTimeoutException: Read timed out")
 
     monkeypatch.setattr("airflow_cdc.pipeline.survey.survey_readable.survey_files", fail)

@@ -21,6 +21,13 @@ ROOT = Path(__file__).parents[2]
 TOOLS = Path(os.environ.get("OBJECT_STORE_TOOLS") or ROOT / ".tools" / "object-store")
 PACKAGES = TOOLS / "python"
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
+SPARK_WITH_S3 = {
+    "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "spark.jars.ivy": str(TOOLS / "ivy"),
+    "spark.jars.packages": HADOOP_AWS,
+    "spark.driver.memory": "1g",
+}
+"""Spark's settings for any store."""
 _GATEWAY = TOOLS / "bin" / "versitygw"
 _SECONDS_TO_START = 20
 _PUT = """
@@ -63,6 +70,19 @@ class Store:
     def options(self) -> dict[str, Any]:
         """s3fs's options."""
         return {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint, "use_listings_cache": False}
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """Spark's settings for the bucket."""
+        settings = {
+            "endpoint": self.endpoint,
+            "endpoint.region": "us-east-1",
+            "connection.ssl.enabled": "false",
+            "path.style.access": "true",
+            "access.key": self.key,
+            "secret.key": self.secret,
+        }
+        return {f"spark.hadoop.fs.s3a.bucket.{self.bucket}.{name}": value for name, value in settings.items()}
 
     @property
     def delta_options(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc import runtime
 from tests.support.events import numbered, sqlserver, write_sink_file
-from tests.system.object_store import HADOOP_AWS, TOOLS, Store, path_with_packages, running_store
+from tests.system.object_store import SPARK_WITH_S3, Store, path_with_packages, running_store
 
 pytestmark = pytest.mark.system_deep
 
@@ -54,23 +54,7 @@ class Driver:
 @contextmanager
 def driver(store: Store, folder: Path, name: str, *, heeds_leases: bool) -> Iterator[Driver]:
     environment = {**os.environ, **runtime.spark_environment("local[1]"), "PYTHONPATH": path_with_packages()}
-    hadoop = {
-        "endpoint": store.endpoint,
-        "endpoint.region": "us-east-1",
-        "connection.ssl.enabled": "false",
-        "path.style.access": "true",
-        "access.key": store.key,
-        "secret.key": store.secret,
-    }
-    spark = {
-        **{f"spark.hadoop.fs.s3a.{name}": value for name, value in hadoop.items()},
-        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        "spark.jars.ivy": str(TOOLS / "ivy"),
-        "spark.jars.packages": HADOOP_AWS,
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.local.dir": str(folder / name),
-    }
+    spark = {**store.spark_options, **SPARK_WITH_S3, "spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder / name)}
     order = {
         "archive": "s3://data/archive",
         "lake": "s3://data/lake",

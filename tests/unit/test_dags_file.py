@@ -14,6 +14,7 @@ from airflow_cdc.dags_file import DagsFile, read_dags_file
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.cdc_flow import OnUnknownTypes
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.new_topics import OnNewTopic
 from airflow_cdc.model.flow.routes import on_new_topic, settings_of
 
@@ -91,7 +92,10 @@ def test_policies_for_new_topics_and_unknown_types_go_to_the_job_with_the_flows_
     assert settings_of(flows, "a.topic").on_unknown_types is OnUnknownTypes.TEXT
 
 
-@pytest.mark.parametrize("policies", [{"on_new_topic": new} for new in OnNewTopic] + [{"on_unknown_types": it} for it in OnUnknownTypes])
+@pytest.mark.parametrize(
+    "policies",
+    [{"on_new_topic": new} for new in OnNewTopic] + [{"on_unknown_types": it} for it in OnUnknownTypes] + [{"engine": it} for it in Engine],
+)
 def test_every_policy_that_a_flows_file_knows_may_stand_in_the_file(file: Path, policies: dict[str, Any]) -> None:
     given = {name: policy.value for name, policy in policies.items()}
     assert json.loads(read(file, {**given, "dags": [ONE]}).flows or "") == given

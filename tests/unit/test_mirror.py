@@ -13,8 +13,10 @@ TOGETHER = {
     "model/catalogue/test_types.py",
     "model/state/test_flow_state.py",
     "model/state/test_state_documents.py",
+    "pipeline/target/test_requests_of_delta_rs.py",
 }
-"""Tests of more than a module: every type in every mode, what a flow's files say together, every kind of state document."""
+"""Tests of more than a module: every type in every mode, what a flow's files say together, every kind of state document, what a library
+asks of a store by our options."""
 
 
 @pytest.mark.parametrize("part", MIRRORED)

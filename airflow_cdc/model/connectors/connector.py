@@ -41,6 +41,8 @@ class Spelling:
     """Matches the whole text."""
     read: Callable[[str], int]
     """Converts such a text to the commit part of a position."""
+    write: Callable[[int], str]
+    """Converts the commit part of a position, without its epoch, to such a text."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class PositionRule:
     """Whether the commit is the Kafka offset: it starts at 0 in each life of a topic, and does not compare with other topics' offsets."""
     is_shared_by_rows: bool = False
     """Whether several rows may be created at one position; the events' raw values then distinguish them."""
+
+
+@dataclass(frozen=True)
+class NativeRule:
+    """The same rules as SQL of the native engine (DuckDB) over ``source``; NULL for a text of another form, which is left to Spark."""
+
+    commit: str
+    change: str
+    serial: str = "0"
+    transaction: str = "CAST(NULL AS VARCHAR)"
+    """As :attr:`Transactions.identity`."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +220,8 @@ class Connector:
     """The database's name, for people."""
     position: PositionRule
     transactions: Transactions = Transactions()
+    native: NativeRule | None = None
+    """None where only Spark reads the events."""
     snapshots: Snapshots = Snapshots()
     images: Images = Images()
     types: Types = Types()

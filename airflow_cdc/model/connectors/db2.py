@@ -20,6 +20,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    NativeRule,
     PositionRule,
     Spelling,
     Transactions,
@@ -37,6 +38,11 @@ def db2_lsn(text: str) -> int:
     return (high << 96) | (middle << 64) | low
 
 
+def format_db2_lsn(number: int) -> str:
+    """Return the LSN in the form of Debezium."""
+    return f"{number >> 96:08x}:{number >> 64 & (2**32 - 1):08x}:{number & (2**64 - 1):016x}"
+
+
 def _lsn(field: str) -> str:
     """Return the SQL of an LSN as one number; NULL for any other text."""
 
@@ -47,6 +53,16 @@ def _lsn(field: str) -> str:
     high = f"try_add(try_multiply({part(1)}, {2**96}BD), {part(2)} * {2**64}BD)"
     number = f"try_cast(try_add({high}, {part(3)}) AS {NUMBER})"
     return f"CASE WHEN source.{field} RLIKE '^{_LSN.pattern}$' THEN {number} END"
+
+
+def _native_lsn(field: str) -> str:
+    def part(number: int) -> str:
+        return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT)"
+
+    # Up to 28 bits in front: a larger number may have more than 38 digits.
+    spelled = "0?[0-9A-Fa-f]{1,7}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"
+    number = f"{part(1)} * {2**96} + {part(2)} * {2**64} + {part(3)}"
+    return f"CASE WHEN regexp_full_match(source.{field}, '{spelled}') THEN CAST({number} AS {NUMBER}) END"
 
 
 _SIZED = ("CHARACTER", "VARCHAR", "VARGRAPHIC", "BINARY", "VARBINARY")
@@ -121,9 +137,10 @@ DB2 = Connector(
         commit=_lsn("commit_lsn"),
         change=_lsn("change_lsn"),
         # A key change has no serial numbers: its delete and create share one position.
-        spelling=Spelling(_LSN, db2_lsn),
+        spelling=Spelling(_LSN, db2_lsn, format_db2_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
+    native=NativeRule(commit=_native_lsn("commit_lsn"), change=_native_lsn("change_lsn"), transaction="source.commit_lsn"),
     topic=("schema", "table"),
     # SQL Server has the same fields, but at most four digits after the second colon.
     flattened=Flattened(fields=("commit_lsn", "change_lsn"), pattern="^[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{5,16}$"),

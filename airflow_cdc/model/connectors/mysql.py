@@ -21,6 +21,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    NativeRule,
     PositionRule,
     SchemaChanges,
     Snapshots,
@@ -37,10 +38,26 @@ _FILE_BITS = 64
 _FILE = rf"try_cast(regexp_extract(source.file, r'\.(\d+)\s*$', 1) AS {NUMBER})"
 
 
+_NATIVE_FILE = r"CAST(regexp_extract(source.file, '\.([0-9]{1,9})$', 1) AS HUGEINT)"
+_NATIVE_PLACE = (
+    rf"CASE WHEN regexp_matches(source.file, '\.[0-9]{{1,9}}$') AND regexp_full_match(source.pos, '[0-9]{{1,18}}')"
+    rf" THEN CAST({_NATIVE_FILE} * {2**_FILE_BITS} + CAST(source.pos AS HUGEINT) AS {NUMBER}) END"
+)
+_NATIVE_ROW = (
+    f"CASE WHEN source.row IS NULL THEN CAST(0 AS {NUMBER}) WHEN regexp_full_match(source.row, '[0-9]{{1,18}}')"
+    f" THEN CAST(source.row AS {NUMBER}) END"
+)
+
+
 def binlog_position(text: str) -> int:
     """Return a position ``binlog.000003:1234`` as one number."""
     file, _, place = text.rpartition(":")
     return (int(file.rpartition(".")[2]) << _FILE_BITS) | int(place)
+
+
+def format_binlog_position(number: int) -> str:
+    """Return the position as ``*.000003:1234``: the number does not hold the name of the binlog before its last dot."""
+    return f"*.{number >> _FILE_BITS:06d}:{number & (2**_FILE_BITS - 1)}"
 
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -151,10 +168,11 @@ MYSQL = Connector(
         commit=f"CAST({_FILE} * {2**_FILE_BITS}BD + try_cast(source.pos AS {NUMBER}) AS {NUMBER})",
         # One event of the log holds the rows of one statement.
         change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
-        spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position),
+        spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position, format_binlog_position),
     ),
     # Without GTIDs transactions cannot be distinguished, and need not be: a key is free before another row takes it.
     transactions=Transactions(identity="source.gtid"),
+    native=NativeRule(commit=_NATIVE_PLACE, change=_NATIVE_ROW, transaction="source.gtid"),
     # Only with GTIDs; the reads of a blocking snapshot carry the GTID at which the stream paused.
     snapshots=Snapshots(initial="source.gtid IS NULL", initial_needs="gtid"),
     # TIME is also a duration: -838:59:59 to 838:59:59.

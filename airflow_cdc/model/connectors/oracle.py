@@ -15,7 +15,17 @@ from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, t
 from airflow_cdc.model.catalogue.fields import Field, literal
 from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
 from airflow_cdc.model.catalogue.queries import Queries
-from airflow_cdc.model.connectors.connector import AS_TEXT, NUMBER, Catalogue, Connector, Flattened, PositionRule, Transactions, Types
+from airflow_cdc.model.connectors.connector import (
+    AS_TEXT,
+    NUMBER,
+    Catalogue,
+    Connector,
+    Flattened,
+    NativeRule,
+    PositionRule,
+    Transactions,
+    Types,
+)
 
 
 def _redo_record() -> str:
@@ -31,6 +41,25 @@ def _redo_record() -> str:
     record = f"{part(1, 80)} + {part(2, 48)} + {part(3, 32)} + {ssn}"
     spelled = r"^\s*0x[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,4}\s*$"
     return f"CASE WHEN source.rs_id RLIKE r'{spelled}' THEN CAST({record} AS {NUMBER}) END"
+
+
+def _native_number(member: str) -> str:
+    return f"CASE WHEN regexp_full_match({member}, '[0-9]{{1,38}}') THEN TRY_CAST({member} AS {NUMBER}) END"
+
+
+def _native_change() -> str:
+    def part(number: int, bits: int) -> str:
+        digits = f"split_part(substr(trim(source.rs_id), 3), '.', {number})"
+        return f"CAST('0x' || {digits} AS HUGEINT) * {2**bits}"
+
+    ssn = "CASE WHEN source.ssn IS NULL THEN 0 ELSE TRY_CAST(source.ssn AS HUGEINT) END"
+    record = f"CAST({part(1, 80)} + {part(2, 48)} + {part(3, 32)} + {ssn} AS {NUMBER})"
+    # Every redo record of this form fits into 38 digits; a missing one leaves the scn.
+    spelled = r"\s*0x[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,8}\.[0-9A-Fa-f]{1,4}\s*"
+    return (
+        f"CASE WHEN source.rs_id IS NULL THEN {_native_number('source.scn')}"
+        f" WHEN regexp_full_match(source.rs_id, '{spelled}') THEN {record} END"
+    )
 
 
 _MOST_DIGITS = 38
@@ -126,6 +155,11 @@ ORACLE = Connector(
         change=f"coalesce({_redo_record()}, try_cast(source.scn AS {NUMBER}))",
     ),
     transactions=Transactions(identity="source.txId"),
+    native=NativeRule(
+        commit=f"CASE WHEN source.commit_scn IS NULL THEN {_native_number('source.scn')} ELSE {_native_number('source.commit_scn')} END",
+        change=_native_change(),
+        transaction="source.txId",
+    ),
     # TIMESTAMP(9) WITH TIME ZONE holds an offset and 1 ns; a Spark TIMESTAMP holds neither.
     types=Types(own={fields.ZONED: AS_TEXT}),
     topic=("schema", "table"),

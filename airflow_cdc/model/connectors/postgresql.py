@@ -23,6 +23,7 @@ from airflow_cdc.model.connectors.connector import (
     Cut,
     Flattened,
     Images,
+    NativeRule,
     PositionRule,
     Snapshots,
     Spelling,
@@ -38,6 +39,11 @@ def postgres_lsn(text: str) -> int:
     return (high << _LSN_BITS) | low
 
 
+def format_postgres_lsn(number: int) -> str:
+    """Return the LSN in the form of PostgreSQL."""
+    return f"{number >> _LSN_BITS:X}/{number & (2**_LSN_BITS - 1):X}"
+
+
 def postgres_sequence(text: str) -> tuple[int | None, int | None]:
     """Return ``source.sequence``: (last commit LSN, change LSN), either may be absent."""
     commit, change = json.loads(text)
@@ -49,6 +55,11 @@ def _sequence(place: int) -> str:
     # The usual form of all connectors: parsing it as JSON costs as much as parsing a whole line.
     usual = f"trim(BOTH '[]\"' FROM split_part(source.sequence, ',', {place + 1}))"
     return rf"""if(source.sequence RLIKE r'^\[(null|"\d{{1,38}}"),"\d{{1,38}}"\]$', CAST(nullif({usual}, 'null') AS {NUMBER}), {number})"""
+
+
+def _native_sequence(place: int) -> str:
+    number = rf"TRY_CAST(nullif(trim(split_part(source.sequence, ',', {place + 1}), '[]\"'), 'null') AS {NUMBER})"
+    return rf"""CASE WHEN regexp_full_match(source.sequence, '\[(null|"[0-9]{{1,38}}"),"[0-9]{{1,38}}"\]') THEN {number} END"""
 
 
 ENUM = "enum"
@@ -187,11 +198,16 @@ POSTGRESQL = Connector(
         fields=("sequence", "lsn", "txId"),
         commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
         change=_sequence(1),
-        spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn),
+        spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn, format_postgres_lsn),
         # COPY logs many rows as one record.
         is_shared_by_rows=True,
     ),
     transactions=Transactions(identity="source.txId"),
+    native=NativeRule(
+        commit=f"coalesce({_native_sequence(0)}, {_native_sequence(1)})",
+        change=_native_sequence(1),
+        transaction="source.txId",
+    ),
     # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.
     snapshots=Snapshots(initial="coalesce(source.sequence LIKE '[null,%', false)"),
     # REPLICA IDENTITY FULL writes the whole old row.

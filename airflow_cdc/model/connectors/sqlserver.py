@@ -22,6 +22,7 @@ from airflow_cdc.model.connectors.connector import (
     Connector,
     Cut,
     Flattened,
+    NativeRule,
     PositionRule,
     SchemaChanges,
     Spelling,
@@ -66,6 +67,14 @@ def _lsn(field: str) -> str:
     )
     is_any = f"source.{field} RLIKE '^{_LSN.pattern}$'"
     return f"CASE WHEN {is_usual} THEN CAST(conv({digits}, 16, 10) AS {NUMBER}) WHEN {is_any} THEN CAST({number} AS {NUMBER}) END"
+
+
+def _native_lsn(field: str) -> str:
+    def part(number: int, weight: int) -> str:
+        return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT) * {weight}"
+
+    number = f"{part(1, 2**48)} + {part(2, 2**16)} + {part(3, 1)}"
+    return f"CASE WHEN regexp_full_match(source.{field}, '{_LSN.pattern}') THEN CAST({number} AS {NUMBER}) END"
 
 
 FIXED_DIGITS: Mapping[str, int] = {"DATETIME": 3, "SMALLDATETIME": 0}
@@ -161,9 +170,17 @@ SQLSERVER = Connector(
         change=_lsn("change_lsn"),
         # A number in the schema, a string in the documentation's examples; 1 where the connector leaves it out.
         serial="coalesce(try_cast(source.event_serial_no AS BIGINT), 1)",
-        spelling=Spelling(_LSN, sqlserver_lsn),
+        spelling=Spelling(_LSN, sqlserver_lsn, format_sqlserver_lsn),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
+    native=NativeRule(
+        commit=_native_lsn("commit_lsn"),
+        change=_native_lsn("change_lsn"),
+        # Only the plain form of a number: Spark's cast accepts others.
+        serial="CASE WHEN source.event_serial_no IS NULL THEN 1 WHEN regexp_full_match(source.event_serial_no, '[0-9]{1,18}')"
+        " THEN CAST(source.event_serial_no AS BIGINT) END",
+        transaction="source.commit_lsn",
+    ),
     # DATETIMEOFFSET holds an offset and 100 ns; a Spark TIMESTAMP holds neither.
     types=Types(own={fields.ZONED: AS_TEXT}),
     topic=("db", "schema", "table"),

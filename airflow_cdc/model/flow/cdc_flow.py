@@ -12,6 +12,7 @@ from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.declared_column import DeclaredColumn, declared_columns
 from airflow_cdc.model.flow.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.scd_columns import ScdColumns, scd_columns
 from airflow_cdc.model.flow.setting_forms import catalog_name, newer_names, one_of, positive, text, text_or_none, texts
 from airflow_cdc.model.flow.table_mode import TableMode
@@ -186,6 +187,8 @@ class CdcFlow:
     """What happens when somebody else changed rows of the target."""
     on_unknown_types: OnUnknownTypes | None = None
     """What happens before a column is made whose JSON values look as if they encode something else; None: not set."""
+    engine: Engine | None = None
+    """What decodes, folds and merges the microbatches; None: not set."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
 
@@ -350,6 +353,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_foreign_change": one_of(OnForeignChange),
     "on_unknown_types": one_of(OnUnknownTypes),
     "max_microbatch_bytes": positive,
+    "engine": one_of(Engine),
     "stored_as_scd_type": _scd_type,
     "scd_columns": scd_columns,
     "on_delete": one_of(OnDelete),

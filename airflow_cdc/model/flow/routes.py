@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.new_topics import OnNewTopic
 from airflow_cdc.model.flow.setting_forms import catalog_name
 
@@ -117,13 +118,15 @@ class RoutedFlows(Mapping[str, CdcFlow]):
         flows: Mapping[str, CdcFlow],
         routes: Iterable[Route] = (),
         on_new_topic: OnNewTopic = OnNewTopic.CREATE,
+        *,
         on_unknown_types: OnUnknownTypes | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self._flows = dict(flows)
         self._routes = tuple(routes)
         self.on_new_topic = on_new_topic
         """What happens to an undeclared topic."""
-        self._on_unknown_types = on_unknown_types
+        self._defaults = {"on_unknown_types": on_unknown_types, "engine": engine}
 
     def __getitem__(self, topic: str) -> CdcFlow:
         route = next((route for route in self._routes if route.matches(topic)), None)
@@ -131,7 +134,8 @@ class RoutedFlows(Mapping[str, CdcFlow]):
 
     def with_defaults(self, flow: CdcFlow) -> CdcFlow:
         """Return a flow with the document's defaults where it sets none itself."""
-        return replace(flow, on_unknown_types=self._on_unknown_types) if flow.on_unknown_types is None and self._on_unknown_types else flow
+        missing = {name: value for name, value in self._defaults.items() if value is not None and getattr(flow, name) is None}
+        return replace(flow, **missing) if missing else flow  # type: ignore[arg-type] # each of its own setting
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._flows)
@@ -141,7 +145,7 @@ class RoutedFlows(Mapping[str, CdcFlow]):
 
     def __bool__(self) -> bool:
         # Routes alone are settings too: `flows or {}` must keep them.
-        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE or self._on_unknown_types)
+        return bool(self._flows or self._routes or self.on_new_topic is not OnNewTopic.CREATE or any(self._defaults.values()))
 
 
 def settings_of(settings: Mapping[str, CdcFlow], topic: str) -> CdcFlow:
@@ -196,17 +200,18 @@ def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:
 
 def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
     """Return a parsed flows file's settings by topic (``flows:`` and ``routes:``, lists of settings; ``on_new_topic:``,
-    ``on_unknown_types:``).
+    ``on_unknown_types:``, ``engine:``).
 
     :raises ConfigurationError: when the document has another shape or names a topic twice.
     """
     lists = dict(document) if isinstance(document, Mapping) else {"flows": document}
     policy = _chosen(OnNewTopic, "on_new_topic", lists.pop("on_new_topic", OnNewTopic.CREATE.value))
     unknown = _chosen(OnUnknownTypes, "on_unknown_types", lists.pop("on_unknown_types")) if "on_unknown_types" in lists else None
+    engine = _chosen(Engine, "engine", lists.pop("engine")) if "engine" in lists else None
     if document == {} or not set(lists) <= {"flows", "routes"} or not all(map(_is_list_of_settings, lists.values())):
         raise ConfigurationError(
-            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:' and"
-            " 'on_unknown_types:'.",
+            "The flows file must hold a list of flows under 'flows:', of routes under 'routes:', and nothing else but 'on_new_topic:',"
+            " 'on_unknown_types:' and 'engine:'.",
             next_step="See docs/reference/flows-file.md.",
         )
     flows: dict[str, CdcFlow] = {}
@@ -215,7 +220,7 @@ def flows_from_document(document: Any) -> Mapping[str, CdcFlow]:
         if flow.topic in flows:
             raise ConfigurationError(f"Topic {flow.topic} stands twice in the flows file.", next_step="Keep one of the two.")
         flows[flow.topic] = flow
-    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy, unknown)
+    return RoutedFlows(flows, map(Route.from_mapping, lists.get("routes", ())), policy, on_unknown_types=unknown, engine=engine)
 
 
 def on_new_topic(settings: Mapping[str, CdcFlow]) -> OnNewTopic:

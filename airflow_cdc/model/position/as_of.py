@@ -72,7 +72,7 @@ class AsOf:
         if found is None:
             raise ConfigurationError(
                 f"Flow {flow}: {self.text!r} is no position of its connector {connector}.",
-                next_step="Give the commit number as `airflow-cdc tables` shows it, or the source's own spelling (docs/reference/cli.md).",
+                next_step="Give the position as `airflow-cdc tables` shows it, or its commit number (docs/reference/cli.md).",
             )
         # As in `__cdc_position.commit`, where a later epoch's number is part of the value.
         written, commit = divmod(found, EPOCH)

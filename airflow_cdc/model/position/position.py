@@ -67,6 +67,21 @@ def commit_position(text: str, connector: str) -> int | None:
     return spelling.read(text) if spelling and spelling.pattern.fullmatch(text) else None
 
 
+def spelled_commit(position: Position, connector: str | None) -> str:
+    """Return the transaction of a position in the source's spelling, with its epoch: what :func:`commit_position` reads.
+
+    It is the commit number where the connector has no other spelling, and the whole position, in numbers, where the connector is not known.
+    """
+    entry = CONNECTORS.get(connector or "")
+    if entry is None:
+        return str(position)
+    commit, spelling = position.commit % EPOCH, entry.position.spelling
+    written = spelling.write(commit) if spelling else ""
+    # A number beyond what the source writes, such as one of a test's events, has no spelling.
+    text = written if spelling and spelling.pattern.fullmatch(written) and spelling.read(written) == commit else str(commit)
+    return f"{text} (epoch {position.epoch + 1} of the log)" if position.epoch else text
+
+
 def is_position(text: str) -> bool:
     """Return whether the text is a position of any connector."""
     return bool(_AS_NUMBERS.fullmatch(text)) or any(spelling.pattern.fullmatch(text) for spelling in _spellings())

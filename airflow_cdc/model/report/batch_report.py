@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from airflow_cdc.model.archive.completeness import OffsetReport
 from airflow_cdc.model.flow.column_origin import TypeReport
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.position import Position
@@ -122,6 +123,10 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """Delta version that the merge committed; None where nothing was to be merged."""
     merge_plan: str = ""
     """How the microbatch was written, and why."""
+    engine: str = Engine.SPARK.value
+    """The engine that decoded, folded and merged the microbatch: ``spark`` or ``native``."""
+    engine_reason: str = ""
+    """Why the native engine did not take the microbatch, where the flow allows it."""
     seconds: float = 0.0
     offsets: OffsetReport = field(default_factory=OffsetReport)
     """Kafka offsets that are missing, repeated, or not recorded in the files."""

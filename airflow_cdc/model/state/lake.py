@@ -284,7 +284,7 @@ class FlowState:
         """
         path = f"{self._folder}/checkpoint.json"
         checkpoint, behind = self._read_state(CHECKPOINT, path, FlowCheckpoint.from_json) or FlowCheckpoint(self.flow), False
-        while commit := self._marker(checkpoint.number + 1):
+        while commit := self.marker(checkpoint.number + 1):
             intent = self.intent(checkpoint.number + 1)
             if intent is None or (commit.intent or intent.digest) != intent.digest:
                 # The number would be planned again, and the marker then count other files as done.
@@ -326,12 +326,12 @@ class FlowState:
 
     def committed_at(self, number: int) -> datetime | None:
         """Return when a microbatch was done; None where that is not recorded. A rebuilt marker carries a later time."""
-        found = self._marker(number)
+        found = self.marker(number)
         return datetime.fromisoformat(found.committed_at) if found and found.committed_at else None
 
     def report(self, number: int) -> BatchReport | None:
         """Return the report of a committed microbatch; None where it has no marker."""
-        found = self._marker(number)
+        found = self.marker(number)
         return found.report if found else None
 
     def had_table_before(self, number: int) -> bool:
@@ -339,7 +339,8 @@ class FlowState:
         reports = (self.report(earlier) for earlier in range(1, number))
         return any(report is not None and report.table_version is not None for report in reports)
 
-    def _marker(self, number: int) -> CommitMarker | None:
+    def marker(self, number: int) -> CommitMarker | None:
+        """Return the commit marker of a microbatch; None where it is not committed."""
         return self._read_state(COMMIT_MARKER, self._commit_path(number), CommitMarker.from_json)
 
     def _read_state(self, kind: StateKind, path: str, make: Callable[[Mapping[str, Any]], _Kept]) -> _Kept | None:

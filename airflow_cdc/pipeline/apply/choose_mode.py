@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.apply.modes import by_key, change_log, rows_without_key, snapshot_decision, versions
+from airflow_cdc.pipeline.apply.native.settle_natively import natively
 from airflow_cdc.pipeline.apply.settled import Settled
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.settle.plan_decoding import is_without_key
@@ -15,7 +16,7 @@ Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
 """A mode's first step: turns a microbatch and its target into the remaining steps."""
 
 _MODES: Mapping[TableMode, Settle] = {
-    TableMode.CURRENT: by_key.settle,
+    TableMode.CURRENT: natively(by_key.settle),
     TableMode.FLAGGED: by_key.settle,
     TableMode.MULTISET: rows_without_key.settle,
     TableMode.VERSIONS: versions.settle,

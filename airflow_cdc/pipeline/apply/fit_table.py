@@ -17,7 +17,8 @@ from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
 from airflow_cdc.pipeline.target.create_table import NewTable, create_target
 from airflow_cdc.pipeline.target.document_columns import count_misfits, fill_document_columns
-from airflow_cdc.pipeline.target.target_table import DOCUMENT_COLUMNS_PROPERTY, TargetTable, columns_of
+from airflow_cdc.pipeline.target.table_properties import DOCUMENT_COLUMNS_PROPERTY
+from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
 """The other modes also keep a log of all events, and identify rows by it."""

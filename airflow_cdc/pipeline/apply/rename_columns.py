@@ -8,7 +8,8 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.alter_table import map_columns, rename_column, rename_in_rows, set_properties
-from airflow_cdc.pipeline.target.target_table import RENAMED_PROPERTY, TargetTable
+from airflow_cdc.pipeline.target.table_properties import RENAMED_PROPERTY
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
 def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTable | None) -> tuple[TargetTable | None, dict[str, str]]:

@@ -104,6 +104,7 @@ class SettledEvents(Settled):
             columns_filled=changed.filled,
             misfits=changed.misfits,
             types=dict(changed.types),
+            engine_reason=self.run.engine_reason,
         )
 
 

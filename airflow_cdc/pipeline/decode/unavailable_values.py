@@ -24,13 +24,11 @@ _TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # numbers, one per byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as JSON text, with
 # or without spaces.
 _NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
-PLACEHOLDERS = ", ".join(
-    sql.text(spelled)
-    for spelled in (
-        *_TEXTS,
-        *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
-    )
+PLACEHOLDER_TEXTS = (
+    *_TEXTS,
+    *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
 )
+PLACEHOLDERS = ", ".join(map(sql.text, PLACEHOLDER_TEXTS))
 
 # Fillers of NOT NULL columns in a before image that holds only the key (docs/sources/postgresql.md#images-before). No connector omits a
 # value this short.

@@ -66,6 +66,10 @@ class MicrobatchRun:
     """Where epochs of the source's log begin, as found by this attempt; None: as in the checkpoint."""
     is_dry: bool = False
     """Whether nothing may be written: the report then counts what would happen to the rows."""
+    note: Callable[[str], None] = lambda line: None
+    """Receives lines about the run's progress."""
+    engine_reason: str = ""
+    """Why the native engine did not take the microbatch, where the flow allows it."""
     seen_through: int | None = None
     """Table version up to which foreign changes were looked for; None where they were not."""
 
@@ -117,9 +121,13 @@ class MicrobatchRun:
 
     def committing(self, report: BatchReport, **more: Any) -> AbstractContextManager[None]:
         """Attach the microbatch's identifier, its report and ``more`` to the Delta commit made inside."""
+        metadata = self.commit_metadata(report, **more)
+        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata)
+
+    def commit_metadata(self, report: BatchReport, **more: Any) -> str:
+        """Return the user metadata of the microbatch's commit: its identifier, its report and ``more``."""
         ours = {APPLICATION: self.application, INTENT: self.microbatch.digest, SEEN_THROUGH: self.seen_through}
-        metadata = {**ours, "microbatch": self.microbatch.number, "report": report.to_json(), **more}
-        return transaction(self.spark, application=self.application, version=self.microbatch.number, metadata=metadata_text(metadata))
+        return metadata_text({**ours, "microbatch": self.microbatch.number, "report": report.to_json(), **more})
 
     def tending(self) -> AbstractContextManager[None]:
         """Attach the flow's identifier to a Delta commit that merges nothing: an UPDATE has no other mark of its writer."""

@@ -39,7 +39,8 @@ from airflow_cdc.pipeline.survey.source_facts import SourceFacts, facts_of
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
 from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
-from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, columns_of, describe_table, read_target
+from airflow_cdc.pipeline.target.table_properties import MODE_OF_MAPPING
+from airflow_cdc.pipeline.target.target_table import columns_of, describe_table, read_target
 
 _OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, events_uri)
 

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
+from airflow_cdc.model.flow.routes import with_defaults
 from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.lease import WAIT_SECONDS, Lease
@@ -54,5 +56,14 @@ class ArchiveRun:
     """How long to wait for another run that writes a flow."""
     lease: Lease | None = None
     """The lease of the only flow in ``tables``, if the caller holds it; None: the run takes one for each flow with work to do."""
+    engine: Engine | None = None
+    """The engine of all flows in this run; None: each flow's own."""
     only_survey: bool = False
     """Whether to survey the new files and apply nothing, so that parallel runs that follow need not survey each."""
+
+    @property
+    def may_survey_natively(self) -> bool:
+        """Whether plain files may be surveyed without Spark: not where every flow is Spark's."""
+        of_others = with_defaults(self.flows, CdcFlow("any other"))
+        engines = {self.engine} if self.engine else {flow.engine or DEFAULT_ENGINE for flow in (of_others, *self.flows.values())}
+        return engines != {Engine.SPARK}

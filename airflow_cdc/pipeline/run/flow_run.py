@@ -85,7 +85,8 @@ class FlowRun:
     @cached_property
     def flow(self) -> CdcFlow:
         """The flow's settings."""
-        return settings_of(self.run.flows, self.state.flow)
+        flow = settings_of(self.run.flows, self.state.flow)
+        return replace(flow, engine=self.run.engine) if self.run.engine else flow
 
     @cached_property
     def table(self) -> str:
@@ -310,6 +311,7 @@ class FlowRun:
             is_retry=is_retry,
             facts=self.facts,
             seen_through=self._check.seen_through,
+            note=self.run.progress,
         )
         try:
             report = apply_microbatch(attempt)

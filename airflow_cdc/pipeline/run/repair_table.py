@@ -34,16 +34,15 @@ from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
 from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
-from airflow_cdc.pipeline.target.target_table import (
+from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
     MODE_OF_MAPPING,
     MODE_PROPERTY,
     RENAMED_PROPERTY,
     SCD_COLUMNS_PROPERTY,
-    describe_table,
-    read_target,
 )
+from airflow_cdc.pipeline.target.target_table import describe_table, read_target
 
 _PROPERTIES = (KEYS_PROPERTY, MODE_PROPERTY, DOCUMENT_COLUMNS_PROPERTY, RENAMED_PROPERTY, SCD_COLUMNS_PROPERTY, MODE_OF_MAPPING)
 

@@ -42,7 +42,7 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFile
     size = sum(file.size for file in new)
     run.progress(f"looking into {len(new)} new files ({megabytes(size)})")
     session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
-    surveyed = survey_readable(session, run.archive, new)
+    surveyed = survey_readable(session, run.archive, new, natively=run.may_survey_natively)
     skipping = set(may_skip_offsets(surveyed.shapes))
     holes = find_holes(session, run.archive, [file for file in surveyed.files if file.path in skipping])
     release_session(session)

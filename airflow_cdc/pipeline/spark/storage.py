@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 
+from airflow_cdc.model.delta_rs_options import NotReached, delta_rs_options
 from airflow_cdc.model.storage import HDFS, store_of
 
 _OPTIONS: dict[str, Mapping[str, Any]] = {}
-_LISTED_ANEW = ("s3", "gs", "abfss")
-"""Stores whose fsspec caches listings. The cache would miss what Spark and other runs write."""
+_CALLED: set[str] = set()
+"""Stores that the job's own calls go to: these, and no others, are known to be reached from this process."""
+OBJECT_STORES = ("s3", "gs", "abfss")
+"""Schemes of object stores. Their fsspec caches listings, and the cache would miss what Spark and other runs write."""
 
 
 def use_options(file_systems: Mapping[str, Mapping[str, Any]]) -> None:
@@ -30,6 +36,35 @@ def file_system(uri: str) -> tuple[Any, str]:
         from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 
         return hdfs_file_system(uri, _OPTIONS.get(store, {}))
-    fresh = {"use_listings_cache": False} if store.split(":", 1)[0] in _LISTED_ANEW else {}
+    fresh = {"use_listings_cache": False} if urlsplit(store).scheme in OBJECT_STORES else {}
     fs, path = fsspec.core.url_to_fs(uri, **fresh, **_OPTIONS.get(store, {}))
+    _CALLED.add(store)
     return fs, path
+
+
+def delta_options(uri: str) -> dict[str, str]:
+    """Return delta-rs's ``storage_options`` for a URI: the same credentials as those of :func:`file_system`.
+
+    :raises NotReached: for a store that the job itself does not read, and where the credentials are not surely the same.
+    """
+    store = store_of(uri)
+    if is_local(uri):
+        return {}
+    # Spark may have settings of its own for another bucket, and delta-rs would go elsewhere under the same name.
+    if store not in _CALLED:
+        raise NotReached("the job reads nothing else from the table's store, so its credentials are unknown")
+    return delta_rs_options(store, _OPTIONS.get(store, {}), os.environ, has_profiles=_has_profiles())
+
+
+def is_local(uri: str) -> bool:
+    """Return whether a URI or path is on the local file system."""
+    return "://" not in uri.removeprefix("file://")
+
+
+def _has_profiles() -> bool:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        # A user without an entry in the machine's list, as in a container.
+        return False
+    return any((home / name).exists() for name in (".aws/credentials", ".aws/config", ".boto"))

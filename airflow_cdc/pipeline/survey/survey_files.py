@@ -35,6 +35,7 @@ from airflow_cdc.pipeline.decode.envelope import (
 from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.survey.survey_natively import survey_natively
 
 # An image is written as text again, which costs as much as parsing it: the before image is read only where it is the only one.
 _PAYLOAD = {
@@ -60,13 +61,16 @@ _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}
 
 
 def survey_files(
-    spark: SparkSession, archive: str, files: Sequence[ArchivedFile]
+    spark: SparkSession, archive: str, files: Sequence[ArchivedFile], *, natively: bool = False
 ) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
     """Return the files with the format in which they can be read, and their records' shapes and numbers, by topic.
 
     A line that names no topic counts for its file's topic; if the file holds several, for none (:func:`_places`).
+
+    :param natively: whether files that are plain may be read without Spark.
     """
-    survey = _Look(spark, archive, tuple(files), _count(read_lines(spark, archive, files), files))
+    rows, others = survey_natively(archive, files) if natively else ([], files)
+    survey = _Look(spark, archive, tuple(files), [*rows, *(_count(read_lines(spark, archive, others), others) if others else ())])
     survey = survey.again(survey.of_other_format())
     survey = survey.again(survey.of_other_shape())
     return survey.files, _shapes(survey.rows, _places(survey.rows, survey.files))
@@ -297,4 +301,8 @@ def _shapes(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -> 
                 reads_beginnings=True,
             )
         )
-    return tuple(sorted(shapes, key=lambda shape: (shape.file, shape.topic, shape.kind, str(shape.value_shape))))
+    return tuple(sorted(shapes, key=_order))
+
+
+def _order(shape: TopicShape) -> tuple[str, ...]:
+    return (shape.file, shape.topic, shape.kind, *map(str, (shape.value_shape, shape.partition, shape.table, shape.key_shape)))

@@ -37,16 +37,17 @@ class ReadableSurvey:
     set_aside: tuple[SetAsideFile, ...]
 
 
-def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> ReadableSurvey:
+def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedFile], *, natively: bool = False) -> ReadableSurvey:
     """Return the result of :func:`~airflow_cdc.pipeline.survey.survey_files` for the readable files, and the files set aside.
 
+    :param natively: whether files that are plain may be read without Spark.
     :raises SparkFailedError: if a file cannot be read for a reason outside the file.
     """
     bad: dict[str, str] = {}
     found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(files)
     while rest:
         try:
-            found, shapes = survey_files(spark, archive, rest)
+            found, shapes = survey_files(spark, archive, rest, natively=natively)
         except Exception as problem:
             # PySpark has no exception of its own for a failed job.
             bad |= _blamed(archive, rest, problem)

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.create_table import declare
-from airflow_cdc.pipeline.target.target_table import MODE_OF_MAPPING, TargetTable
+from airflow_cdc.pipeline.target.table_properties import MODE_OF_MAPPING
+from airflow_cdc.pipeline.target.target_table import TargetTable
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""

@@ -38,15 +38,14 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.target.target_table import (
+from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
     MODE_OF_MAPPING,
     MODE_PROPERTY,
     SCD_COLUMNS_PROPERTY,
-    TargetTable,
-    by_comment,
 )
+from airflow_cdc.pipeline.target.target_table import TargetTable, by_comment
 
 _OWN_COLUMN_TYPES = {
     POSITION: POSITION_TYPE,

@@ -82,11 +82,22 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
     metadata = metadata_of(row["userMetadata"], table=uri, version=int(row["version"]))
     if metadata.get(APPLICATION) != application or metadata.get("microbatch") != microbatch:
         return None
-    metrics = row["operationMetrics"] or {}
+    metrics = _as_delta_names(row["operationMetrics"] or {})
     counts = RowCounts(
         # An append reports its rows under another name.
-        inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-        updated=int(metrics.get("numTargetRowsUpdated", 0)),
-        deleted=int(metrics.get("numTargetRowsDeleted", 0)),
+        inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows"),
+        updated=_count(metrics, "numTargetRowsUpdated"),
+        deleted=_count(metrics, "numTargetRowsDeleted"),
     )
     return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)
+
+
+def _as_delta_names(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Return a commit's counts as Delta names and spells them; delta-rs has names with underscores, and numbers."""
+    parts = {name: name.split("_") for name in metrics}
+    return {first + "".join(map(str.capitalize, others)): str(metrics[name]) for name, (first, *others) in parts.items()}
+
+
+def _count(metrics: Mapping[str, str], *names: str) -> int:
+    """Return the first of these counts."""
+    return int(next((metrics[name] for name in names if name in metrics), 0))

@@ -11,25 +11,21 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from airflow_cdc.model.columns import END_POSITION, is_reserved
+from airflow_cdc.model.columns import END_POSITION
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT
 from airflow_cdc.model.flow.document_columns import definition_of
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
-
-KEYS_PROPERTY = "airflow_cdc.keys"
-"""Table property: the key columns as JSON; frozen when the table is created."""
-MODE_PROPERTY = "airflow_cdc.mode"
-"""Table property: the table's :class:`~airflow_cdc.model.flow.table_mode.TableMode`; frozen like the keys."""
-DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
-"""Table property: the document column definition by which all rows were filled."""
-RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
-"""Table property, JSON: current column names by the older names that late events may use."""
-SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
-"""Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
-MODE_OF_MAPPING = "delta.columnMapping.mode"
-"""Table property: how Delta maps column names to those in the files."""
+from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
+from airflow_cdc.pipeline.target.table_properties import (
+    DOCUMENT_COLUMNS_PROPERTY,
+    KEYS_PROPERTY,
+    MODE_PROPERTY,
+    RENAMED_PROPERTY,
+    is_ours,
+    scd_columns_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +66,7 @@ class TargetTable:
 
     def is_ours(self, column: str) -> bool:
         """Return whether a column of the table is ours, not the source's."""
-        return _is_ours(column, self.scd_columns)
+        return is_ours(column, self.scd_columns)
 
     def with_default_names(self, rows: DataFrame) -> DataFrame:
         """Return rows of the table with the default names of our columns, as the pipeline's frames have them."""
@@ -96,19 +92,19 @@ def describe_table(spark: SparkSession, uri: str) -> Row | None:
 
 def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     """Return the target table, None where there is none yet."""
-    detail = describe_table(spark, uri)
-    if detail is None:
+    found = describe_natively(uri) or _describe_in_spark(spark, uri)
+    if found is None:
         return None
-    properties = detail["properties"] or {}
-    scd_columns = _scd_columns(properties)
-    fields = [field for field in _fields(spark, uri) if not _is_ours(field.name, scd_columns)]
+    properties = found.properties
+    scd_columns = scd_columns_of(properties)
+    fields = [field for field in found.fields if not is_ours(field.name, scd_columns)]
     declared, guessed = by_comment({field.name: field.metadata.get("comment") for field in fields})
     return TargetTable(
         uri=uri,
         columns=_types(fields),
         keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
-        size=int(detail["sizeInBytes"] or 0),
-        files=int(detail["numFiles"] or 0),
+        size=found.size,
+        files=found.files,
         deletion_vectors=properties.get("delta.enableDeletionVectors") == "true",
         mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
         declared=declared,
@@ -117,6 +113,14 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
         scd_columns=scd_columns,
     )
+
+
+def _describe_in_spark(spark: SparkSession, uri: str) -> Description | None:
+    detail = describe_table(spark, uri)
+    if detail is None:
+        return None
+    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    return Description(detail["properties"] or {}, fields, files=int(detail["numFiles"] or 0), size=int(detail["sizeInBytes"] or 0))
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
@@ -130,27 +134,15 @@ def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], froz
 
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
-    fields = _fields(spark, uri)
+    natively = describe_natively(uri)
+    fields = natively.fields if natively else spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
     scd_columns = ScdColumns()
     names = {field.name for field in fields}
     # A table of versions that lacks a default name has another: only then its properties are read, which takes one more query.
     if END_POSITION in names and not names.issuperset(scd_columns.by_default):
-        detail = describe_table(spark, uri)
-        scd_columns = _scd_columns(detail["properties"] or {} if detail else {})
-    return _types([field for field in fields if not _is_ours(field.name, scd_columns)])
-
-
-def _fields(spark: SparkSession, uri: str) -> list[StructField]:
-    return spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
-
-
-def _scd_columns(properties: Mapping[str, str]) -> ScdColumns:
-    # Tables of earlier versions lack the property, and have the default names.
-    return ScdColumns.from_json(json.loads(properties.get(SCD_COLUMNS_PROPERTY, "{}")))
-
-
-def _is_ours(name: str, scd_columns: ScdColumns) -> bool:
-    return is_reserved(name) or scd_columns.setting_of(name) is not None
+        found = natively or _describe_in_spark(spark, uri)
+        scd_columns = scd_columns_of(found.properties if found else {})
+    return _types([field for field in fields if not is_ours(field.name, scd_columns)])
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:

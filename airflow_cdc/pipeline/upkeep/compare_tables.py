@@ -1,18 +1,21 @@
-"""Compare same-named tables of two lakes exactly: schema and rows of the source's columns."""
+"""Compare same-named tables of two lakes exactly by Spark: schema and rows of the source's columns.
+
+Small tables are compared without it (:mod:`airflow_cdc.pipeline.look.differences`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.state.lake import FlowState, flows_in
+from airflow_cdc.pipeline.look import differences
+from airflow_cdc.pipeline.look.differences import LakeComparison, TableDifference
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
@@ -21,45 +24,6 @@ from airflow_cdc.pipeline.upkeep.inspect_lake import source_rows, with_json
 
 _SIDE = "__cdc_side"
 _ROW = "__cdc_row"
-
-
-@dataclass(frozen=True)
-class TableDifference:
-    """Differences between two tables of one name."""
-
-    flow: str
-    schema: tuple[str, ...]
-    """Columns that are missing or have another type in one table, as text; rows are compared without them."""
-    only_left: int = 0
-    """Number of rows only in the first lake."""
-    only_right: int = 0
-    """Number of rows only in the second lake."""
-    sample: tuple[dict[str, Any], ...] = ()
-    """Keys of differing rows, each with ``side`` ``left`` or ``right``."""
-    values: Mapping[str, int] = field(default_factory=dict)
-    """Number of differing rows by column, among the rows whose key both tables hold."""
-
-    @property
-    def equal(self) -> bool:
-        """True when schema and rows are the same."""
-        return not (self.schema or self.only_left or self.only_right)
-
-
-@dataclass(frozen=True)
-class LakeComparison:
-    """Differences between two lakes."""
-
-    tables: tuple[TableDifference, ...]
-    """Tables in both lakes."""
-    only_left: tuple[str, ...]
-    """Tables only in the first lake; not compared."""
-    only_right: tuple[str, ...]
-    """Tables only in the second lake; not compared."""
-
-    @property
-    def equal(self) -> bool:
-        """True when there is something to compare and all of it is the same."""
-        return bool(self.tables) and all(table.equal for table in self.tables)
 
 
 def compare_lakes(spark: SparkSession, left: str, right: str, globs: Iterable[str] = (), sample: int = 20) -> LakeComparison:
@@ -123,10 +87,5 @@ def _value_differences(differing: DataFrame, keys: Sequence[str], names: Sequenc
 
 def schema_differences(left: DataFrame, right: DataFrame) -> tuple[str, ...]:
     """Return, as text, the columns that are missing or have another type in one frame."""
-    left_types = {field.name: field.dataType.simpleString() for field in left.schema.fields}
-    right_types = {field.name: field.dataType.simpleString() for field in right.schema.fields}
-    return tuple(
-        f"{name}: {left_types.get(name, 'absent')} / {right_types.get(name, 'absent')}"
-        for name in {**left_types, **right_types}
-        if left_types.get(name) != right_types.get(name)
-    )
+    left_types, right_types = ({field.name: field.dataType.simpleString() for field in rows.schema.fields} for rows in (left, right))
+    return differences.schema_differences(left_types, right_types)

@@ -1,9 +1,11 @@
-"""Inspect a lake: its flows, their rows, their quarantine. Read-only."""
+"""Inspect a lake by Spark: its flows, their rows, their quarantine. Read-only.
+
+What delta-rs reads is read without Spark, with the same answers (:mod:`airflow_cdc.pipeline.look`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,80 +13,28 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.topics import NO_TOPIC
 from airflow_cdc.model.columns import POSITION, is_reserved
-from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.look.pending import surveyed_files_pending
 from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
+from airflow_cdc.pipeline.look.flow_rows import FlowRows, no_table
+from airflow_cdc.pipeline.look.flow_summaries import FlowSummary, TableFacts, summarize, table_of
+from airflow_cdc.pipeline.look.quarantined import ARCHIVE_ORDER
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.target_table import TargetTable, latest_version, read_target
 
-ARCHIVE_ORDER = ("microbatch", "file", "line")
-"""Columns that sort the records of a quarantine in archive order."""
-
-
-@dataclass(frozen=True)
-class FlowSummary:
-    """Summary of one flow of a lake."""
-
-    flow: str
-    table: str
-    rows: int | None
-    """None where the table does not exist yet."""
-    applied_position: Mapping[str, str]
-    """By Kafka partition ("-" where the archive does not carry it)."""
-    microbatches: int
-    pending_files: int
-    """Surveyed files that no committed microbatch owns."""
-    rejected: int
-    """Number of records quarantined since the flow began."""
-    table_version: int | None
-
 
 def summarize_flows(spark: SparkSession, lake: str, globs: Iterable[str] = ()) -> list[FlowSummary]:
     """Return the summaries of a lake's matching flows, ordered by name."""
-    fs, root = file_system(lake)
-    return [_summarize(spark, lake, fs, root, flow) for flow in flows_in(fs, root) if matches_any(flow, globs)]
 
+    def facts_of(uri: str) -> TableFacts | None:
+        target = read_target(spark, spark_uri(uri))
+        return TableFacts(_rows(spark, target, history=False).count(), latest_version(spark, target.uri)) if target else None
 
-def _summarize(spark: SparkSession, lake: str, fs: FileSystem, root: str, flow: str) -> FlowSummary:
-    state = FlowState(fs, root, flow)
-    checkpoint = state.checkpoint()
-    pending = 0
-    for archive in archives_in(fs, root):
-        ledger = archive.ledger()
-        if flow in ledger.topics:
-            pending += surveyed_files_pending(archive, ledger, state)
-    table = checkpoint.table or f"{lake.rstrip('/')}/{flow}"
-    target = read_target(spark, spark_uri(table))
-    return FlowSummary(
-        flow=flow,
-        table=table,
-        rows=_rows(spark, target, history=False).count() if target else None,
-        applied_position={partition: str(position) for partition, position in sorted(checkpoint.applied_through.items())},
-        microbatches=checkpoint.number,
-        pending_files=pending,
-        rejected=checkpoint.events.rejected,
-        table_version=latest_version(spark, target.uri) if target else None,
-    )
-
-
-@dataclass(frozen=True)
-class FlowRows:
-    """The rows of a flow's table: the source's columns only, ordered by key; instants in UTC, without a zone."""
-
-    flow: str
-    columns: Mapping[str, str]
-    """Spark SQL types by column."""
-    keys: tuple[str, ...]
-    rows: list[dict[str, Any]]
-    total: int
-    """Total number of rows; a limit may have left some out."""
+    return summarize(lake, globs, facts_of)
 
 
 def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = None, *, history: bool = False) -> FlowRows:
@@ -122,13 +72,9 @@ def source_rows(
     :raises ConfigurationError: when the lake holds no table of that flow.
     """
     fs, root = file_system(lake)
-    table = FlowState(fs, root, flow).checkpoint().table or f"{lake.rstrip('/')}/{flow}"
-    target = read_target(spark, spark_uri(table))
+    target = read_target(spark, spark_uri(table_of(lake, FlowState(fs, root, flow).checkpoint())))
     if target is None:
-        raise ConfigurationError(
-            f"Lake {lake} holds no table of flow {flow}; its flows are {flows_in(fs, root)}.",
-            next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
-        )
+        raise no_table(lake, flow)
     frame = _rows(spark, target, history=history, version=version)
     shown = [sql.name(name) for name in frame.columns if history or not target.is_ours(name)]
     return frame.select(*shown), target.keys

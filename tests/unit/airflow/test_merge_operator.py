@@ -30,7 +30,14 @@ def test_applies_what_waits_and_hands_on_a_small_summary(scene: Any, context: An
     result = scene.merge().execute(context)
     events = {"read": 2, "merged": 2, "superseded": 0, "redelivered": 0, "stale": 0, "tombstones": 0, "control": 0, "rejected": 0}
     rows = {"inserted": 2, "updated": 0, "deleted": 0}
-    table = {"status": "applied", "table": f"{scene.lake}/{TOPIC}", "table_version": 0, "events": events, "rows": rows}
+    table = {
+        "status": "applied",
+        "table": f"{scene.lake}/{TOPIC}",
+        "table_version": 0,
+        "engines": ["spark"],
+        "events": events,
+        "rows": rows,
+    }
     assert result == {"archive": str(scene.archive), "lake": str(scene.lake), "events": events, "rows": rows, "flows": {TOPIC: table}}
     assert json.loads(json.dumps(result)) == result
 

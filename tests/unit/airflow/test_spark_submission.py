@@ -40,6 +40,15 @@ def test_the_job_is_asked_to_look_at_transactions_only_where_the_task_asks(scene
     assert asked & set(scene.arguments) == {"--consistent"}
 
 
+def test_an_engine_is_named_to_the_job_and_a_wrong_one_stops_before_spark_starts(scene: Any, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="engine is 'duck', expected one of"):
+        scene.merge(engine="duck").execute(context)
+    with pytest.raises(FileNotFoundError):
+        _ = scene.arguments
+    scene.merge(engine="spark").execute(context)
+    assert scene.arguments[scene.arguments.index("--engine") + 1] == "spark"
+
+
 def test_delta_is_configured_and_the_users_options_go_over_it(scene: Any, context: Any) -> None:
     mine = {"spark.sql.extensions": "org.my.Extension", "spark.sql.catalog.spark_catalog": "org.my.Catalog", "spark.x": "1"}
     scene.merge(conf=mine, packages="org.my:package:1", jars="/my.jar").execute(context)

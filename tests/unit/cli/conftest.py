@@ -100,7 +100,13 @@ Run = Callable[..., Ended]
 
 
 @pytest.fixture
-def run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(spark: SparkSession, run_alone: Run) -> Run:
+    """Run a command in this process, with the tests' Spark."""
+    return run_alone
+
+
+@pytest.fixture
+def run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process; its logs go to ``tmp_path``, and this process gets its stderr back."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 

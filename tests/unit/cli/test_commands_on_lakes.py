@@ -138,7 +138,7 @@ def test_tables_shows_of_each_flow_how_far_it_is_applied(scene: Scene, run: Run)
 
     for_people = run("tables", "--lake", scene.lake)
     assert for_people.code == 0
-    assert re.search(rf"{TOPIC}.*│ +2 │ 0: {number}/{number}/1 +│ +0 │ +1 │", for_people.stdout)
+    assert re.search(rf"{TOPIC}.*│ +2 │ 0: {lsn(2)} +│ +0 │ +1 │", for_people.stdout)
 
 
 def test_show_prints_rows_in_the_order_of_keys_and_every_value_without_loss(scene: Scene, run: Run) -> None:

@@ -80,9 +80,10 @@ def customer(number: int) -> dict[str, Any]:
 def test_events_with_schemas_are_a_table_after_one_command(reader: Reader) -> None:
     reader.land(with_schema(1), with_schema(2))
     reader.types(APPLY)
-    tables, shown, quarantine = reader.types(LOOK)
+    tables, shown, history, quarantine = reader.types(LOOK)
     assert TOPIC in tables.stdout
     assert "29.13" in shown.stdout
+    assert "merge" in history.stdout
     assert TOPIC not in quarantine.stdout
     assert reader.rows() == [row(1), row(2)]
     (again,) = reader.types(APPLY)

@@ -131,7 +131,7 @@ def test_a_server_that_is_not_there_is_reported_at_once(run: Run, monkeypatch: p
     monkeypatch.setenv("no_grpc_proxy", "")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    ended = run("tables", "--lake", "l", "--connect", f"sc://127.0.0.1:{port}")
+    ended = run("maintain", "--lake", "l", "--connect", f"sc://127.0.0.1:{port}")
     assert (ended.code, ended.stdout) == (1, "")
     assert f"SparkUnreachableError: The Spark Connect server sc://127.0.0.1:{port} did not answer within 0.5 s." in ended.stderr
     assert "airflow-cdc serve" in ended.stderr

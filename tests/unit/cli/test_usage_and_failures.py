@@ -117,7 +117,7 @@ def test_a_wrong_spark_setting_is_reported_on_the_terminal(tmp_path: Path) -> No
 
 
 def test_what_nobody_foresaw_is_reported_on_the_terminal_too(tmp_path: Path) -> None:
-    ended = process("tables", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory=much", cwd=tmp_path)
+    ended = process("maintain", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory=much", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (1, "")
     assert "PySparkRuntimeError: " in ended.stderr
     (log,) = logs(tmp_path)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from airflow_cdc.demo import run_demo
 from airflow_cdc.demo.stage import FolderTakenError, airflow_environment, set_stage
 from airflow_cdc.demo.worker import Worker, WorkerFailedError
 
@@ -42,14 +39,6 @@ def test_its_own_folder_is_made_anew(tmp_path: Path) -> None:
     stage = set_stage(tmp_path / "demo")
     assert not stage.lake.exists()
     assert stage.dag_file.read_text() == (Path(__file__).parents[3] / "dags" / "cdc_merge.py").read_text()
-
-
-def test_what_the_demo_lacks_is_reported_with_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("airflow_cdc.demo.read_lake.find_spec", lambda name: None)
-    console = Console(file=io.StringIO(), width=200)
-    assert run_demo(console, tmp_path / "demo") == 2
-    assert "reads its tables by deltalake and pyarrow. Next step: pip install 'airflow-cdc[demo]'" in console.file.getvalue()
-    assert not (tmp_path / "demo").exists()
 
 
 def test_the_users_own_airflow_is_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

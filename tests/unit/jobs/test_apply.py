@@ -12,6 +12,7 @@ import pytest
 
 from airflow_cdc.jobs import apply, run_job
 from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
@@ -63,6 +64,12 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def test_the_job_looks_at_transactions_only_on_request(switches: list[str], asked: tuple[bool, bool], job: Job) -> None:
     assert job.main(*switches)["ok"] is True
     assert [(run.check_transactions, run.consistent) for run in job.runs] == [asked]
+
+
+def test_the_run_s_engine_is_each_flow_s_own_unless_one_is_named(job: Job) -> None:
+    job.main()
+    job.main("--engine", "native")
+    assert [run.engine for run in job.runs] == [None, Engine.NATIVE]
 
 
 def test_the_run_only_surveys_on_request(job: Job) -> None:

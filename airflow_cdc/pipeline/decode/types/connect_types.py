@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_cdc.model.catalogue.fields import CONNECT_TIME, DECIMAL, TIMES_OF_DAY, VARIABLE_SCALE_DECIMAL
@@ -22,6 +22,21 @@ from airflow_cdc.pipeline.decode.types.decimal_types import (
     digits_behind_point,
     read_decimal,
     read_variable_scale,
+)
+from airflow_cdc.pipeline.decode.types.native_readings import (
+    Reading,
+    read_boolean,
+    read_bytes,
+    read_days,
+    read_double,
+    read_float,
+    read_instant,
+    read_integer,
+    read_number,
+    read_time_of_day,
+    read_unscaled,
+    read_zoned,
+    text,
 )
 from airflow_cdc.pipeline.spark import sql
 
@@ -37,10 +52,18 @@ class ColumnType:
     """False if every text fits."""
     by_schema: bool = False
     """Whether a text's meaning depends on its event's schema: equal values may have different texts."""
+    native: Reading | None = None
+    """The same rule in the native engine; None where only Spark applies it."""
 
 
-STRING = ColumnType("STRING", lambda value: value, checked=False)
-_BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')")
+STRING = ColumnType("STRING", lambda value: value, checked=False, native=text)
+_BINARY = ColumnType("BINARY", lambda value: f"try_to_binary({value}, 'base64')", native=read_bytes)
+_NATIVE: Mapping[str, Reading] = {
+    **{kind: read_integer(kind) for kind in ("TINYINT", "SMALLINT", "INT", "BIGINT")},
+    "FLOAT": read_float,
+    "DOUBLE": read_double,
+    "BOOLEAN": read_boolean,
+}
 
 # Types for which a cast would keep the encoded text: bytes, which are base64 in JSON, and JSON itself.
 _NOT_CAST = {"STRING": STRING, "BINARY": _BINARY, "VARIANT": ColumnType("VARIANT", lambda value: f"try_parse_json({value})")}
@@ -64,7 +87,11 @@ def cast_to(sql_type: str) -> ColumnType:
         rule = cast_to(sql_type[len("ARRAY<") : -1])
         return _array_of(lambda _: rule)
     if sql_type.startswith("DECIMAL("):
-        return ColumnType(sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {_scale_of(sql_type)} THEN {cast(value)} END")
+        scale = _scale_of(sql_type)
+        native = read_number(sql_type, scale)
+        return ColumnType(
+            sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {scale} THEN {cast(value)} END", native=native
+        )
     if sql_type == "DATE":
         # A cast would read 18000 (days since 1970, as connectors write a date) as the year 18000, and drop a time of day.
         # isostring has a date with a zone, which is UTC: 2026-11-24Z.
@@ -74,7 +101,7 @@ def cast_to(sql_type: str) -> ColumnType:
         # A cast would read 18000 as a year and 12:34:56 as a time of the current day, and truncate to microseconds.
         pattern = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
         return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"))
-    return ColumnType(sql_type, cast)
+    return ColumnType(sql_type, cast, native=_NATIVE.get(sql_type))
 
 
 def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
@@ -98,14 +125,14 @@ def _within_years(sql_type: str, value: str, condition: str) -> str:
     return f"CASE WHEN {condition} AND {value} BETWEEN {sql_type} '0001-01-01' AND {sql_type} '{last}' THEN {value} END"
 
 
-_FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
 
 
 def _count_within_years(value: str, units_per_day: int, convert: Callable[[str], str]) -> str:
     """As above, for epoch counts. The range also excludes the counts that stand for infinities."""
     count = f"try_cast({value} AS BIGINT)"
-    first, last = _FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
+    first, last = FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day - 1
     return f"CASE WHEN {count} BETWEEN {first}L AND {last}L THEN {convert(count)} END"
 
 
@@ -144,7 +171,8 @@ def instant(value: str, units_per_second: int) -> str:
 
 def _local_timestamp(units_per_second: int) -> ColumnType:
     # The session's zone is UTC, so the instant and the local time have the same fields.
-    return ColumnType("TIMESTAMP_NTZ", lambda value: f"CAST({instant(value, units_per_second)} AS TIMESTAMP_NTZ)")
+    native = read_instant(units_per_second, FIRST_DAY, LAST_DAY)
+    return ColumnType("TIMESTAMP_NTZ", lambda value: f"CAST({instant(value, units_per_second)} AS TIMESTAMP_NTZ)", native=native)
 
 
 def _nano_timestamp(value: str) -> str:
@@ -168,17 +196,18 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
             text = f"concat(if({count} < 0, '-', ''), {text})"
         return f"CASE WHEN {count} >= {-(2**63) + 1 if signed else 0}L THEN {text} END"
 
-    return ColumnType("STRING", read)
+    return ColumnType("STRING", read, native=read_time_of_day(units_per_second, signed=signed))
 
 
-_ZONED = cast_to("TIMESTAMP")
+_ZONED = replace(cast_to("TIMESTAMP"), native=read_zoned)
+_DATE = ColumnType("DATE", _days, native=read_days(FIRST_DAY, LAST_DAY))
 
 _TIMES_OF_DAY: Mapping[str, int] = {**TIMES_OF_DAY, CONNECT_TIME: 1_000}
 """Units per second."""
 
 _SEMANTIC: Mapping[str, ColumnType] = {
-    "io.debezium.time.Date": ColumnType("DATE", _days),
-    "org.apache.kafka.connect.data.Date": ColumnType("DATE", _days),
+    "io.debezium.time.Date": _DATE,
+    "org.apache.kafka.connect.data.Date": _DATE,
     **{name: _time_of_day(units) for name, units in _TIMES_OF_DAY.items()},
     "io.debezium.time.Timestamp": _local_timestamp(1_000),
     "org.apache.kafka.connect.data.Timestamp": _local_timestamp(1_000),
@@ -186,7 +215,7 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
     "io.debezium.time.ZonedTimestamp": _ZONED,
     # Avro's logical types, for files without Connect's names.
-    "date": ColumnType("DATE", _days),
+    "date": _DATE,
     "time-millis": _time_of_day(1_000),
     "time-micros": _time_of_day(1_000_000),
     "timestamp-millis": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000)),
@@ -236,7 +265,8 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     scale, precision = int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision") or MAX_PRECISION)
     sql_type = decimal_type(scale, precision)
     names = [str(field.get("field")), *field.get(FORMERLY, ())]
-    return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array))
+    native = None if sql_type == "STRING" or array else read_unscaled(sql_type, scale)
+    return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array), native=native)
 
 
 FORMERLY = "formerly"

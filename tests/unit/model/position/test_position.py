@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from airflow_cdc.model.connectors.postgresql import postgres_sequence
 from airflow_cdc.model.connectors.sqlserver import format_sqlserver_lsn, sqlserver_lsn
-from airflow_cdc.model.position.position import NOT_STREAMED, Position
+from airflow_cdc.model.position.as_of import EpochSpan, parse_as_of
+from airflow_cdc.model.position.position import EPOCH, NOT_STREAMED, Position, commit_position, spelled_commit
 
 lsn_bytes = st.binary(min_size=10, max_size=10)
 parts = st.integers(-1, 10**38)
@@ -86,3 +87,38 @@ def test_a_position_is_printed_without_the_parts_it_lacks() -> None:
 )
 def test_postgresqls_sequence_is_two_numbers_either_of_which_may_be_absent(text: str, expected: tuple[int | None, int | None]) -> None:
     assert postgres_sequence(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("connector", "commit", "text"),
+    [
+        ("sqlserver", 0x27_00000758_0003, "00000027:00000758:0003"),
+        ("postgresql", 0x1543A48, "0/1543A48"),
+        ("postgresql", 0x16_B374D848, "16/B374D848"),
+        ("mysql", (80 << 64) | 4711, "*.000080:4711"),
+        ("mariadb", (1_000_000 << 64) | 4, "*.1000000:4"),
+        ("db2", (1 << 96) | (0xA << 64) | 0xFF, "00000001:0000000a:00000000000000ff"),
+        ("oracle", 2_345_678, "2345678"),
+        ("mongodb", 7, "7"),
+    ],
+)
+def test_a_commit_is_spelled_as_its_source_does_and_read_again(connector: str, commit: int, text: str) -> None:
+    assert spelled_commit(Position(commit, 5, 1), connector) == text
+    assert commit_position(text, connector) == commit
+    later = spelled_commit(Position(2 * EPOCH + commit, 5, 1), connector)
+    assert later == f"{text} (epoch 3 of the log)"
+    assert parse_as_of(later).commit(connector, "flow", [EpochSpan(0, 0, 0), EpochSpan(2, 0, 0)]) == 2 * EPOCH + commit
+
+
+def test_a_number_that_a_source_does_not_write_stays_a_number() -> None:
+    assert spelled_commit(Position(2**100), "sqlserver") == str(2**100)
+
+
+def test_a_position_of_an_unknown_connector_keeps_its_numbers() -> None:
+    for connector in (None, "teapot"):
+        assert spelled_commit(Position(10, 11, 2), connector) == "10/11/2"
+
+
+@given(st.sampled_from(["sqlserver", "postgresql", "mysql", "db2", "oracle"]), st.integers(0, 2**63))
+def test_every_spelling_is_read_as_the_number_that_it_was(connector: str, commit: int) -> None:
+    assert commit_position(spelled_commit(Position(commit), connector), connector) == commit

@@ -151,6 +151,8 @@ def test_a_report_is_plain_json_without_numbers_that_readers_would_round() -> No
         },
         "table_version": 12,
         "merge_plan": "merge",
+        "engine": "spark",
+        "engine_reason": "",
         "seconds": 1.25,
         "offsets": {
             "begins": {"0": 5},

@@ -196,8 +196,8 @@ REPORT = BatchReport(
     _TYPES,
     17,
     "merge: 3 rows",
-    1.25,
-    _OFFSET_REPORT,
+    seconds=1.25,
+    offsets=_OFFSET_REPORT,
 )
 DECISION_REPORT = BatchReport(FLOW, 2, 0, 0)
 CHECKPOINT = FlowCheckpoint(

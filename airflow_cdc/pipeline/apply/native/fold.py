@@ -1,0 +1,110 @@
+"""Decode and fold a microbatch in this process (DuckDB): each key's last event, and the counts that Spark's fold makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, fold
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
+
+_KINDS = (*(each.value for each in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeChanges:
+    """Each key's last event of a microbatch, and the counts of all its events."""
+
+    rows: Any
+    """Arrow table: the source's columns, then operation, position, commit time, partition and offset."""
+    staged: Staged
+
+
+def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
+    """Return each key's last event.
+
+    :param archive: URI of the root that the decoder's files lie below.
+    :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row,
+        records that the survey did not count, and a file that cannot be read from here.
+    """
+    import duckdb
+
+    with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
+        _decode(connection, decoder, archive)
+        _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
+        connection.execute(fold(decoder.columns.keys, decoder.columns.types))
+        cursor = connection.execute(count_changes())
+        names = [column[0] for column in cursor.description]
+        lanes = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        if any(lane["hazards"] for lane in lanes):
+            raise HandedOver("the last event of a key alone does not decide its row")
+        rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
+    return NativeChanges(rows=rows, staged=_staged(lanes))
+
+
+def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
+    """Make the table of events. The files' bytes are let go at its end."""
+    import duckdb
+
+    try:
+        files = FetchedFiles(archive, [file.path for file in decoder.files])
+    except OSError as error:
+        raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
+    connection.register_filesystem(files)
+    try:
+        connection.execute(decode(decoder, files.uris))
+    except duckdb.Error as error:
+        raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
+    finally:
+        connection.unregister_filesystem(files.protocol)
+
+
+def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | None]]) -> None:
+    """Compare the records with the survey's count, and look for one that is not plain."""
+    if problem := min((each for _, _, each in found if each), default=None):
+        raise HandedOver(problem)
+    surveyed: dict[str, int] = {}
+    for shape in decoder.shapes:
+        surveyed[shape.kind] = surveyed.get(shape.kind, 0) + shape.records
+    counted = {str(kind): count for kind, count, _ in found}
+    if {kind: surveyed.get(kind, 0) for kind in _KINDS} != {kind: counted.get(kind, 0) for kind in _KINDS}:
+        raise HandedOver("the files hold other records than the survey found")
+
+
+def _staged(lanes: Sequence[Mapping[str, Any]]) -> Staged:
+    reach = Reach(
+        streamed_from=_positions(lanes, "streamed_from"),
+        streamed_through=_positions(lanes, "streamed_through"),
+        offset_from={str(lane["lane"]): lane["offset_from"] for lane in lanes},
+        offset_through={str(lane["lane"]): lane["offset_through"] for lane in lanes},
+        partitions=frozenset(str(lane["lane"]) for lane in lanes),
+        is_spread=any(lane["spreads"] for lane in lanes),
+    )
+    return Staged(
+        events=_sum(lanes, "events"),
+        keys=_sum(lanes, "keys"),
+        redelivered=_sum(lanes, "redelivered"),
+        conflicts=_sum(lanes, "conflicts"),
+        has_deletes=any(lane["has_deletes"] for lane in lanes),
+        last=_positions(lanes, "last"),
+        reach=reach,
+        committed_through=max((lane["committed_through"] for lane in lanes if lane["committed_through"] is not None), default=None),
+        falls=any(lane["tail"]["commit"] < lane["streamed_through"]["commit"] for lane in lanes),
+    )
+
+
+def _sum(lanes: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(lane[name]) for lane in lanes)
+
+
+def _positions(lanes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Position]:
+    return {str(lane["lane"]): Position(*(int(lane[name][part]) for part in ("commit", "change", "serial"))) for lane in lanes}

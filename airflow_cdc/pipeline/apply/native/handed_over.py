@@ -1,0 +1,92 @@
+"""Reasons for which a microbatch goes to Spark, found before it is read."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_cdc.model.archive.archived_files import FileFormat
+from airflow_cdc.model.archive.survey import RecordLayout
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.position.lives import is_of_life
+from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
+from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
+from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.native.fetched_files import is_fetched
+from airflow_cdc.pipeline.spark.storage import is_local
+from airflow_cdc.pipeline.target.open_natively import why_not_reached
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+MOST_TEXT_BYTES = 256 * 1024**2
+"""Text of a microbatch that one process decodes and folds."""
+MOST_TABLE_BYTES = 128 * 1024**2
+"""Size of a table that delta-rs, which copies whole files, merges into."""
+_KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
+"""Types whose equal values have one form."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ROWS = tuple(operation.value for operation in (Operation.CREATE, Operation.UPDATE, Operation.DELETE))
+
+
+class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the microbatch.
+    """The native engine does not take the microbatch; the message is the reason."""
+
+
+def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
+    """Return why a microbatch is not for the native engine, from its plan alone; None where nothing is against it."""
+    microbatch, checkpoint, flow = run.microbatch, run.checkpoint, run.flow
+    awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
+    later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
+    files = microbatch.files
+    unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
+    against = {
+        "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
+        "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
+        "files are divided": microbatch.parts,
+        "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
+        "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
+        "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
+        "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
+        "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
+        f"{unreached}": unreached,
+        "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES,
+        "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
+        "records are respelled": any(file.respelled for file in files),
+        "columns are renamed, or taken out of documents": flow.document_columns or target.renamed,
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None)
+
+
+def why_not_decoded(decoder: Decoder, target: TargetTable) -> str | None:
+    """Return why a microbatch's events are not for the native engine; None where nothing is against it."""
+    columns, shapes, dialect = decoder.columns, decoder.shapes, decoder.dialect
+    surveyed = count_surveyed(shapes)
+    rows = [shape for shape in shapes if shape.kind in _ROWS]
+    keys = {shape.key_shape for shape in rows}
+    changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
+    against = {
+        f"events of {dialect.title}": dialect.native is None or not dialect.commit_identifies_transaction,
+        "snapshot reads, truncates or broken lines": surveyed.reads or surveyed.truncates or surveyed.broken or not surveyed.rows,
+        "the files are not JSON lines of whole records": any(shape.layout is not RecordLayout.RECORD for shape in shapes),
+        "values with and without schemas": len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1,
+        "keys of several shapes, or none": len(keys) != 1 or None in keys or any(is_single(key) for key in keys),
+        "records of a foreign shape": decoder.foreign.condition() is not None,
+        "columns whose type or name changes": changing or columns.key_is_single,
+        "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != set(target.columns),
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None) or _why_not_typed(decoder, target)
+
+
+def _why_not_typed(decoder: Decoder, target: TargetTable) -> str | None:
+    types = decoder.columns.types
+    for name, rule in types.items():
+        if not _PLAIN_NAME.fullmatch(name):
+            return f"column {name} has an unusual name"
+        if rule.native is None or target.columns.get(name) != rule.sql_type:
+            return f"column {name} is {rule.sql_type} of a kind that only Spark reads"
+    if any(key not in types or not _KEY_TYPES.fullmatch(types[key].sql_type) for key in decoder.columns.keys):
+        return "a key of a type that has equal values of different forms"
+    return None

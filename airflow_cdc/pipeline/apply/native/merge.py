@@ -1,0 +1,104 @@
+"""Merge and append by delta-rs, with the transaction identifier and the metadata of Spark's commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.target.open_natively import reach, without_answers
+
+_WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
+_SELDOM = {"delta.checkpointInterval": "100"}
+
+
+def may_write(table: Any) -> bool:
+    """Return whether delta-rs writes a table of these features."""
+    known = {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint", "typeWidening", "typeWidening-preview"}
+    return set(table.protocol().writer_features or ()) <= known
+
+
+def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: int) -> Any:
+    """Return row changes with the target's columns and types.
+
+    :param changes: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.fold.NativeChanges`.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema().to_arrow())
+    count = changes.num_rows
+    ours = {
+        MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count),
+        VALUE_POSITIONS: pa.nulls(count, schema.field(VALUE_POSITIONS).type),
+    }
+    names = [*columns, *_WRITTEN]
+    arrays = [_as(ours[name] if name in ours else changes.column(name), schema.field(name).type) for name in names]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))
+
+
+def _as(array: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(array.type) and not array.type.tz:
+        return array.cast(pa.timestamp("us")).cast(pa.timestamp("us", tz=kind.tz))
+    return array.cast(kind)
+
+
+def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str) -> Mapping[str, Any]:
+    """Make one MERGE commit of row changes and return delta-rs's counts.
+
+    :raises ConcurrentRunError: when another run committed first.
+    """
+    from deltalake import CommitProperties, Transaction, WriterProperties
+    from deltalake.exceptions import CommitFailedError
+
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
+    )
+    values = {_name(column): f"s.{_name(column)}" for column in rows.column_names}
+    merge = table.merge(
+        rows,
+        " AND ".join(f"t.{_name(key)} = s.{_name(key)}" for key in keys),
+        source_alias="s",
+        target_alias="t",
+        # Otherwise no file is skipped by the range of its keys.
+        streamed_exec=False,
+        writer_properties=WriterProperties(compression="ZSTD"),
+        commit_properties=properties,
+    )
+    merge = merge.when_matched_delete(f"s.{_name(OP)} = 'd'").when_matched_update(values)
+    merge = merge.when_not_matched_insert(values, f"s.{_name(OP)} <> 'd'")
+    try:
+        with without_answers(table.table_uri):
+            counts: Mapping[str, Any] = merge.execute()
+    except CommitFailedError as error:
+        raise ConcurrentRunError(
+            f"Another run committed to {table.table_uri} first ({error}).",
+            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
+        ) from error
+    return counts
+
+
+def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
+    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
+
+    :raises NotReached: where delta-rs is not used.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import write_deltalake
+
+    deleted = rows.filter(pc.equal(rows.column(OP), "d"))
+    count = deleted.num_rows
+    markers = deleted.select([*keys, POSITION, OP, PARTITION, OFFSET])
+    markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
+    markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
+    markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
+    path, options = reach(uri)
+    with without_answers(uri):
+        write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'

@@ -1,0 +1,154 @@
+"""A table of a lake, read by delta-rs and DuckDB in this process: in milliseconds, where Spark's start alone takes seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_cdc.model.columns import DELETED
+from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.flow.scd_columns import ScdColumns
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.pipeline.look.parquet_scan import query
+from airflow_cdc.pipeline.look.spark_types import simple_type
+from airflow_cdc.pipeline.look.values import rows_of
+from airflow_cdc.pipeline.native.duckdb_sql import name as quote
+from airflow_cdc.pipeline.spark.storage import is_local
+from airflow_cdc.pipeline.target.open_natively import native_path
+from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
+
+_READER_FEATURES = {
+    *("columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck")
+}
+"""Delta's reader features that are known here. Any other may change what a file's rows mean."""
+
+
+class NeedsSparkError(Exception):
+    """Raised where only Spark can give an answer; its text is the reason. The commands then start Spark."""
+
+
+@dataclass(frozen=True)
+class NativeTable:
+    """A Delta table as of when it was opened."""
+
+    uri: str
+    delta: Any
+    """delta-rs's table."""
+    fields: Sequence[Mapping[str, Any]]
+    """Columns in the JSON of the table's schema, in its order."""
+    keys: tuple[str, ...]
+    mode: TableMode
+    scd_columns: ScdColumns
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Spark SQL types by column, as ``simpleString`` has them, in the table's order."""
+        return {field["name"]: simple_type(field["type"]) for field in self.fields}
+
+    @property
+    def version(self) -> int:
+        """Number of the last commit."""
+        return int(self.delta.version())
+
+    @property
+    def source_columns(self) -> list[str]:
+        """The columns that are not ours."""
+        return [name for name in self.types if not is_ours(name, self.scd_columns)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the live files."""
+        return sum(self._files.column("size_bytes").to_pylist())
+
+    def count(self, *, live: bool = True) -> int:
+        """Return the number of rows.
+
+        :param live: only those that the source has.
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        where = self._live if live else ""
+        known = self._files.column("num_records").to_pylist()
+        hides_rows = "deletionVectors" in (self.delta.protocol().reader_features or ())
+        if not where and not hides_rows and None not in known:
+            return sum(known)
+        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc{where}").column("rows").to_pylist() if known else (0,)
+        return int(found)
+
+    def rows(
+        self, columns: Sequence[str], *, order: Sequence[str] = (), limit: int | None = None, history: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return rows as Spark collects them, by column name.
+
+        :param order: SQL to sort by, NULL first; empty: any order.
+        :param limit: maximum number of rows; None: all.
+        :param history: whether to include past versions and deleted rows, and to have structs as dictionaries.
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        if not columns:
+            raise NeedsSparkError(f"{self.uri} has no column to show")
+        if not len(self._files):
+            return []
+        by = ", ".join(f"{each} ASC NULLS FIRST" for each in order)
+        statement = f"SELECT {', '.join(map(quote, columns))} FROM cdc{'' if history else self._live}"
+        found = self._query(statement + (f" ORDER BY {by}" if by else "") + ("" if limit is None else f" LIMIT {limit}"))
+        try:
+            return rows_of(found, structs_by_name=history)
+        except (ValueError, OverflowError, NotImplementedError) as error:
+            raise NeedsSparkError(f"a value in {self.uri} has no form in Python ({first_line(error)})") from error
+
+    @cached_property
+    def _files(self) -> Any:
+        return self.delta.get_add_actions(flatten=True)
+
+    @property
+    def _live(self) -> str:
+        live = {TableMode.FLAGGED: f"NOT {quote(DELETED)}", TableMode.VERSIONS: quote(self.scd_columns.is_current)}
+        return f" WHERE {live[self.mode]}" if self.mode in live else ""
+
+    def _query(self, statement: str) -> Any:
+        import duckdb
+        from deltalake.exceptions import DeltaError
+
+        if kinds := [name for name, kind in self.types.items() if "variant" in kind]:
+            raise NeedsSparkError(f"only Spark reads the VARIANT columns {', '.join(kinds)} of {self.uri}")
+        try:
+            return query(self.delta, self.fields, statement)
+        except (duckdb.Error, DeltaError, OSError, ValueError) as error:
+            raise NeedsSparkError(f"{self.uri} is not read without it ({first_line(error)})") from error
+
+
+def open_table(uri: str) -> NativeTable | None:
+    """Return the table at a URI; None where there is none.
+
+    :raises NeedsSparkError: where delta-rs does not reach or know the table.
+    """
+    if not is_local(uri):
+        raise NeedsSparkError(f"the store of {uri} is read by Spark alone")
+    if "%" in uri:
+        raise NeedsSparkError(f"delta-rs would decode the name {uri}, and open another folder")
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        if not DeltaTable.is_deltatable(native_path(uri)):
+            return None
+        table = DeltaTable(native_path(uri))
+        if unknown := set(table.protocol().reader_features or ()) - _READER_FEATURES:
+            raise NeedsSparkError(f"{uri} has the feature {', '.join(sorted(unknown))}")
+        fields = json.loads(table.schema().to_json())["fields"]
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError, ValueError) as error:
+        raise NeedsSparkError(f"delta-rs does not read {uri} ({first_line(error)})") from error
+    properties: Mapping[str, str] = dict(table.metadata().configuration)
+    return NativeTable(
+        uri=uri,
+        delta=table,
+        fields=fields,
+        keys=tuple(json.loads(properties.get(KEYS_PROPERTY, "[]"))),
+        mode=TableMode(properties.get(MODE_PROPERTY, TableMode.CURRENT)),
+        scd_columns=scd_columns_of(properties),
+    )

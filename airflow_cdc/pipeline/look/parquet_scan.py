@@ -1,0 +1,127 @@
+"""The files of a Delta table as a relation of DuckDB, with the table's column names and types.
+
+delta-rs reads the log alone. Its own query engine takes an INT96 timestamp, which is what Spark writes, for nanoseconds in 64 bits: years
+before 1677 and after 2262 come out as other years. DuckDB reads them right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from airflow_cdc.pipeline.native.duckdb_sql import name, text
+from airflow_cdc.pipeline.target.open_natively import native_path
+
+_TYPES = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp_ntz": "TIMESTAMP",
+}
+"""DuckDB's types by Delta's. A file may hold a narrower one. An instant stays as its file has it: with a zone, or in UTC without one."""
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+_PLACES = ", filename = '__cdc_file', file_row_number = true"
+_PATTERN = re.compile(r"[*?\[]")
+
+
+class UnreadableError(ValueError):
+    """Raised where DuckDB would read other rows than the table has."""
+
+
+def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> Any:
+    """Return the result of a query as an Arrow table.
+
+    :param delta: delta-rs's table, with at least one file.
+    :param fields: columns, in the JSON of its schema.
+    :param statement: SQL over ``cdc``, the rows of the table.
+    :raises UnreadableError: where DuckDB would read other rows.
+    :raises duckdb.Error: where it cannot read them.
+    """
+    import duckdb
+
+    files = [unquote(native_path(uri)) for uri in delta.file_uris()]
+    if wild := [file for file in files if _PATTERN.search(file)]:
+        raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
+    if delta.metadata().partition_columns:
+        raise UnreadableError("it is partitioned, and its files lack the columns of the partitions")
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+        # Files with and without a zone make one column: DuckDB takes those without as of the session's.
+        connection.execute("SET TimeZone = 'UTC'")
+        listed = ", ".join(map(text, files))
+        has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
+        options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
+        connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
+        held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
+        columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
+        kept = _without_deleted(connection, delta, files) if has_vectors else ""
+        connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
+        return connection.sql(statement).to_arrow_table()
+
+
+def _column(field: Mapping[str, Any], held: set[str]) -> str:
+    """Return the SQL of a column. A file of before the column was added lacks it; all of them may."""
+    physical, kind = _physical(field), field["type"]
+    if physical not in held:
+        return f"CAST(NULL AS {_cast_to(kind) or 'TIMESTAMP'})" if isinstance(kind, str) else "NULL"
+    value = _renamed(name(physical), kind)
+    target = _cast_to(kind)
+    return f"CAST({value} AS {target})" if target else value
+
+
+def _cast_to(kind: Any) -> str | None:
+    return _TYPES.get(kind, kind if _DECIMAL.fullmatch(kind) else None) if isinstance(kind, str) else None
+
+
+def _renamed(value: str, kind: Any, depth: int = 0) -> str:
+    """Return the SQL of a value whose structs have the table's names; with column mapping the files have others."""
+    if isinstance(kind, str) or not _is_mapped(kind):
+        return value
+    item = f"item{depth}"
+    if kind["type"] == "array":
+        return f"[{_renamed(item, kind['elementType'], depth + 1)} FOR {item} IN {value}]"
+    if kind["type"] == "map":
+        raise UnreadableError("a map of structs has mapped columns")
+    parts = (
+        f"{name(part['name'])} := {_renamed(f'struct_extract({value}, {text(_physical(part))})', part['type'], depth)}"
+        for part in kind["fields"]
+    )
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
+
+
+def _is_mapped(kind: Any) -> bool:
+    """Return whether a type has a struct with other names in the files."""
+    if isinstance(kind, str):
+        return False
+    if kind["type"] == "struct":
+        return any(_physical(part) != part["name"] or _is_mapped(part["type"]) for part in kind["fields"])
+    return any(_is_mapped(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)
+
+
+def _physical(field: Mapping[str, Any]) -> str:
+    return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
+
+
+def _without_deleted(connection: Any, delta: Any, files: Sequence[str]) -> str:
+    """Return the SQL that leaves out the rows that deletion vectors delete."""
+    connection.execute("CREATE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
+    for file, rows in _deleted(delta):
+        if file not in files:
+            raise UnreadableError(f"a deletion vector names the file {file}, which is none of the table's")
+        connection.execute("INSERT INTO deleted SELECT ?, unnest(?::BIGINT[])", [file, rows])
+    return " ANTI JOIN deleted ON __cdc_file = deleted.file AND file_row_number = deleted.row"
+
+
+def _deleted(delta: Any) -> Iterator[tuple[str, list[int]]]:
+    import pyarrow
+
+    for vector in pyarrow.table(delta.deletion_vectors()).to_pylist():
+        yield unquote(native_path(vector["filepath"])), [row for row, is_kept in enumerate(vector["selection_vector"]) if not is_kept]

@@ -1,0 +1,1 @@
+"""What all uses of the native libraries (DuckDB, delta-rs) share."""

@@ -1,0 +1,35 @@
+"""SQL of DuckDB: names, texts, and the files that a statement reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def name(identifier: str) -> str:
+    """Quote an identifier."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """Quote a string literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def texts(values: Iterable[str]) -> str:
+    """Return quoted string literals, separated by commas."""
+    return ", ".join(map(text, values))
+
+
+def struct(members: Mapping[str, str]) -> str:
+    """Return a STRUCT type; ``members``: types by name."""
+    return f"STRUCT({', '.join(f'{name(member)} {kind}' for member, kind in members.items())})"
+
+
+def read_members(paths: Iterable[str], members: Mapping[str, str]) -> str:
+    """Return the table function that reads members of JSON lines; ``members``: types by name.
+
+    A line that is not JSON, has a member twice, or a member of another kind fails the statement.
+    """
+    columns = ", ".join(f"{text(member)}: {text(kind)}" for member, kind in members.items())
+    options = f"format = 'newline_delimited', hive_partitioning = false, filename = true, columns = {{{columns}}}"
+    return f"read_json([{texts(paths)}], {options})"

@@ -1,0 +1,77 @@
+"""Archived files for DuckDB: their bytes, fetched by the job's own file system, so that one set of credentials serves.
+
+Local files whose names are no patterns are read where they lie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlsplit
+
+from fsspec import AbstractFileSystem
+
+from airflow_cdc.model.storage import store_of
+from airflow_cdc.pipeline.spark.storage import OBJECT_STORES, file_system, is_local
+
+_SCHEME = "cdc-files"
+_URI = re.compile(rf"{_SCHEME}://(\d+)[.a-z]*")
+_COMPRESSED = (".gz", ".zst")
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
+
+
+def is_fetched(archive: str) -> bool:
+    """Return whether files of an archive's store are fetched."""
+    return is_local(archive) or urlsplit(store_of(archive)).scheme in OBJECT_STORES
+
+
+class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Files in memory, under numbers: DuckDB would take ``*``, ``?`` and ``[`` in a name for a pattern, and read other files too.
+
+    :param archive: URI of the root.
+    :param paths: below the root.
+    :raises OSError: when a file cannot be read.
+    """
+
+    protocol = _SCHEME
+    cachable = False
+
+    def __init__(self, archive: str, paths: Sequence[str]) -> None:
+        super().__init__()
+        self._paths = paths
+        fs, root = file_system(archive)
+        whole = [f"{root.rstrip('/')}/{path}" for path in paths]
+        fetched = [not is_local(archive) or _PATTERN.search(path) is not None for path in whole]
+        numbers = [f"{_SCHEME}://{number}{_ending(path)}" for number, path in enumerate(paths)]
+        self.uris = [number if is_so else path for number, path, is_so in zip(numbers, whole, fetched, strict=True)]
+        # Several at once on object stores; `cat` would take a name for a pattern as well.
+        contents = fs.cat_ranges([path for path, is_so in zip(whole, fetched, strict=True) if is_so], None, None, on_error="raise")
+        self._contents = dict(zip((number for number, is_so in zip(numbers, fetched, strict=True) if is_so), contents, strict=True))
+
+    def named(self, text: str) -> str:
+        """Return a text of DuckDB with the files' paths."""
+        return _URI.sub(lambda found: self._paths[int(found[1])], text)
+
+    def glob(self, path: str, **kwargs: Any) -> list[str]:
+        """Return a file by its name."""
+        return [path]
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Return a file's name, size and kind."""
+        return {"name": path, "size": len(self._contents[path]), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """Return one time for all: nothing changes here."""
+        return datetime.fromtimestamp(0, timezone.utc)
+
+    def open(self, path: str, mode: str = "rb", **kwargs: Any) -> BytesIO:
+        """Return a reader of its own for each caller: DuckDB's threads share none."""
+        return BytesIO(self._contents[path])
+
+
+def _ending(path: str) -> str:
+    """Return the part of a name by which DuckDB and Spark know how a file is compressed."""
+    return next((ending for ending in _COMPRESSED if path.endswith(ending)), "")

@@ -1,0 +1,164 @@
+"""Survey plain files without Spark (DuckDB): whole Kafka records with Debezium's row envelopes, one JSON document a line.
+
+The rows are those of :func:`airflow_cdc.pipeline.survey.survey_files.survey_files`. A file with any other line is left to Spark, whole; so
+are all files where one does not parse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.model.columns import FILE
+from airflow_cdc.model.connectors.registry import entries, without_database
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
+from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
+from airflow_cdc.pipeline.read.respell import MARKS
+from airflow_cdc.pipeline.spark.storage import is_local
+
+MOST_TEXT_BYTES = 1024**3
+"""Text that one process surveys; more is spread over Spark's executors."""
+
+_OPERATIONS = tuple(each.value for each in (Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE))
+_CONNECTORS = tuple(known for entry in entries() if entry.native for known in entry.names)
+_OTHERS = sorted({member for entry in entries() for member in (*entry.values.members, entry.values.image, entry.values.key) if member})
+"""Members of values that are not Debezium's row envelope."""
+_SOURCE = struct(dict.fromkeys(("connector", "name", "db", "schema", "table"), "VARCHAR"))
+_PAYLOAD = {"op": "VARCHAR", "before": "JSON", "after": "JSON", "source": _SOURCE, **dict.fromkeys(_OTHERS, "JSON")}
+_VALUE = {"schema": "JSON", "payload": struct(_PAYLOAD), **_PAYLOAD}
+_MEMBERS = {
+    **dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"),
+    **dict.fromkeys(("key", "headers"), "JSON"),
+    "value": struct(_VALUE),
+}
+_LENIENT = (",}", ",]", ", }", ", ]", ",\t", ",  ")
+"""What a line may hold where DuckDB takes a comma behind the last member, which is no JSON."""
+_INTEGER = "-?[0-9]{1,18}"
+
+
+def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
+    """Return the shapes and counts of plain files' records, and the files that are left to Spark."""
+    own = [
+        file for file in files if file.format is FileFormat.LINES and not (file.respelled or file.keys_path or _is_hidden(file, archive))
+    ]
+    if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
+        return [], list(files)
+    found = _read(archive, [file.path for file in own])
+    odd = {row["path"] for row in found if row["is_odd"] or _is_odd(row)} if found is not None else {file.path for file in own}
+    rows = [_shape(row) for row in found or () if row["path"] not in odd]
+    done = {file.path for file in own} - odd
+    return rows, [file for file in files if file.path not in done]
+
+
+def _is_of_lines(file: ArchivedFile) -> bool:
+    return file.format is FileFormat.LINES and not (file.respelled or file.keys_path)
+
+
+def _is_hidden(file: ArchivedFile, archive: str) -> bool:
+    """Return whether Spark cannot read a file: it is set aside, though DuckDB could, because Spark may have to merge it."""
+    return is_local(archive) and ":" in file.path.rpartition("/")[2]
+
+
+def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return one row per shape and file; None where a line does not parse or a file cannot be read."""
+    import duckdb
+
+    threads = min(4, os.cpu_count() or 1)
+    with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
+        try:
+            files = FetchedFiles(archive, paths)
+            connection.register_filesystem(files)
+            if _has_lenient(connection, files.uris):
+                return None
+            cursor = connection.execute(_statement(files.uris))
+        except (duckdb.Error, OSError):
+            return None
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    by_uri = dict(zip(files.uris, paths, strict=True))
+    return [{**row, "path": by_uri[row["filename"]]} for row in rows]
+
+
+def _has_lenient(connection: Any, paths: Sequence[str]) -> bool:
+    anywhere = " OR ".join(f"contains(json, {text(part)})" for part in _LENIENT)
+    lines = f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"
+    return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE {anywhere} LIMIT 1").fetchall())
+
+
+def _statement(paths: Sequence[str]) -> str:
+    tombstone = text(RecordKind.TOMBSTONE.value)
+    others = " AND ".join(f"payload.{name(member)} IS NULL" for member in _OTHERS)
+    marked = " OR ".join(f"contains({part}, {text(mark)})" for mark in MARKS for part in ("topic", "key_text", "headers_text"))
+    # An image or a key is an object; a list, a text and a number have no members.
+    is_plain = f"""topic IS NOT NULL AND partition IS NOT NULL AND "offset" IS NOT NULL AND length(topic) > 0
+        AND (key IS NULL OR json_type(key) = 'OBJECT') AND (image IS NULL OR json_type(image) = 'OBJECT')
+        AND if(value IS NULL, NOT coalesce({marked}, false),
+          payload.op IN ({texts(_OPERATIONS)}) AND payload.source.connector IN ({texts(_CONNECTORS)}) AND {others}
+          AND (NOT wrapped OR (json_type(value.schema) = 'OBJECT' AND value.payload IS NOT NULL)))"""
+    database = f"if(payload.source.connector IN ({texts(without_database())}), NULL, payload.source.db)"
+    table = f"""if(payload.source."table" IS NULL, NULL,
+        concat_ws('.', payload.source.name, {database}, payload.source.schema, payload.source."table"))"""
+    return f"""
+WITH lines AS (
+  SELECT *, value.schema IS NOT NULL OR value.payload IS NOT NULL AS wrapped,
+    if(value.schema IS NOT NULL OR value.payload IS NOT NULL, value.payload, {_bare()}) AS payload
+  FROM {read_members(paths, _MEMBERS)}
+), typed AS (
+  SELECT * REPLACE (
+      if(regexp_full_match(partition, '{_INTEGER}'), TRY_CAST(partition AS INTEGER), NULL) AS partition,
+      if(regexp_full_match("offset", '{_INTEGER}'), TRY_CAST("offset" AS BIGINT), NULL) AS "offset"),
+    coalesce(payload.after, payload.before) AS image, CAST(key AS VARCHAR) AS key_text, CAST(headers AS VARCHAR) AS headers_text
+  FROM lines
+), described AS (
+  SELECT *, NOT coalesce({is_plain}, false) AS is_odd FROM typed
+)
+SELECT filename, is_odd, topic, partition, if(value IS NULL, {tombstone}, payload.op) AS kind, payload.source.connector AS connector,
+  {table} AS "table", if(wrapped, CAST(value.schema AS VARCHAR), NULL) AS value_schema,
+  if(value IS NULL OR wrapped OR is_odd, NULL, json_keys(image)) AS value_names,
+  if(is_odd, NULL, json_keys(key)) AS key_names, if(is_odd, NULL, CAST(json_extract(key, '$.schema') AS VARCHAR)) AS key_schema,
+  count(*) AS records, min("offset") AS first_offset, max("offset") AS last_offset
+FROM described GROUP BY ALL"""
+
+
+def _bare() -> str:
+    members = ", ".join(f"{name(member)} := value.{name(member)}" for member in _PAYLOAD)
+    return f"if(value IS NULL, NULL, struct_pack({members}))"
+
+
+def _is_odd(row: Mapping[str, Any]) -> bool:
+    """Return whether Spark may spell a shape otherwise: a schema with fractions or escapes, names that need escapes or come twice."""
+    schemas = (row["key_schema"], row["value_schema"])
+    names = [members for members in (row["key_names"], row["value_names"]) if members is not None]
+    return any(schema is not None and not _is_compact(schema) for schema in schemas) or any(
+        len(set(members)) < len(members) or any(character < " " for member in members for character in member) for members in names
+    )
+
+
+def _is_compact(schema: str) -> bool:
+    # Fractions are read as text here, and come back as text, in quotes.
+    return json.dumps(json.loads(schema, parse_float=str), ensure_ascii=False, separators=(",", ":")) == schema and "\\u" not in schema
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as Spark's survey does."""
+    key, value = row["key_schema"], row["value_schema"]
+    return {
+        FILE: row["path"],
+        "is_record": True,
+        "begins_as": None,
+        "is_marked": False,
+        "at": (0, 0),
+        **{same: row[same] for same in ("topic", "kind", "connector", "partition", "table", "records", "first_offset", "last_offset")},
+        "key_shape": key if key is not None else _names(row["key_names"]),
+        "value_shape": value if value is not None else _names(row["value_names"]),
+    }
+
+
+def _names(members: Sequence[str] | None) -> str | None:
+    return None if members is None else json.dumps(members, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,33 @@
+"""The properties by which a target table keeps its keys, its mode and the names of its columns. Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from airflow_cdc.model.columns import is_reserved
+from airflow_cdc.model.flow.scd_columns import ScdColumns
+
+KEYS_PROPERTY = "airflow_cdc.keys"
+"""Table property: the key columns as JSON; frozen when the table is created."""
+MODE_PROPERTY = "airflow_cdc.mode"
+"""Table property: the table's :class:`~airflow_cdc.model.flow.table_mode.TableMode`; frozen like the keys."""
+DOCUMENT_COLUMNS_PROPERTY = "airflow_cdc.document_columns"
+"""Table property: the document column definition by which all rows were filled."""
+RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
+"""Table property, JSON: current column names by the older names that late events may use."""
+SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
+"""Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
+MODE_OF_MAPPING = "delta.columnMapping.mode"
+"""Table property: how Delta maps column names to those in the files."""
+
+
+def scd_columns_of(properties: Mapping[str, str]) -> ScdColumns:
+    """Return the names that a table of versions has for four of our columns."""
+    # Tables of earlier versions lack the property, and have the default names.
+    return ScdColumns.from_json(json.loads(properties.get(SCD_COLUMNS_PROPERTY, "{}")))
+
+
+def is_ours(name: str, scd_columns: ScdColumns) -> bool:
+    """Return whether a column of a target table is ours, not the source's."""
+    return is_reserved(name) or scd_columns.setting_of(name) is not None

@@ -1,0 +1,142 @@
+"""The native engine and Spark give the same table, delete markers and report, microbatch by microbatch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.batch_report import BatchReport
+from tests.conftest import Apply
+from tests.support.crashes import apply_through_crashes
+from tests.support.events import Record, Row, db2, mariadb, numbered, oracle, postgresql, sqlserver, tombstone, write_records
+
+pytest.importorskip("duckdb")
+
+TOPIC = "source.dbo.engines"
+Change = Callable[..., Record]
+
+DIALECTS: Mapping[str, Change] = {
+    "sqlserver": lambda op, at, transaction, **images: sqlserver(op, commit=transaction, change=at, topic=TOPIC, **images),
+    "postgresql": lambda op, at, transaction, **images: postgresql(op, commit=transaction, change=at, topic=TOPIC, **images),
+    "oracle": lambda op, at, transaction, **images: oracle(
+        op, commit=transaction, change=at, transaction=f"t{transaction}", topic=TOPIC, **images
+    ),
+    "mariadb": lambda op, at, transaction, **images: mariadb(op, position=at, gtid=f"0-1-{transaction}", topic=TOPIC, **images),
+    "db2": lambda op, at, transaction, **images: db2(op, commit=transaction, change=at, topic=TOPIC, **images),
+}
+
+
+class Source:
+    """A table whose rows change at random; a key that is gone may come back in a later transaction."""
+
+    def __init__(self, change: Change, seed: int) -> None:
+        self._change, self._pick = change, random.Random(seed)
+        self._rows: dict[int, Row] = {}
+        self._place = 1_000
+
+    def load(self, keys: int) -> list[Record]:
+        """Return creates of keys, so that the table exists before the native engine takes a microbatch."""
+        return [record for key in range(keys) for record in self._write("c", key)]
+
+    def changes(self, count: int) -> list[Record]:
+        """Return changes, each in a transaction of its own; some come twice, one behind the other."""
+        records: list[Record] = []
+        for _ in range(count):
+            key = self._pick.randrange(60)
+            op = "c" if key not in self._rows else self._pick.choice("uuud")
+            records += self._write(op, key)
+        return records
+
+    def _write(self, op: str, key: int) -> Iterator[Record]:
+        self._place += self._pick.randrange(1, 9)
+        row = {"id": key, "name": self._text(), "amount": self._pick.randrange(-(10**9), 10**9), "share": self._pick.random(), "open": True}
+        before = self._rows.pop(key, None)
+        after = None if op == "d" else row
+        if after:
+            self._rows[key] = after
+        partition = key % 3
+        written = self._change(op, self._place, self._place, before=before, after=after, key={"id": key}, partition=partition)
+        yield from [written] * self._pick.choice([1, 1, 1, 1, 2])
+        if op == "d" and self._pick.random() < 0.7:
+            yield tombstone({"id": key}, topic=TOPIC, partition=partition)
+
+    def _text(self) -> str | None:
+        return self._pick.choice([None, "", "plain", 'a "quoted" \\ one', "naïve ☃", "two\nlines", "null", "12.50", "e30="])
+
+
+def archive_of(change: Change, seed: int, folder: Path, *, files: int, changes: int) -> None:
+    """Write a table's events: a load, then files of changes."""
+    source = Source(change, seed)
+    next_offset = 0
+    for number, records in enumerate([source.load(30), *(source.changes(changes) for _ in range(files))]):
+        write_records(folder / f"{number:03d}.jsonl{'.gz' if number % 2 else ''}", numbered(records, first=next_offset))
+        next_offset += len(records)
+
+
+def flow_by(engine: Engine) -> CdcFlow:
+    # One file a microbatch.
+    return CdcFlow(TOPIC, keys=("id",), columns={"share": "DOUBLE"}, engine=engine, max_microbatch_bytes=1)
+
+
+def apply_by(engine: Engine, apply: Apply, archive: Path, lake: Path) -> list[BatchReport]:
+    report: ApplyReport = apply(archive, lake, flows={TOPIC: flow_by(engine)})
+    return list(report.flows[0].batches)
+
+
+def same(one: BatchReport) -> BatchReport:
+    """Return a report without what engines may do differently."""
+    return replace(one, seconds=0.0, merge_plan="", engine="", engine_reason="")
+
+
+def assert_same_rows(spark: SparkSession, found: Path, expected: Path, place: str) -> None:
+    one, other = (spark.read.format("delta").load(str(lake / place)) for lake in (found, expected))
+    assertDataFrameEqual(one, other, rtol=0, atol=0)
+
+
+def check(spark: SparkSession, apply: Apply, tmp_path: Path, change: Change, seed: int, **sizes: Any) -> list[BatchReport]:
+    archive_of(change, seed, tmp_path / "archive", **sizes)
+    lakes = {engine: tmp_path / engine.value for engine in (Engine.SPARK, Engine.NATIVE)}
+    by_spark, natively = (apply_by(engine, apply, tmp_path / "archive", lake) for engine, lake in lakes.items())
+    assert [same(batch) for batch in natively] == [same(batch) for batch in by_spark]
+    for place in (TOPIC, f"_cdc/flows/{TOPIC}/delete_markers"):
+        assert_same_rows(spark, lakes[Engine.NATIVE], lakes[Engine.SPARK], place)
+    return natively
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+def test_both_engines_give_the_same_table_markers_and_reports(dialect: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40)
+    assert [batch.engine for batch in batches] == ["spark", "native", "native"], [batch.engine_reason for batch in batches]
+
+
+def test_a_crash_after_every_effect_of_the_native_engine_loses_and_doubles_nothing(
+    spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    archive_of(DIALECTS["postgresql"], 3, tmp_path / "archive", files=2, changes=40)
+    apply_by(Engine.SPARK, apply, tmp_path / "archive", tmp_path / "spark")
+    report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "crashed", flow_by(Engine.NATIVE))
+    assert {"intent", "target", "delete_markers", "merge", "commit"} <= crashed
+    assert_same_rows(spark, tmp_path / "crashed", tmp_path / "spark", TOPIC)
+    merges = [row for row in spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'crashed' / TOPIC}`").collect() if row["operation"] == "MERGE"]
+    assert len(merges) == 3
+    # The first one too: its first attempt left an empty table.
+    assert all("delta-rs" in row["engineInfo"] for row in merges)
+    assert report.ok
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+def test_both_engines_give_the_same_of_many_histories(dialect: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    for seed in range(2, 12):
+        batches = check(spark, apply, tmp_path / str(seed), DIALECTS[dialect], seed, files=4, changes=300)
+        assert [batch.engine for batch in batches[1:]] == ["native"] * 4

@@ -1,0 +1,89 @@
+"""The native engine without Spark: a decoder from records in memory, and an empty target table that delta-rs makes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import ArrayType, PrimitiveType, StructType
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import RecordKind, RecordLayout, TopicShape
+from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
+from airflow_cdc.model.connectors.registry import CONNECTORS
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns
+from airflow_cdc.pipeline.decode.types.connect_types import cast_to
+from airflow_cdc.pipeline.target.target_table import KEYS_PROPERTY
+from tests.support.events import TOPIC, Record
+
+_NUMBER, _LONG, _TEXT = PrimitiveType("decimal(38,0)"), PrimitiveType("long"), PrimitiveType("string")
+_POSITION = StructType([Field("commit", _NUMBER), Field("change", _NUMBER), Field("serial", _LONG)])
+_KNOWN = StructType([Field("column", _TEXT), Field("position", _POSITION), Field("known", PrimitiveType("boolean"))])
+COLUMNS = Schema(
+    [
+        Field("id", _LONG),
+        Field("name", _TEXT),
+        Field(POSITION, _POSITION),
+        Field(OP, _TEXT),
+        Field(COMMITTED_AT, PrimitiveType("timestamp")),
+        Field(MICROBATCH, _LONG),
+        Field(PARTITION, PrimitiveType("integer")),
+        Field(OFFSET, _LONG),
+        Field(VALUE_POSITIONS, ArrayType(_KNOWN)),
+    ]
+)
+
+
+def new_table(uri: str, options: dict[str, str] | None = None) -> DeltaTable:
+    """Create a table of ``id`` and ``name``, with our columns."""
+    properties = {KEYS_PROPERTY: '["id"]'}
+    return DeltaTable.create(uri, COLUMNS, configuration=properties, raise_if_key_not_exists=False, storage_options=options)
+
+
+def rows_in(table: DeltaTable) -> dict[int, str]:
+    """Return the names by id."""
+    found = pa.table(table.to_pyarrow_table()).to_pylist()
+    assert len(found) == len({row["id"] for row in found})
+    return {row["id"]: row["name"] for row in found}
+
+
+def bytes_of(path: str, records: Sequence[Record]) -> bytes:
+    """Return records as JSON lines, compressed as the file's name says."""
+    text = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records).encode()
+    if path.endswith(".zst"):
+        return pa.compress(text, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+    return gzip.compress(text) if path.endswith(".gz") else text
+
+
+def decoder_of(files: Mapping[str, Sequence[Record]]) -> Decoder:
+    """Return the decoder of files of SQL Server's events of ``id`` and ``name``.
+
+    :param files: by path below the archive's root.
+    """
+    return Decoder(
+        TOPIC,
+        [ArchivedFile(path, 1, TOPIC) for path in files],
+        [shape for path, records in files.items() for shape in _shapes(path, records)],
+        SourceColumns({"id": cast_to("BIGINT"), "name": cast_to("STRING")}, ("id",)),
+        CONNECTORS["sqlserver"],
+    )
+
+
+def _shapes(path: str, records: Sequence[Record]) -> list[TopicShape]:
+    kinds = Counter(record["value"]["op"] if record["value"] else RecordKind.TOMBSTONE.value for record in records)
+    shapes = {kind: '["id","name"]' if kind != RecordKind.TOMBSTONE.value else None for kind in kinds}
+    return [
+        TopicShape(path, TOPIC, RecordLayout.RECORD, kind, "sqlserver", 0, '["id"]', shapes[kind], True, count, 0, 0)
+        for kind, count in kinds.items()
+    ]
+
+
+def changes_of(rows: Any) -> list[tuple[int, str | None, str]]:
+    """Return id, name and operation of folded rows, by id."""
+    return sorted((row["id"], row["name"], row[OP]) for row in rows.to_pylist())

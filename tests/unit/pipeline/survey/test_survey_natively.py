@@ -1,0 +1,107 @@
+"""The native survey gives what Spark's gives, or leaves the file to Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile, list_archive
+from airflow_cdc.pipeline.survey.survey_files import survey_files
+from airflow_cdc.pipeline.survey.survey_natively import survey_natively
+from tests.support.events import Record, db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
+
+pytest.importorskip("duckdb")
+
+CAPTURES = Path(__file__).parents[4] / "tests" / "golden" / "captures"
+ARCHIVES = sorted(path for path in CAPTURES.glob("*/archive*/*") if path.is_dir())
+
+
+def files_of(archive: Path) -> tuple[ArchivedFile, ...]:
+    return tuple(list_archive(LocalFileSystem(), str(archive)).files)
+
+
+def assert_alike(spark: SparkSession, archive: Path) -> list[ArchivedFile]:
+    """Compare both surveys of an archive, and return the files that are left to Spark."""
+    files = files_of(archive)
+    assert survey_files(spark, str(archive), files, natively=True) == survey_files(spark, str(archive), files)
+    return survey_natively(str(archive), files)[1]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: f"{path.parent.parent.name}/{path.name}")
+def test_of_every_capture_both_surveys_are_equal(archive: Path, spark: SparkSession) -> None:
+    assert_alike(spark, archive)
+
+
+PLACES: dict[Callable[..., Record], dict[str, Any]] = {
+    sqlserver: {"commit": 5, "change": 6},
+    postgresql: {"commit": 5, "change": 6},
+    oracle: {"commit": 5, "change": 6, "transaction": "t"},
+    mariadb: {"position": 5, "gtid": "0-1-1"},
+    db2: {"commit": 5, "change": 6},
+}
+
+
+def test_plain_events_of_every_relational_connector_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    row = {"id": 1, "naïve ☃": 'a "b"', "n": 1.50}
+    images = {"c": {"after": row}, "d": {"before": row}, "r": {"after": row}}
+    for make, place in PLACES.items():
+        made = [make(op, **place, **has, topic=make.__name__, partition=1, key={"id": 1}) for op, has in images.items()]
+        numbered = [{**each, "offset": offset} for offset, each in enumerate(made)]
+        write_records(tmp_path / f"{make.__name__}.jsonl{'.gz' if make is oracle else ''}", numbered)
+    write_records(tmp_path / "gone.jsonl", [{**tombstone({"id": 1}, topic="db2"), "offset": 9}])
+    assert assert_alike(spark, tmp_path) == []
+
+
+PLAIN = json.dumps(postgresql("c", commit=5, change=6, after={"id": 1, "x": 1}, topic="t") | {"offset": 3}, separators=(",", ":"))
+ODD = {
+    "a schema change": json.dumps(record("t", None, {"databaseName": "d", "ddl": "x", "source": {}}, 4)),
+    "a value of another kind": PLAIN.replace('"op":"c"', '"op":"x"'),
+    "no offset": PLAIN.replace('"offset":3', '"offset":null'),
+    "an offset with an exponent": PLAIN.replace('"offset":3', '"offset":1e3'),
+    "a huge offset": PLAIN.replace('"offset":3', '"offset":12345678901234567890123'),
+    "no topic": PLAIN.replace('"topic":"t"', '"Topic":"t"'),
+    "a topic without letters": PLAIN.replace('"topic":"t"', '"topic":""'),
+    "a value alone": json.dumps(json.loads(PLAIN)["value"]),
+    "null": "null",
+    "a number": "5",
+    "a list": f"[{PLAIN}]",
+    "a document behind another": f"{PLAIN} {PLAIN}",
+    "a comma behind the last member": PLAIN[:-1] + ",}",
+    "a comma behind the last element": PLAIN.replace('"x":1', '"x":[1, ]'),
+    "a cut line": PLAIN[:-7],
+    "a member that comes twice": PLAIN.replace('"offset":3', '"offset":3,"offset":4'),
+    "a column that comes twice": PLAIN.replace('"x":1', '"id":1'),
+    "a name with a control character": PLAIN.replace('"x":1', '"x\\u0001y":1'),
+    "an image that is a text": PLAIN.replace('"after":{"id":1,"x":1}', '"after":"text"'),
+    "a key that is a number": PLAIN.replace('"key":{"id":1}', '"key":1'),
+    "a flattened tombstone": json.dumps({"topic": "t", "partition": 0, "offset": 4, "key": {"__deleted": 1}, "value": None}),
+    "a source that is a text": PLAIN.replace('"source":{', '"source":"a","other":{'),
+    "another connector": PLAIN.replace('"connector":"postgresql"', '"connector":"vitess"'),
+    "bytes that are not UTF-8": PLAIN.replace('"x":1', '"x":"\udcff"'),
+    "a byte order mark": "\ufeff" + PLAIN,
+}
+
+
+@pytest.mark.parametrize("line", ODD.values(), ids=ODD)
+def test_a_file_with_any_other_line_is_left_to_spark_whole(line: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").write_bytes(f"{PLAIN}\n{line}\n{PLAIN}\n".encode("utf-8", "surrogateescape"))
+    rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
+    assert (rows, [file.path for file in others]) == ([], ["odd.jsonl"])
+
+
+def test_a_plain_file_beside_one_of_other_records_is_surveyed(tmp_path: Path) -> None:
+    (tmp_path / "plain.jsonl.gz").write_bytes(gzip.compress(f"{PLAIN}\r\n\n  \n{PLAIN}".encode()))
+    (tmp_path / "changes.jsonl").write_text(ODD["a schema change"])
+    rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
+    assert [file.path for file in others] == ["changes.jsonl"]
+    assert [(row["topic"], row["kind"], row["records"], row["key_shape"], row["value_shape"]) for row in rows] == [
+        ("t", "c", 2, '["id"]', '["id","x"]')
+    ]
