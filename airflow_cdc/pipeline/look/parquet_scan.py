@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text
 from airflow_cdc.pipeline.target.open_natively import native_path
 
@@ -46,14 +47,12 @@ def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> An
     :raises UnreadableError: where DuckDB would read other rows.
     :raises duckdb.Error: where it cannot read them.
     """
-    import duckdb
-
     files = [unquote(native_path(uri)) for uri in delta.file_uris()]
     if wild := [file for file in files if _PATTERN.search(file)]:
         raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
     if delta.metadata().partition_columns:
         raise UnreadableError("it is partitioned, and its files lack the columns of the partitions")
-    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+    with connect_duckdb(threads=4) as connection:
         # Files with and without a zone make one column: DuckDB takes those without as of the session's.
         connection.execute("SET TimeZone = 'UTC'")
         listed = ", ".join(map(text, files))

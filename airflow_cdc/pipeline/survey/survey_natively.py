@@ -7,7 +7,6 @@ are all files where one does not parse.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +16,7 @@ from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.read.respell import MARKS
@@ -69,8 +69,7 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
     """Return one row per shape and file; None where a line does not parse or a file cannot be read."""
     import duckdb
 
-    threads = min(4, os.cpu_count() or 1)
-    with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
+    with connect_duckdb(threads=4) as connection:
         try:
             files = FetchedFiles(archive, paths)
             connection.register_filesystem(files)

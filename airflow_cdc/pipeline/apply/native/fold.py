@@ -15,6 +15,7 @@ from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, c
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
 _KINDS = (*(each.value for each in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
@@ -38,17 +39,26 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
     """
     import duckdb
 
-    with duckdb.connect(config={"threads": threads, "autoinstall_known_extensions": False}) as connection:
+    with connect_duckdb(threads=threads) as connection:
         _decode(connection, decoder, archive)
-        _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
-        connection.execute(fold(decoder.columns.keys, decoder.columns.types))
-        cursor = connection.execute(count_changes())
-        names = [column[0] for column in cursor.description]
-        lanes = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        if any(lane["hazards"] for lane in lanes):
-            raise HandedOver("the last event of a key alone does not decide its row")
-        rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
+        try:
+            lanes = _fold(connection, decoder)
+            rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
+        except duckdb.Error as error:
+            raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
     return NativeChanges(rows=rows, staged=_staged(lanes))
+
+
+def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
+    """Make the table of each key's last event, and return the sums by lane."""
+    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
+    connection.execute(fold(decoder.columns.keys, decoder.columns.types))
+    cursor = connection.execute(count_changes())
+    names = [column[0] for column in cursor.description]
+    lanes = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    if any(lane["hazards"] for lane in lanes):
+        raise HandedOver("the last event of a key alone does not decide its row")
+    return lanes
 
 
 def _decode(connection: Any, decoder: Decoder, archive: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from airflow_cdc.model.errors import ConfigurationError, first_line
+from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_line
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.places import delete_markers_uri
@@ -146,5 +147,20 @@ class NativeRowChanges(RowChanges):
         plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
         report = replace(report, merge_plan=plan)
         metadata = run.commit_metadata(report, files=target.files)
-        merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
+        with _named_failure(run):
+            merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
         return report
+
+
+@contextmanager
+def _named_failure(run: MicrobatchRun) -> Iterator[None]:
+    """Name the way out where delta-rs fails: what Spark would do then is no longer the same microbatch."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise UnexpectedError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: delta-rs could not merge ({first_line(error)}).",
+            next_step="Nothing is lost; run again. Where it fails again, set the flow's engine to spark.",
+        ) from error

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
+from airflow_cdc.model.errors import UnexpectedError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.pipeline.apply.native import settle_natively
@@ -36,3 +40,11 @@ def test_native_without_the_packages_stops_the_flow(nothing_installed: None, app
     assert error == "ConfigurationError"
     assert f"Flow {TOPIC}: engine is native" in message
     assert not (tmp_path / "lake" / TOPIC).exists()
+
+
+def test_a_failure_of_delta_rs_names_the_microbatch_and_the_way_out() -> None:
+    run: Any = SimpleNamespace(flow=SimpleNamespace(name="orders"), microbatch=SimpleNamespace(number=3), table="/lake/orders")
+    with pytest.raises(UnexpectedError) as raised, settle_natively._named_failure(run):
+        raise DeltaError("no such column\nat line 1")
+    assert raised.value.message == "Flow orders, microbatch 3, table /lake/orders: delta-rs could not merge (no such column)."
+    assert "set the flow's engine to spark" in raised.value.next_step

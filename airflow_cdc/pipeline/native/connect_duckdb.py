@@ -1,0 +1,31 @@
+"""A connection of DuckDB, with bounds: the driver has a JVM beside it, and a working folder in which it may not write."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_MEMORY = "4GB"
+"""By default DuckDB takes four fifths of the machine's, in each connection."""
+
+
+@contextmanager
+def connect_duckdb(*, threads: int = 1) -> Iterator[Any]:
+    """Open a database in memory; closes it at the end. What does not fit is spilled to the machine's folder for temporary files.
+
+    :param threads: at most; no more than the machine has.
+    """
+    import duckdb
+
+    with duckdb.connect(
+        config={
+            "threads": min(threads, os.cpu_count() or 1),
+            "memory_limit": _MEMORY,
+            "temp_directory": tempfile.gettempdir(),
+            "autoinstall_known_extensions": False,
+        }
+    ) as connection:
+        yield connection
