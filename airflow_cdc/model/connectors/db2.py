@@ -57,7 +57,7 @@ def _lsn(field: str) -> str:
 
 def _native_lsn(field: str) -> str:
     def part(number: int) -> str:
-        return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT)"
+        return f"CAST(CAST('0x' || split_part(source.{field}, ':', {number}) AS UBIGINT) AS HUGEINT)"
 
     # Up to 28 bits in front: a larger number may have more than 38 digits.
     spelled = "0?[0-9A-Fa-f]{1,7}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,16}"

@@ -50,7 +50,7 @@ def _native_number(member: str) -> str:
 def _native_change() -> str:
     def part(number: int, bits: int) -> str:
         digits = f"split_part(substr(trim(source.rs_id), 3), '.', {number})"
-        return f"CAST('0x' || {digits} AS HUGEINT) * {2**bits}"
+        return f"CAST(CAST('0x' || {digits} AS UBIGINT) AS HUGEINT) * {2**bits}"
 
     ssn = "CASE WHEN source.ssn IS NULL THEN 0 ELSE TRY_CAST(source.ssn AS HUGEINT) END"
     record = f"CAST({part(1, 80)} + {part(2, 48)} + {part(3, 32)} + {ssn} AS {NUMBER})"

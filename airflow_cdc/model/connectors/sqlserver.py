@@ -71,7 +71,7 @@ def _lsn(field: str) -> str:
 
 def _native_lsn(field: str) -> str:
     def part(number: int, weight: int) -> str:
-        return f"CAST('0x' || split_part(source.{field}, ':', {number}) AS HUGEINT) * {weight}"
+        return f"CAST(CAST('0x' || split_part(source.{field}, ':', {number}) AS UBIGINT) AS HUGEINT) * {weight}"
 
     number = f"{part(1, 2**48)} + {part(2, 2**16)} + {part(3, 1)}"
     return f"CASE WHEN regexp_full_match(source.{field}, '{_LSN.pattern}') THEN CAST({number} AS {NUMBER}) END"

@@ -73,7 +73,9 @@ def read_unscaled(sql_type: str, scale: int) -> Reading:
         digits = f"hex(from_base64({base64}))"
         size = f"length({digits})"
         beyond = f"CAST(1 AS HUGEINT) << CAST(4 * {size} AS INTEGER)"
-        number = f"CAST('0x' || {digits} AS HUGEINT) - CASE WHEN {digits} >= '8' THEN {beyond} ELSE 0 END"
+        # In two parts: before DuckDB 2 no HUGEINT is read from hexadecimal digits.
+        high, low = (f"CAST(CAST('0x' || {side}(lpad({digits}, 32, '0'), 16) AS UBIGINT) AS HUGEINT)" for side in ("left", "right"))
+        number = f"{high} * {2**64} + {low} - CASE WHEN {digits} >= '8' THEN {beyond} ELSE 0 END"
         unscaled = f"CAST({number} AS VARCHAR)"
         is_plain = f"regexp_full_match({base64}, '{_BASE64}') AND NOT regexp_full_match({base64}, '[0-9]+')"
         fits = f"{size} BETWEEN 2 AND {2 * _MOST_BYTES}"
