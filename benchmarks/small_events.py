@@ -42,8 +42,9 @@ class Source:
         self._place = 0
 
     def read(self, path: Path, keys: Iterable[int]) -> None:
-        """Write a snapshot's reads of new rows."""
-        _write(path, [self._change("r", key) for key in keys])
+        """Write a snapshot's reads of new rows: all of them have its position."""
+        position = self._place + 1
+        _write(path, [self._change("r", key, position) for key in keys])
 
     def change(self, path: Path, count: int, keys: Sequence[int], *, deletes: float = 0.05) -> None:
         """Write ``count`` changes of keys picked by chance, each a transaction of its own; what is gone is created again."""
@@ -59,7 +60,7 @@ class Source:
         _write(path, [f"{row}\n" for row in self.rows.values()])
         return path
 
-    def _change(self, op: str, key: int) -> str:
+    def _change(self, op: str, key: int, position: int | None = None) -> str:
         place = self._place = self._place + 1
         if op == "d":
             self.rows.pop(key, None)
@@ -68,7 +69,7 @@ class Source:
         noise = (key * 0x9E3779B97F4A7C15 + place * 0xC2B2AE3D27D4EB4F165667B19E3779F9) % 2**128
         row = self.rows[key] = row_text(key, place, whole=noise % 10**6, cents=place % 100, visits=noise % 1000, note=noise)
         self.gone.discard(key)
-        return record_line(self.topic, op, key, place, row, transaction=place)
+        return record_line(self.topic, op, key, place, row, transaction=place, position=position)
 
 
 def row_text(key: int, place: int, *, whole: int, cents: int, visits: int, note: int) -> str:
@@ -76,18 +77,20 @@ def row_text(key: int, place: int, *, whole: int, cents: int, visits: int, note:
     return _ROW % (key, whole, cents, place, key % 500, visits, note)
 
 
-def record_line(topic: str, op: str, key: int, place: int, row: str = "null", *, transaction: int) -> str:
+def record_line(topic: str, op: str, key: int, place: int, row: str = "null", *, transaction: int, position: int | None = None) -> str:
     """Return a whole Kafka record as a line.
 
     :param place: offset, LSN, and milliseconds since the first event.
     :param row: the row after the event, as JSON; ``null`` behind a delete.
     :param transaction: its number; a snapshot's read has none.
+    :param position: the LSN where it is not ``place``: a snapshot's.
     """
     before = f'{{"id":{key}}}' if op == "d" else "null"
     is_read = op == "r"
     last_commit, number = ("null", 0) if is_read else (f'\\"{transaction}\\"', transaction)
     moment = _FIRST_MILLISECOND + place
-    source = ("true" if is_read else "false", last_commit, place, topic.rpartition(".")[2], number, place)
+    lsn = place if position is None else position
+    source = ("true" if is_read else "false", last_commit, lsn, topic.rpartition(".")[2], number, lsn)
     return _RECORD % (topic, place, key, before, row, moment, *source, op, moment)
 
 

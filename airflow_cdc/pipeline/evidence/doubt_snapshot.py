@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,17 +30,21 @@ class Doubts:
     """Key columns of the target."""
 
     def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
-        """Return why a snapshot with reads here proves nothing; None without a reason against it. Costs two small jobs.
+        """Return why a snapshot with reads here proves nothing; None without a reason against it. Costs a small job each, and one for all.
 
         :param stays: SQL over a row ``k`` that is newer than a read: whether the snapshot does not affect it.
         :param has_other_lanes: whether a key may have been in another lane before.
         """
-        # A rejected read may have no position: any rejected read beside those of the snapshot may be one of them.
-        if self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1):
+        if self._has_rejected_reads:
             return "a read beside those of the snapshot was rejected"
         if has_other_lanes and self._loses_reads(position, stays):
             return "a read of the snapshot lost against a row that another partition of the topic brought"
         return None
+
+    @cached_property
+    def _has_rejected_reads(self) -> bool:
+        # A rejected read may have no position: it may be one of any snapshot's.
+        return bool(self.events.filter(f"{KIND} = 'r' AND {REJECT} IS NOT NULL").head(1))
 
     def _loses_reads(self, position: Position, stays: str) -> bool:
         if self.known is None:
