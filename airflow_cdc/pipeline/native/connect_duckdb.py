@@ -29,3 +29,9 @@ def connect_duckdb(*, threads: int = 1) -> Iterator[Any]:
         }
     ) as connection:
         yield connection
+
+
+def rows_by_name(cursor: Any) -> list[dict[str, Any]]:
+    """Return the rows of an executed statement, by column name."""
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

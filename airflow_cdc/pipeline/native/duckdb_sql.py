@@ -1,4 +1,4 @@
-"""SQL of DuckDB: names, texts, and the files that a statement reads."""
+"""SQL of DuckDB: names, which delta-rs quotes alike, texts, and the files that a statement reads."""
 
 from __future__ import annotations
 

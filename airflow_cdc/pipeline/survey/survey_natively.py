@@ -16,7 +16,7 @@ from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.read.respell import MARKS
@@ -78,8 +78,7 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
             cursor = connection.execute(_statement(files.uris))
         except (duckdb.Error, OSError):
             return None
-        names = [column[0] for column in cursor.description]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        rows = rows_by_name(cursor)
     by_uri = dict(zip(files.uris, paths, strict=True))
     return [{**row, "path": by_uri[row["filename"]]} for row in rows]
 

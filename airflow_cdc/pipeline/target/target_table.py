@@ -119,8 +119,9 @@ def _describe_in_spark(spark: SparkSession, uri: str) -> Description | None:
     detail = describe_table(spark, uri)
     if detail is None:
         return None
-    fields = spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
-    return Description(detail["properties"] or {}, fields, files=int(detail["numFiles"] or 0), size=int(detail["sizeInBytes"] or 0))
+    return Description(
+        detail["properties"] or {}, _fields(spark, uri), files=int(detail["numFiles"] or 0), size=int(detail["sizeInBytes"] or 0)
+    )
 
 
 def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], frozenset[str]]:
@@ -135,7 +136,7 @@ def by_comment(comments: Mapping[str, str | None]) -> tuple[frozenset[str], froz
 def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
     """Return the Spark SQL types of the source's columns in a target table, in the table's order."""
     natively = describe_natively(uri)
-    fields = natively.fields if natively else spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
+    fields = natively.fields if natively else _fields(spark, uri)
     scd_columns = ScdColumns()
     names = {field.name for field in fields}
     # A table of versions that lacks a default name has another: only then its properties are read, which takes one more query.
@@ -143,6 +144,10 @@ def columns_of(spark: SparkSession, uri: str) -> dict[str, str]:
         found = natively or _describe_in_spark(spark, uri)
         scd_columns = scd_columns_of(found.properties if found else {})
     return _types([field for field in fields if not is_ours(field.name, scd_columns)])
+
+
+def _fields(spark: SparkSession, uri: str) -> list[StructField]:
+    return spark.sql(f"SELECT * FROM {sql.delta(uri)}").schema.fields
 
 
 def _types(fields: Sequence[StructField]) -> dict[str, str]:

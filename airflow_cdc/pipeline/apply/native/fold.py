@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, c
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
 _KINDS = (*(each.value for each in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
@@ -53,9 +53,7 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     """Make the table of each key's last event, and return the sums by lane."""
     _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
     connection.execute(fold(decoder.columns.keys, decoder.columns.types))
-    cursor = connection.execute(count_changes())
-    names = [column[0] for column in cursor.description]
-    lanes = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["hazards"] for lane in lanes):
         raise HandedOver("the last event of a key alone does not decide its row")
     return lanes

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.native.duckdb_sql import name
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
@@ -56,10 +57,10 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
     )
-    values = {_name(column): f"s.{_name(column)}" for column in rows.column_names}
+    values = {name(column): f"s.{name(column)}" for column in rows.column_names}
     merge = table.merge(
         rows,
-        " AND ".join(f"t.{_name(key)} = s.{_name(key)}" for key in keys),
+        " AND ".join(f"t.{name(key)} = s.{name(key)}" for key in keys),
         source_alias="s",
         target_alias="t",
         # Otherwise no file is skipped by the range of its keys.
@@ -67,8 +68,8 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         writer_properties=WriterProperties(compression="ZSTD"),
         commit_properties=properties,
     )
-    merge = merge.when_matched_delete(f"s.{_name(OP)} = 'd'").when_matched_update(values)
-    merge = merge.when_not_matched_insert(values, f"s.{_name(OP)} <> 'd'")
+    merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'").when_matched_update(values)
+    merge = merge.when_not_matched_insert(values, f"s.{name(OP)} <> 'd'")
     try:
         with without_answers(table.table_uri):
             counts: Mapping[str, Any] = merge.execute()
@@ -98,7 +99,3 @@ def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
     path, options = reach(uri)
     with without_answers(uri):
         write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
