@@ -120,6 +120,16 @@ def running_store(folder: Path, bucket: str, key: str, secret: str) -> Iterator[
         gateway.wait(10)
 
 
+@contextmanager
+def two_stores(folder: Path) -> Iterator[tuple[Store, Store]]:
+    """Run two stores of different keys, one for an archive and one for a lake, whose files lie in a folder."""
+    with (
+        running_store(folder / "archive-store", "events", "AKIDARCHIVE", "archive-s3cr3t-0123456789") as archive,
+        running_store(folder / "lake-store", "tables", "AKIDLAKE", "lake-s3cr3t-0123456789") as lake,
+    ):
+        yield archive, lake
+
+
 def _wait_for(port: int, gateway: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _SECONDS_TO_START
     while gateway.poll() is None and time.monotonic() < until:

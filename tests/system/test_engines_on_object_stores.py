@@ -15,7 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from airflow_cdc import runtime
 from airflow_cdc.model.report.batch_report import BatchReport
 from tests.properties.test_two_engines import DIALECTS, TOPIC, archive_of
-from tests.system.object_store import SPARK_WITH_S3, Store, path_with_packages, python, running_store
+from tests.system.object_store import SPARK_WITH_S3, Store, path_with_packages, python, two_stores
 
 pytestmark = pytest.mark.system_deep
 
@@ -46,11 +46,8 @@ spark.stop()
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
     """One for the archive, one for the lake."""
-    with (
-        running_store(tmp_path / "archive-store", "events", "AKIDARCHIVE", "archive-s3cr3t-0123456789") as archive,
-        running_store(tmp_path / "lake-store", "tables", "AKIDLAKE", "lake-s3cr3t-0123456789") as lake,
-    ):
-        yield archive, lake
+    with two_stores(tmp_path) as both:
+        yield both
 
 
 def applied(stores: tuple[Store, Store], tmp_path: Path, environment: dict[str, str] | None = None) -> dict[str, list[BatchReport]]:

@@ -30,7 +30,7 @@ from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
 from tests.support.natively import bytes_of, changes_of, decoder_of, new_table, rows_in
-from tests.system.object_store import PACKAGES, Store, running_store
+from tests.system.object_store import PACKAGES, Store, two_stores
 
 pytestmark = pytest.mark.system_deep
 
@@ -59,8 +59,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, St
     folder = tmp_path_factory.mktemp("stores")
     with (
         pytest.MonkeyPatch.context() as patch,
-        running_store(folder / "archive-store", "events", "AKIDARCHIVE", "archive-s3cr3t-0123456789") as archive,
-        running_store(folder / "lake-store", "tables", "AKIDLAKE", "lake-s3cr3t-0123456789") as lake,
+        two_stores(folder) as (archive, lake),
     ):
         # Behind the locked packages, of which it lacks some.
         patch.setattr(sys, "path", [*sys.path, str(PACKAGES)])

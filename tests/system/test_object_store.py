@@ -17,7 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc.demo.worker import Worker
 from tests.support.events import numbered, sqlserver, write_sink_file
-from tests.system.object_store import HADOOP_AWS, TOOLS, Store, path_with_packages, python, running_store
+from tests.system.object_store import HADOOP_AWS, TOOLS, Store, path_with_packages, python, two_stores
 
 pytestmark = pytest.mark.system_deep
 
@@ -103,11 +103,8 @@ except FileNotFoundError:
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
     """One for the archive, one for the lake."""
-    with (
-        running_store(tmp_path / "archive-store", "events", "AKIDARCHIVE", "archive-s3cr3t-0123456789") as archive,
-        running_store(tmp_path / "lake-store", "tables", "AKIDLAKE", "lake-s3cr3t-0123456789") as lake,
-    ):
-        yield archive, lake
+    with two_stores(tmp_path) as both:
+        yield both
 
 
 def airflow(home: Path, connections: dict[str, dict[str, Any]]) -> dict[str, str]:
