@@ -165,3 +165,24 @@ def test_older_events_of_a_key_are_joined_with_its_own_microbatch_not_the_one_of
         write_records(tmp_path / "archive" / f"{place}.jsonl", items)
         apply(tmp_path / "archive", tmp_path / "lake")
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [row(1, "new"), row(2, "new")]
+
+
+def test_a_row_created_between_a_delete_and_a_row_that_came_and_went_lives_though_its_create_comes_late(
+    apply: Apply, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The delete in an earlier transaction was taken as a proof that the key was free, so the late create counted as stale."""
+    first = [
+        postgresql("c", commit=10, change=11, after=row(1, "first")),
+        postgresql("d", commit=20, change=21, before=row(1, "first")),
+    ]
+    late = _in_transaction(postgresql("c", commit=30, change=31, after=row(1, "stays")), 30)
+    came_and_went = [
+        postgresql("c", commit=40, change=41, after=row(1, "passes")),
+        postgresql("d", commit=40, change=42, before=row(1, "passes")),
+    ]
+    early = numbered([*first, late, *(_in_transaction(item, 40) for item in came_and_went)])
+    for place, records in enumerate([[item for item in early if item["offset"] != 2], [early[2]]]):
+        write_records(tmp_path / "archive" / f"{place}.jsonl", records)
+        report = apply(tmp_path / "archive", tmp_path / "lake")
+    assert report.flows[0].batches[0].events.stale == 0
+    assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [row(1, "stays")]

@@ -120,13 +120,14 @@ def _flag(events: DataFrame) -> DataFrame:
     """Add the flags that are aggregated over a key's events, as bits: one aggregate costs less than one per flag.
 
     ``_REMOVES_ANOTHER``: a delete may concern another row version than the last one. This is possible behind a create of the same
-    transaction that did not follow a delete: the key may have been taken over from a live row
-    (docs/sources/debezium.md#keys-handed-on). The two preceding events suffice as evidence, because the events of one transaction and key
+    transaction that did not follow a delete there: the key may have been taken over from a live row
+    (docs/sources/debezium.md#keys-handed-on). A delete in an earlier transaction does not prove that the key was free: a create that
+    comes late may lie between them. The two preceding events suffice as evidence, because the events of one transaction and key
     are adjacent, with only snapshot reads between them. In a longer chain, some are flagged needlessly, but none is missed.
     """
     before, before_that, op = F.col(_BEFORE), F.col(_BEFORE_THAT), F.col(OP)
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
-    created = here & (before[OP] == "c") & ~before_that[OP].eqNullSafe(F.lit("d"))
+    created = here & (before[OP] == "c") & ~_or_false(there & (before_that[OP] == "d"))
     behind_more = ((here & (before[OP] == "u")) | (before[OP] == "r")) & (there | (before_that[OP] == "r"))
     flags = {
         _REMOVES_ANOTHER: (op == "d") & _or_false(created | behind_more),

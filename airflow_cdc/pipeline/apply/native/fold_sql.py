@@ -127,7 +127,7 @@ def fold(keys: Sequence[str], columns: Iterable[str]) -> str:
     key = ", ".join(map(name, keys))
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
-    created = f"({same} AND before_op = 'c' AND that_op IS DISTINCT FROM 'd')"
+    created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
