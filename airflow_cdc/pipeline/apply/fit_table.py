@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.flow.column_origin import TypeReport
@@ -40,9 +42,15 @@ class ColumnsChanged:
     """Type and origin of each column whose type the events do not carry themselves."""
 
 
-def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> tuple[TargetTable | None, ColumnsChanged]:
+Create = Callable[[SparkSession, str, NewTable], TargetTable]
+
+
+def fit_table(
+    run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, *, create: Create = create_target
+) -> tuple[TargetTable | None, ColumnsChanged]:
     """Create the target or fit its columns; None stays None while no column is known.
 
+    :param create: the engine's way to create a table.
     :raises SchemaChangeError: see :func:`wider_columns`.
     """
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
@@ -64,7 +72,7 @@ def fit_table(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) 
             document_columns=run.flow.document_columns,
             scd_columns=run.flow.scd_columns,
         )
-        target = create_target(run.spark, run.table, new)
+        target = create(run.spark, run.table, new)
     if wider:
         # The markers first: after a crash in between, the table is still to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})

@@ -21,6 +21,7 @@ from airflow_cdc.pipeline.decode.stands_before import stands_before
 from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
 from airflow_cdc.pipeline.evidence.find_voids import not_found
+from airflow_cdc.pipeline.evidence.snapshot_reads import ReadsInSpark, SnapshotDoubts, SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark import sql
@@ -32,45 +33,58 @@ _LOOK_BACK = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotReads:
-    """A microbatch's inputs for finding full snapshots."""
+class SnapshotSearch:
+    """A microbatch whose full snapshots are to be found."""
 
     run: MicrobatchRun
     decoder: Decoder
     surveyed: Surveyed
-    events: DataFrame
-    """All events of the microbatch, including rejects."""
     tables: PhysicalTables
-    latest: DataFrame | None
-    """Row changes; None where the microbatch has none."""
-    known: DataFrame | None
-    """Rows or events that may be newer than a read (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
 
+    def asked(self, reads: SnapshotReads, doubts: SnapshotDoubts, *, are_copies: bool = False) -> SnapshotsAsked:
+        """Return the inputs of :func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`.
 
-def find_known_snapshots(reads: SnapshotReads, *, are_copies: bool = False) -> Snapshots:
-    """Return the full snapshots known after the microbatch (:func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`).
-
-    :param are_copies: whether reads positioned below earlier streamed events have been found to be copies.
-    """
-    run, dialect = reads.run, reads.decoder.dialect
-    if reads.latest is None:
-        return Snapshots(run.checkpoint.snapshot, run.checkpoint.pending_snapshots, shield=run.checkpoint.replaced_by)
-    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
-    return find_snapshots(
-        SnapshotsAsked(
+        :param are_copies: whether reads positioned below earlier streamed events have been found to be copies.
+        """
+        run, dialect = self.run, self.decoder.dialect
+        applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+        return SnapshotsAsked(
             run=run,
-            surveyed=reads.surveyed,
-            latest=reads.latest,
-            events=reads.events,
-            doubts=Doubts(events=reads.events, latest=reads.latest, known=reads.known, keys=reads.tables.keys),
-            tables=reads.tables,
+            surveyed=self.surveyed,
+            reads=reads,
+            doubts=doubts,
+            tables=self.tables,
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
             knows_initial=bool(dialect.snapshots.initial),
             names_gtids=_names_gtids(run, needed) if (needed := dialect.snapshots.initial_needs) else None,
             may_fall=not (are_copies or not dialect.position.goes_back or run.microbatch.is_again),
         )
-    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotFrames(SnapshotSearch):
+    """A microbatch's frames, in which Spark finds full snapshots."""
+
+    events: DataFrame
+    """All events of the microbatch, including rejects."""
+    latest: DataFrame | None
+    """Row changes; None where the microbatch has none."""
+    known: DataFrame | None
+    """Rows or events that may be newer than a read (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
+
+
+def find_known_snapshots(frames: SnapshotFrames, *, are_copies: bool = False) -> Snapshots:
+    """Return the full snapshots known after the microbatch (:func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`).
+
+    :param are_copies: whether reads positioned below earlier streamed events have been found to be copies.
+    """
+    if frames.latest is None:
+        checkpoint = frames.run.checkpoint
+        return Snapshots(checkpoint.snapshot, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
+    reads = ReadsInSpark(frames.events, frames.latest)
+    doubts = Doubts(events=frames.events, latest=frames.latest, known=frames.known, keys=frames.tables.keys)
+    return find_snapshots(frames.asked(reads, doubts, are_copies=are_copies))
 
 
 def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:

@@ -17,7 +17,7 @@ from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
-from airflow_cdc.pipeline.apply.known_snapshots import SnapshotReads, find_known_snapshots
+from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import SettledEvents, may_be_late
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -168,7 +168,7 @@ def settle_snapshots(
     # Each read carries the fields of a row change that the search needs.
     newest = F.struct(F.struct(*read_columns()).alias("newest"), read_place().alias("oldest")).alias(READS)
     latest = reads.select(*keys, POSITION, OP, PARTITION, OFFSET, newest) if staged.counted.surveyed.rows else None
-    asked = SnapshotReads(
+    asked = SnapshotFrames(
         run=run,
         decoder=decoder,
         surveyed=staged.counted.surveyed,

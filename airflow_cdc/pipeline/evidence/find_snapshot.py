@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F
-
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, Run
-from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION, REJECT, SNAPSHOT, TRANSACTION
+from airflow_cdc.model.columns import PARTITION
 from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
 from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.position.lives import life_of_lane, partition_of_lane
@@ -22,12 +19,10 @@ from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
-from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
 from airflow_cdc.pipeline.decode.stands_before import beside, is_earlier_life
-from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
+from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads, SnapshotDoubts, SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, read_columns
 
 
 @dataclass(frozen=True)
@@ -48,45 +43,13 @@ class Snapshots:
 
 
 @dataclass(frozen=True)
-class _Reads:
-    """The reads of one snapshot in one lane."""
-
-    begin: int | None
-    end: int | None
-    """Lowest and highest offset of the reads."""
-    count: int
-    ends_marked: bool
-    """Whether the read with the highest offset is marked as its table's last."""
-    has_last: bool
-    is_initial: bool
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """What one lane of a microbatch holds beside the reads of a snapshot."""
-
-    highest: Position | None = None
-    """Highest streamed position."""
-    streamed_before: Position | None = None
-    """Highest streamed position archived before the reads."""
-    behind: int | None = None
-    """For a lane without reads: offset of its first streamed event after the snapshot."""
-    has_unplaced_behind: bool = False
-    """Whether an event without an offset of its own comes after the snapshot."""
-    names_gtids: bool = False
-    """Whether streamed events name their transaction."""
-
-
-@dataclass(frozen=True)
 class SnapshotsAsked:
     """A microbatch's inputs to the search for snapshots."""
 
     run: MicrobatchRun
     surveyed: Surveyed
-    latest: DataFrame
-    """Row changes with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`."""
-    events: DataFrame
-    doubts: Doubts
+    reads: SnapshotReads
+    doubts: SnapshotDoubts
     tables: PhysicalTables
     read_tables: frozenset[str] = frozenset()
     """Names of the tables in the microbatch's reads."""
@@ -108,19 +71,19 @@ class SnapshotsAsked:
 def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     """Return the full snapshots known after the microbatch.
 
-    Costs a job over the row changes where the survey saw reads, and more where a snapshot is not the flow's first or occurs beside changes.
+    Reads the events only where the survey saw reads, and once more where a snapshot is not the flow's first or occurs beside changes.
 
     :raises SnapshotRefusedError: when the flow's policy is to stop.
     """
     checkpoint = asked.run.checkpoint
     newest, known = checkpoint.snapshot, _with_past(asked, checkpoint.known_snapshots)
     waiting = [each for each in known.values() if may_replace(each, asked.run.flow.on_snapshot)]
-    found = _find_reads(asked) if asked.surveyed.reads else {}
+    found = asked.reads.by_lane() if asked.surveyed.reads else {}
     if not found and not waiting:
         return Snapshots(newest, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
     positions = sorted({*found, *(each.position for each in waiting)})
     needs_look = asked.surveyed.is_mixed or (bool(waiting) and asked.surveyed.rows > asked.surveyed.reads)
-    beside = _look_beside(asked.events, positions, found) if needs_look else {}
+    beside = asked.reads.beside(positions, found) if needs_look else {}
     if asked.may_fall and any(_fell(asked.run, position, found[position], beside) for position in found):
         return Snapshots(fell=True)
     snapshots: list[Snapshot] = []
@@ -165,67 +128,9 @@ def _doubt(asked: SnapshotsAsked, snapshot: Snapshot) -> str | None:
     return asked.doubts.of(snapshot.position, stays=stays, has_other_lanes=len(asked.lanes) > 1)
 
 
-def _find_reads(asked: SnapshotsAsked) -> dict[Position, dict[str, _Reads]]:
-    """Return the reads of full snapshots by position and lane."""
-    rows = asked.latest.filter(f"{READS}.newest IS NOT NULL").select(f"{READS}.newest.*", f"{READS}.oldest")
-    found = _by_lane(rows, F.min("oldest").alias("oldest"))
-    if len({row["position"] for row in found}) > 1 or any(tuple(row["oldest"]) != (row["position"], row[PARTITION]) for row in found):
-        # A key's row change carries only the newest of its reads.
-        whole = asked.events.filter(f"{OP} = 'r' AND {REJECT} IS NULL AND {SNAPSHOT} <> 'incremental'")
-        found = _by_lane(whole.select(*read_columns()))
-    by_position: dict[Position, dict[str, _Reads]] = {}
-    for row in found:
-        reads = _Reads(
-            row["begin"], row["end"], int(row["reads"]), bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"])
-        )
-        by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
-    return by_position
-
-
-def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
-    sums = [
-        F.min("offset").alias("begin"),
-        F.max("offset").alias("end"),
-        F.count(F.lit(1)).alias("reads"),
-        F.max_by("last", F.struct(F.coalesce("offset", F.lit(0)), "last")).alias("ends_marked"),
-        F.max("last").alias("has_last"),
-        F.max("initial").alias("is_initial"),
-    ]
-    return reads.groupBy("position", PARTITION).agg(*sums, *more).collect()
-
-
-def _look_beside(
-    events: DataFrame, positions: list[Position], found: Mapping[Position, Mapping[str, _Reads]]
-) -> dict[Position, dict[str, _Beside]]:
-    """Return what the microbatch holds beside the reads of each snapshot, by lane; one job over the events."""
-    streamed = events.filter(f"{OP} <> 'r' AND {REJECT} IS NULL")
-    sums = [F.max(F.col(TRANSACTION).isNotNull()).alias("names_gtids"), F.max(POSITION).alias("highest")]
-    for number, position in enumerate(positions):
-        begins = {lane: reads.begin for lane, reads in found.get(position, {}).items() if reads.begin is not None}
-        is_before = beside(begins, "<")
-        behind = f"{POSITION}.commit > {position.commit}BD"
-        sums += [
-            F.max(F.expr(f"CASE WHEN {is_before} THEN {POSITION} END")).alias(f"before_{number}"),
-            F.min(F.expr(f"CASE WHEN {behind} THEN {OFFSET} END")).alias(f"behind_{number}"),
-            F.max(F.expr(f"{behind} AND {OFFSET} IS NULL")).alias(f"unplaced_{number}"),
-        ]
-    rows = streamed.groupBy(PARTITION).agg(*sums).collect()
-    return {
-        position: {
-            partition_of(row): _Beside(
-                highest=position_of(row["highest"]) if row["highest"] is not None else None,
-                streamed_before=position_of(row[f"before_{number}"]) if row[f"before_{number}"] is not None else None,
-                behind=row[f"behind_{number}"],
-                has_unplaced_behind=bool(row[f"unplaced_{number}"]),
-                names_gtids=bool(row["names_gtids"]),
-            )
-            for row in rows
-        }
-        for number, position in enumerate(positions)
-    }
-
-
-def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], beside: Mapping[Position, Mapping[str, _Beside]]) -> bool:
+def _fell(
+    run: MicrobatchRun, position: Position, reads: Mapping[str, LaneReads], beside: Mapping[Position, Mapping[str, LaneBeside]]
+) -> bool:
     """Return whether reads may be below positions streamed earlier in their partition, in this microbatch or an earlier one."""
     known = run.checkpoint.reach
     streamed_here = Reach(streamed_through={lane: seen.highest for lane, seen in beside.get(position, {}).items() if seen.highest})
@@ -236,7 +141,7 @@ def _fell(run: MicrobatchRun, position: Position, reads: Mapping[str, _Reads], b
             return True
         if here.begin is None:
             continue
-        streamed = beside.get(position, {}).get(lane, _Beside()).streamed_before
+        streamed = beside.get(position, {}).get(lane, LaneBeside()).streamed_before
         if streamed and streamed.commit > position.commit:
             return True
         applied = known.streamed_through.get(lane)
@@ -249,8 +154,8 @@ def _updated(
     asked: SnapshotsAsked,
     known: Snapshot | None,
     position: Position,
-    reads: Mapping[str, _Reads],
-    beside: Mapping[Position, Mapping[str, _Beside]],
+    reads: Mapping[str, LaneReads],
+    beside: Mapping[Position, Mapping[str, LaneBeside]],
     *,
     has_past: bool,
 ) -> Snapshot:
@@ -287,7 +192,7 @@ def _updated(
     return replace(snapshot, passed=snapshot.passed | passed | marked | unplaced)
 
 
-def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapping[str, _Beside]) -> bool:
+def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, LaneReads], beside: Mapping[str, LaneBeside]) -> bool:
     """Return whether the reads can only come from a connector's initial snapshot."""
     is_marked = any(each.is_initial for each in reads.values())
     if asked.knows_initial and not is_marked:
@@ -301,7 +206,7 @@ def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, _Reads], beside: Mapp
             continue
         # A connector that starts over reads first, in another life of the topic or where the log went back.
         begins_epoch = any(offset == each.begin and epoch for offset, epoch in epochs.begins.get(lane, ()))
-        is_first = each.begin == 0 or (lane not in known.streamed_from and not beside.get(lane, _Beside()).streamed_before)
+        is_first = each.begin == 0 or (lane not in known.streamed_from and not beside.get(lane, LaneBeside()).streamed_before)
         if begins_epoch or (life_of_lane(int(lane)) and is_first):
             return True
     return False

@@ -93,25 +93,38 @@ class NewTable:
 
 def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
     """Create an empty target table with the source's columns followed by ours."""
-    columns, defined = new.columns, definition_of(new.document_columns)
-    key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {columns[key]}' for key in new.keys)}>"
+    definitions = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in columns_with_ours(new).items())
+    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties_of(new).items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({definitions}) USING delta TBLPROPERTIES ({assigned})")
+    return created(uri, new)
+
+
+def columns_with_ours(new: NewTable) -> dict[str, str]:
+    """Return the Spark SQL types of a new table's columns."""
+    key_type = f"STRUCT<{', '.join(f'{sql.name(key)}: {new.columns[key]}' for key in new.keys)}>"
     named = new.scd_columns.by_default
-    own = {named.get(name, name): _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}
-    definitions = ", ".join(declare(name, kind, new.comments.get(name)) for name, kind in {**columns, **own}.items())
+    return {**new.columns, **{named.get(name, name): _OWN_COLUMN_TYPES.get(name, key_type) for name in _COLUMNS_OF[new.mode]}}
+
+
+def properties_of(new: NewTable) -> dict[str, str]:
+    """Return the table properties of a new table."""
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(new.keys)), MODE_PROPERTY: new.mode.value, "delta.enableDeletionVectors": "false"}
     if new.document_columns:
-        properties[DOCUMENT_COLUMNS_PROPERTY] = defined
+        properties[DOCUMENT_COLUMNS_PROPERTY] = definition_of(new.document_columns)
     if new.mode is TableMode.VERSIONS:
         properties[SCD_COLUMNS_PROPERTY] = json.dumps(new.scd_columns.to_json(), ensure_ascii=False)
-    if sql.needs_column_mapping({**columns, **own}):
+    if sql.needs_column_mapping(columns_with_ours(new)):
         properties[MODE_OF_MAPPING] = "name"
-    assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql.delta(uri)} ({definitions}) USING delta TBLPROPERTIES ({assigned})")
+    return properties
+
+
+def created(uri: str, new: NewTable) -> TargetTable:
+    """Return a table that was just created."""
     declared, guessed = by_comment(new.comments)
     return TargetTable(
         uri=uri,
-        columns=dict(columns),
+        columns=dict(new.columns),
         keys=tuple(new.keys),
         size=0,
         files=0,
@@ -119,7 +132,7 @@ def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
         mode=new.mode,
         declared=declared,
         guessed=guessed,
-        document_columns=defined,
+        document_columns=definition_of(new.document_columns),
         scd_columns=new.scd_columns,
     )
 

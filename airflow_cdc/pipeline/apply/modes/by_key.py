@@ -14,7 +14,7 @@ from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import Folded, fold_changes, latest_changes, no_row_changes
 from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, guard_late_events
-from airflow_cdc.pipeline.apply.known_snapshots import SnapshotReads, find_known_snapshots, with_unconfirmed
+from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.rename_columns import rename_columns
 from airflow_cdc.pipeline.apply.settled import Ready, SettledEvents, decoder_of, may_be_late
@@ -57,7 +57,7 @@ def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) ->
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     truncates = find_truncates(events, surveyed, tables, applied=run.checkpoint.truncated_through)
     latest = latest_changes(run, decoder, events, surveyed=surveyed) if surveyed.rows else None
-    reads = SnapshotReads(
+    reads = SnapshotFrames(
         run=run,
         decoder=decoder,
         surveyed=surveyed,

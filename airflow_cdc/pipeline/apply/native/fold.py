@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordKind
@@ -11,14 +11,33 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
-from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, fold
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, find_reads, fold, look_beside
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
-from airflow_cdc.pipeline.microbatch.count_events import Staged
+from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads
+from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
-_KINDS = (*(each.value for each in (Operation.CREATE, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
+_KINDS = (*(each.value for each in (Operation.CREATE, Operation.READ, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
+
+
+@dataclass(frozen=True)
+class NativeReads:
+    """:class:`~airflow_cdc.pipeline.evidence.snapshot_reads.SnapshotReads`, found before they are asked for."""
+
+    reads: Mapping[Position, Mapping[str, LaneReads]] = field(default_factory=dict)
+    others: Mapping[Position, Mapping[str, LaneBeside]] = field(default_factory=dict)
+
+    def by_lane(self) -> dict[Position, dict[str, LaneReads]]:
+        """Return the reads of full snapshots by position and lane."""
+        return {position: dict(lanes) for position, lanes in self.reads.items()}
+
+    def beside(
+        self, positions: Sequence[Position], found: Mapping[Position, Mapping[str, LaneReads]]
+    ) -> dict[Position, dict[str, LaneBeside]]:
+        """Return what the microbatch holds beside the reads of each snapshot, by lane."""
+        return {position: dict(self.others[position]) for position in positions if position in found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +47,7 @@ class NativeChanges:
     rows: Any
     """Arrow table: the source's columns, then operation, position, commit time, partition and offset."""
     staged: Staged
+    reads: NativeReads
 
 
 def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
@@ -43,20 +63,46 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
         _decode(connection, decoder, archive)
         try:
             lanes = _fold(connection, decoder)
+            reads = _reads(connection) if count_surveyed(decoder.shapes).reads else NativeReads()
             rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
-    return NativeChanges(rows=rows, staged=_staged(lanes))
+    return NativeChanges(rows=rows, staged=_staged(lanes), reads=reads)
 
 
 def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     """Make the table of each key's last event, and return the sums by lane."""
     _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
-    connection.execute(fold(decoder.columns.keys, decoder.columns.types))
+    surveyed, columns = count_surveyed(decoder.shapes), decoder.columns
+    connection.execute(fold(columns.keys, columns.types, has_reads=surveyed.reads > 0, reads_among_changes=surveyed.is_mixed))
     lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["hazards"] for lane in lanes):
         raise HandedOver("the last event of a key alone does not decide its row")
     return lanes
+
+
+def _reads(connection: Any) -> NativeReads:
+    rows = rows_by_name(connection.execute(find_reads()))
+    if len({str(row["position"]) for row in rows}) > 1 or not all(row["is_only"] for row in rows):
+        raise HandedOver("reads of several snapshots")
+    reads = {
+        str(row["lane"]): LaneReads(row["begin"], row["end"], row["reads"], row["ends_marked"], row["has_last"], row["is_initial"])
+        for row in rows
+    }
+    if not reads:
+        return NativeReads()
+    position = _position(rows[0]["position"])
+    begins = {lane: each.begin for lane, each in reads.items() if each.begin is not None}
+    others = {
+        str(row["lane"]): LaneBeside(
+            highest=_position(row["highest"]),
+            streamed_before=row["streamed_before"] and _position(row["streamed_before"]),
+            behind=row["behind"],
+            names_gtids=row["names_gtids"],
+        )
+        for row in rows_by_name(connection.execute(look_beside(position, begins)))
+    }
+    return NativeReads({position: reads}, {position: others})
 
 
 def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
@@ -106,7 +152,7 @@ def _staged(lanes: Sequence[Mapping[str, Any]]) -> Staged:
         last=_positions(lanes, "last"),
         reach=reach,
         committed_through=max((lane["committed_through"] for lane in lanes if lane["committed_through"] is not None), default=None),
-        falls=any(lane["tail"]["commit"] < lane["streamed_through"]["commit"] for lane in lanes),
+        falls=any(lane["tail"]["commit"] < lane["streamed_through"]["commit"] for lane in lanes if lane["tail"]),
     )
 
 
@@ -115,4 +161,8 @@ def _sum(lanes: Sequence[Mapping[str, Any]], name: str) -> int:
 
 
 def _positions(lanes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Position]:
-    return {str(lane["lane"]): Position(*(int(lane[name][part]) for part in ("commit", "change", "serial"))) for lane in lanes}
+    return {str(lane["lane"]): _position(lane[name]) for lane in lanes if lane[name] is not None}
+
+
+def _position(found: Mapping[str, Any]) -> Position:
+    return Position(*(int(found[part]) for part in ("commit", "change", "serial")))

@@ -7,11 +7,13 @@ fails the whole statement; so does nothing that Spark would read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, TRANSACTION
+from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION
 from airflow_cdc.model.position.lives import LANES
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.event_place import INITIAL
 from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
@@ -19,7 +21,7 @@ from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, ma
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
-_ROWS = "('c', 'u', 'd')"
+_ROWS = "('c', 'r', 'u', 'd')"
 _NUMBER = "DECIMAL(38,0)"
 
 
@@ -48,12 +50,13 @@ WITH lines AS (
     {", ".join(name(f"leaf {column}") for column in columns)},
     op AS {OP}, is_tombstone, topic, payload,
     TRY_CAST(partition AS INTEGER) AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET},
-    {{'commit': CAST({commit} AS {_NUMBER}), 'change': CAST({change} AS {_NUMBER}), 'serial': CAST({serial} AS BIGINT)}} AS {POSITION},
-    {transaction} AS {TRANSACTION},
+    {{'commit': CAST({commit} AS {_NUMBER}), 'change': CAST(CASE WHEN op = 'r' THEN -1 ELSE {change} END AS {_NUMBER}),
+      'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT)}} AS {POSITION},
+    {transaction} AS {TRANSACTION}, {_marker(decoder)} AS {SNAPSHOT},
     {read_instant(1_000, FIRST_DAY, LAST_DAY)("payload.source.ts_ms")} AS {COMMITTED_AT}
   FROM leaves
 )
-SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {POSITION}, {TRANSACTION}, {COMMITTED_AT},
+SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {POSITION}, {TRANSACTION}, {SNAPSHOT}, {COMMITTED_AT},
   CASE WHEN topic IS NULL THEN 'a line names no topic'
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN {_ROWS} THEN 'a record is no change of a row'
@@ -69,7 +72,7 @@ FROM staged"""
 def _members(decoder: Decoder) -> dict[str, str]:
     """Return the members of a line that are read, with their types."""
     image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), struct(dict.fromkeys(decoder.columns.keys, "JSON"))
-    source = struct(dict.fromkeys(("connector", "ts_ms", *decoder.dialect.position.fields), "VARCHAR"))
+    source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
     value = {"op": "VARCHAR", "before": keys, "after": image, "source": source}
     return {
         **dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"),
@@ -88,6 +91,18 @@ def _has_wrapped_keys(decoder: Decoder) -> bool:
 
 def _payload(decoder: Decoder) -> str:
     return "value.payload" if _is_wrapped(decoder) else "value"
+
+
+def _marker(decoder: Decoder) -> str:
+    """Return the SQL of a read's marker, as :func:`airflow_cdc.pipeline.decode.event_place.snapshot_marker`."""
+    rule, marker = decoder.dialect.snapshots, "payload.source.snapshot"
+    if not rule.are_marked:
+        return "CAST(NULL AS VARCHAR)"
+    if not rule.initial:
+        return marker
+    # The rule's SQL is plain enough for both engines.
+    initial = rule.initial.replace("source.", "payload.source.")
+    return f"CASE WHEN op = 'r' AND {marker} <> 'incremental' AND {initial} THEN concat({marker}, {text(INITIAL)}) ELSE {marker} END"
 
 
 def _leaf(column: str, keys: Sequence[str], of_key: str) -> str:
@@ -119,25 +134,29 @@ def count_kinds() -> str:
     return f"SELECT CASE WHEN is_tombstone THEN 'tombstone' ELSE {OP} END, count(*), min(problem) FROM {EVENTS} GROUP BY ALL"
 
 
-def fold(keys: Sequence[str], columns: Iterable[str]) -> str:
+def fold(keys: Sequence[str], columns: Iterable[str], *, has_reads: bool, reads_among_changes: bool) -> str:
     """Return the statement that makes :data:`CHANGES`: each key's last event, with sums over all of the key's events.
 
     The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`.
+
+    :param has_reads: whether the events include snapshot reads.
+    :param reads_among_changes: whether they and streamed events may meet.
     """
     key = ", ".join(map(name, keys))
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
+    streamed = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
-WITH near AS (
+WITH {_in_order(key) if reads_among_changes else _by_position()}, near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
     lag({PARTITION}) OVER k AS before_partition, lag({OFFSET}) OVER k AS before_offset
-  FROM {EVENTS} WHERE NOT is_tombstone
-  WINDOW k AS (PARTITION BY {key} ORDER BY {POSITION}, {OFFSET})
+  FROM ordered
+  WINDOW k AS (PARTITION BY {key} ORDER BY {_ORDER})
 ), flagged AS (
   SELECT *, coalesce(before_position = {POSITION}, false) AS is_copy,
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
@@ -149,10 +168,76 @@ WITH near AS (
 SELECT {", ".join(map(name, columns))}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
-  first_value({POSITION}) OVER w AS first_position, min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset
+  first_value({streamed} IGNORE NULLS) OVER w AS first_position, last_value({streamed} IGNORE NULLS) OVER w AS last_position,
+  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if has_reads else ""}
 FROM flagged
-WINDOW w AS (PARTITION BY {key} ORDER BY {POSITION}, {OFFSET} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
-QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {POSITION} DESC, {OFFSET} DESC) = 1"""
+WINDOW w AS (PARTITION BY {key} ORDER BY {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_LATEST_FIRST}) = 1"""
+
+
+_ORDER = f"order_position NULLS FIRST, is_read, {OFFSET}"
+_LATEST_FIRST = f"order_position DESC NULLS LAST, is_read DESC, {OFFSET} DESC"
+
+
+def _by_position() -> str:
+    return f"ordered AS (SELECT *, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
+
+
+def _in_order(key: str) -> str:
+    """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
+    streamed = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
+    lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {OFFSET}"
+    fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
+    return f"""
+near_reads AS (
+  SELECT *, max({streamed}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+    min({streamed}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
+  FROM {EVENTS} WHERE NOT is_tombstone
+), placed AS (
+  SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} THEN {POSITION} ELSE streamed_before END END AS placed_at FROM near_reads
+), raised AS (
+  SELECT *, max(placed_at) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS raised_to FROM placed
+), ordered AS (
+  SELECT * EXCLUDE (streamed_before, streamed_behind, placed_at, raised_to), {OP} = 'r' AS is_read,
+    CASE WHEN {OP} <> 'r' THEN {POSITION}
+      ELSE first_value(raised_to) OVER (PARTITION BY {key}, {PARTITION}, {POSITION} ORDER BY {OFFSET}) END AS order_position
+  FROM raised
+)"""
+
+
+_OF_WHOLE_TABLE = f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'"
+
+
+def _reads_of_key() -> str:
+    """Return the columns of a key's reads, as :data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`."""
+    place = f"'position': {POSITION}, 'lane': {PARTITION}"
+    marks = f"'last': starts_with({SNAPSHOT}, 'last'), 'offset': {OFFSET}, 'initial': ends_with({SNAPSHOT}, {text(INITIAL)})"
+    return f""",
+  max(CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}, {marks}}} END) OVER w AS newest_read,
+  min(CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END) OVER w AS oldest_read"""
+
+
+def find_reads() -> str:
+    """Return the query of the reads by position and lane; ``is_only``: whether each key has no read elsewhere."""
+    return f"""
+SELECT newest_read.position AS position, newest_read.lane AS lane, min(newest_read."offset") AS begin, max(newest_read."offset") AS "end",
+  count(*) AS reads, bool_or(newest_read."last") AS has_last, bool_or(newest_read.initial) AS is_initial,
+  arg_max(newest_read."last", {{'offset': newest_read."offset", 'last': newest_read."last"}}) AS ends_marked,
+  bool_and(oldest_read.position = newest_read.position AND oldest_read.lane = newest_read.lane) AS is_only
+FROM {CHANGES} WHERE newest_read IS NOT NULL GROUP BY newest_read.position, newest_read.lane"""
+
+
+def look_beside(position: Position, begins: Mapping[str, int]) -> str:
+    """Return the query, by lane, of what the events hold beside the reads of a snapshot.
+
+    :param begins: offset of its first read by lane.
+    """
+    is_before = " OR ".join(f"({PARTITION} = {int(lane)} AND {OFFSET} < {int(begin)})" for lane, begin in begins.items()) or "false"
+    return f"""
+SELECT {PARTITION} AS lane, bool_or({TRANSACTION} IS NOT NULL) AS names_gtids, max({POSITION}) AS highest,
+  max(CASE WHEN {is_before} THEN {POSITION} END) AS streamed_before,
+  min(CASE WHEN {POSITION}.commit > {position.commit}::{_NUMBER} THEN {OFFSET} END) AS behind
+FROM {EVENTS} WHERE NOT is_tombstone AND {OP} <> 'r' GROUP BY {PARTITION}"""
 
 
 def count_changes() -> str:
@@ -160,6 +245,7 @@ def count_changes() -> str:
     return f"""
 SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies) AS redelivered, count_if(conflicts) AS conflicts,
   count_if(hazard) AS hazards, bool_or(deletes) AS has_deletes, bool_or(spreads) AS spreads, max({POSITION}) AS last,
-  min(first_position) AS streamed_from, max({POSITION}) AS streamed_through, arg_max({POSITION}, last_offset) AS tail,
+  min(first_position) AS streamed_from, max(last_position) AS streamed_through,
+  arg_max(last_position, last_offset) FILTER (WHERE last_position IS NOT NULL) AS tail,
   min(first_offset) AS offset_from, max(last_offset) AS offset_through, epoch_ms(max({COMMITTED_AT})) AS committed_through
 FROM {CHANGES} GROUP BY {PARTITION}"""

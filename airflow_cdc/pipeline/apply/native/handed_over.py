@@ -28,22 +28,27 @@ MOST_TABLE_BYTES = 128 * 1024**2
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ROWS = tuple(operation.value for operation in (Operation.CREATE, Operation.UPDATE, Operation.DELETE))
+_ROWS = tuple(operation.value for operation in (Operation.CREATE, Operation.READ, Operation.UPDATE, Operation.DELETE))
 
 
 class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the microbatch.
     """The native engine does not take the microbatch; the message is the reason."""
 
 
-def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
-    """Return why a microbatch is not for the native engine, from its plan alone; None where nothing is against it."""
+def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
+    """Return why a microbatch is not for the native engine, from its plan alone; None where nothing is against it.
+
+    :param target: None where the table is to be created.
+    """
     microbatch, checkpoint, flow = run.microbatch, run.checkpoint, run.flow
     awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
+    modes = (flow.mode, *([target.mode] if target else []))
+    size = target.size if target else 0
     unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
-        "the table does not keep current rows by key": flow.mode is not TableMode.CURRENT or target.mode is not TableMode.CURRENT,
+        "the table does not keep current rows by key": any(mode is not TableMode.CURRENT for mode in modes),
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
@@ -52,40 +57,44 @@ def why_not_read(run: MicrobatchRun, target: TargetTable) -> str | None:
         "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
         "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
         f"{unreached}": unreached,
-        "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or target.size > MOST_TABLE_BYTES,
+        "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or size > MOST_TABLE_BYTES,
         "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
         "records are respelled": any(file.respelled for file in files),
-        "columns are renamed, or taken out of documents": flow.document_columns or target.renamed,
+        "columns are renamed, or taken out of documents": flow.document_columns or (target and target.renamed),
     }
     return next((reason for reason, is_so in against.items() if is_so), None)
 
 
-def why_not_decoded(decoder: Decoder, target: TargetTable) -> str | None:
+def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
     """Return why a microbatch's events are not for the native engine; None where nothing is against it."""
     columns, shapes, dialect = decoder.columns, decoder.shapes, decoder.dialect
     surveyed = count_surveyed(shapes)
     rows = [shape for shape in shapes if shape.kind in _ROWS]
+    held = set(target.columns if target else columns.types)
     keys = {shape.key_shape for shape in rows}
     changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
     against = {
         f"events of {dialect.title}": dialect.native is None or not dialect.commit_identifies_transaction,
-        "snapshot reads, truncates or broken lines": surveyed.reads or surveyed.truncates or surveyed.broken or not surveyed.rows,
+        "truncates or broken lines": surveyed.truncates or surveyed.broken or not surveyed.rows,
         "the files are not JSON lines of whole records": any(shape.layout is not RecordLayout.RECORD for shape in shapes),
         "values with and without schemas": len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1,
         "keys of several shapes, or none": len(keys) != 1 or None in keys or any(is_single(key) for key in keys),
         "records of a foreign shape": decoder.foreign.condition() is not None,
         "columns whose type or name changes": changing or columns.key_is_single,
-        "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != set(target.columns),
+        "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != held,
     }
     return next((reason for reason, is_so in against.items() if is_so), None) or _why_not_typed(decoder, target)
 
 
-def _why_not_typed(decoder: Decoder, target: TargetTable) -> str | None:
+def _why_not_typed(decoder: Decoder, target: TargetTable | None) -> str | None:
     types = decoder.columns.types
+    held = target.columns if target else {name: rule.sql_type for name, rule in types.items()}
+    if len({name.lower() for name in types}) < len(types):
+        return "names of columns that differ in case alone"
     for name, rule in types.items():
         if not _PLAIN_NAME.fullmatch(name):
             return f"column {name} has an unusual name"
-        if rule.native is None or target.columns.get(name) != rule.sql_type:
+        if rule.native is None or held.get(name) != rule.sql_type:
             return f"column {name} is {rule.sql_type} of a kind that only Spark reads"
     if any(key not in types or not _KEY_TYPES.fullmatch(types[key].sql_type) for key in decoder.columns.keys):
         return "a key of a type that has equal values of different forms"

@@ -14,9 +14,11 @@ from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.fold_changes import Folded
+from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
@@ -27,11 +29,12 @@ from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
-from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
-from airflow_cdc.pipeline.evidence.find_voids import Voids
-from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
+from airflow_cdc.pipeline.evidence.find_snapshot import find_snapshots
+from airflow_cdc.pipeline.evidence.find_voids import find_voids
+from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
+from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import open_natively, open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -74,18 +77,13 @@ def _missing_packages() -> list[str]:
 def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     if missing := _missing_packages():
         raise HandedOver(f"the driver's Python lacks {', '.join(missing)}")
-    if target is None:
-        raise HandedOver("the table is to be created")
     if reason := why_not_read(run, target):
         raise HandedOver(reason)
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
-    table = open_natively(target.uri)
-    if table is None or not may_write(table):
-        raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
-    if misread := _misread(table, target.uri):
-        raise HandedOver(misread)
+    if target:
+        _check_table(target.uri)
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
     changes = fold_natively(decoder, run.microbatch.archive)
@@ -97,6 +95,14 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     return settled
 
 
+def _check_table(uri: str) -> None:
+    table = open_natively(uri)
+    if table is None or not may_write(table):
+        raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
+    if misread := _misread(table, uri):
+        raise HandedOver(misread)
+
+
 def _misread(table: Any, uri: str) -> str | None:
     try:
         path = misread_file(table, uri)
@@ -105,19 +111,35 @@ def _misread(table: Any, uri: str) -> str | None:
     return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
 
 
-def _settled(run: MicrobatchRun, target: TargetTable, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
-    checkpoint = run.checkpoint
+def _settled(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
+    surveyed = count_surveyed(decoder.shapes)
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    if surveyed.reads and tables.are_several:
+        raise HandedOver("snapshot reads of several tables")
+    search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)
+    snapshots = find_snapshots(search.asked(changes.reads, _NoDoubts()))
+    voids = find_voids(run, Truncates(), snapshots, tables=tables)
+    if snapshots.fell or snapshots.replacing or snapshots.ended or voids.rows or voids.unread:
+        raise HandedOver("another snapshot than the table's first")
     return NativeRowChanges(
         run=run,
         target=target,
         decoder=decoder,
-        tables=PhysicalTables(run.flow, decoder.columns.keys, run.tables),
-        counted=Counted(surveyed=count_surveyed(decoder.shapes), staged=changes.staged),
-        snapshots=Snapshots(checkpoint.snapshot, checkpoint.pending_snapshots),
-        voids=Voids("(false)", "(false)"),
+        tables=tables,
+        counted=Counted(surveyed=surveyed, staged=changes.staged),
+        snapshots=snapshots,
+        voids=voids,
         folded=Folded(staged=changes.staged),
         changes=changes,
     )
+
+
+class _NoDoubts:
+    """Stands for :class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`, which only a later snapshot asks."""
+
+    def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
+        """Hand the microbatch over."""
+        raise HandedOver(f"another snapshot than the table's first, at position {position}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +147,10 @@ class NativeRowChanges(RowChanges):
     """A plain microbatch's change to each key, in this process."""
 
     changes: NativeChanges
+
+    def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
+        """Create the target by delta-rs, or leave it: it has the events' columns."""
+        return fit_table(self.run, self.decoder, self.target, create=create_natively)
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
         """Return the report as known before the merge."""
