@@ -9,9 +9,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_LOADING = {"script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src", "embed": "src", "object": "data"}
+_LOADING = {
+    "script": "src",
+    "img": "src",
+    "source": "src",
+    "iframe": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+    "object": "data",
+}
 """Attribute by which an element loads a file."""
-_NOT_LOADING = {"canonical", "prev", "next", "alternate", "author", "license"}
+_NOT_SOURCES = dict.fromkeys(("script", "img", "source", "iframe", "video", "audio", "embed"), "src") | {"object": "data"}
 """Relations of a ``link`` element that only name another page."""
 _IN_STYLES = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 _DRAWN_ELSEWHERE = {"mermaid", "glightbox", "pyodide"}
@@ -43,8 +52,8 @@ class _Reader(HTMLParser):
             self.page.links.append(given["href"])
         if tag == "link" and not set(given.get("rel", "").split()) <= _NOT_LOADING:
             self.page.loaded.append(given.get("href", ""))
-        if given.get(_LOADING.get(tag, "")):
-            self.page.loaded.append(given[_LOADING[tag]])
+        if given.get(_SOURCES.get(tag, "")):
+            self.page.loaded.append(given[_SOURCES[tag]])
         self.page.loaded += [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
         self.page.loaded += styles(given.get("style", ""))
         self.page.loaded += [f"//{name}" for name in sorted(_DRAWN_ELSEWHERE & set(given.get("class", "").split()))]

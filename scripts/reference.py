@@ -13,8 +13,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -59,9 +60,9 @@ def operators_page() -> str:
     links = {cls.__name__ for classes in groups.values() for cls in classes}
     parts = [f"## {title}\n\n" + "\n\n".join(_class_entry(cls, links) for cls in classes) for title, classes in groups.items() if classes]
     lead = (
-        "Reference: every class of this provider that a Dag may use, with its own arguments. Arguments of a base class are described there; those "
-        "of Airflow's own classes in Airflow's documentation. *Templated* arguments are rendered by Airflow. What sensors wait for and cost is in "
-        "[sensors and the watcher](sensors.md)."
+        "Reference: every class of this provider that a Dag may use, with its own arguments. Arguments of a base class are described there; "
+        "those of Airflow's own classes in Airflow's documentation. *Templated* arguments are rendered by Airflow. What sensors wait for and "
+        "cost is in [sensors and the watcher](sensors.md)."
     )
     return _page("Operators, sensors, triggers and hooks", lead, *parts)
 
@@ -131,8 +132,8 @@ def connections_page() -> str:
     """Return the page on the connections' fields."""
     lead = (
         "Reference: the fields of this provider's connection types in Airflow's form, by the names under which `extra` holds them. "
-        "`airflow connections add NAME --conn-type TYPE --conn-host ROOT --conn-extra JSON` makes one without the form. How storage is reached: "
-        "[object stores and HDFS](../how-to/object-stores.md#connections)."
+        "`airflow connections add NAME --conn-type TYPE --conn-host ROOT --conn-extra JSON` makes one without the form. How storage is "
+        "reached: [object stores and HDFS](../how-to/object-stores.md#connections)."
     )
     return _page("Connections", lead, *map(_connection_entry, get_provider_info()["connection-types"]))
 
@@ -151,7 +152,13 @@ def _field_row(name: str, field: Mapping[str, Any]) -> tuple[str, ...]:
     schema = field["schema"]
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kind = ", ".join(f"`{value}`" for value in schema["enum"]) if "enum" in schema else " or ".join(k for k in kinds if k != "null")
-    return f"`{name}`", field["label"], kind.replace("string", "text"), f"`{schema['default']}`" if "default" in schema else "", field["description"]
+    return (
+        f"`{name}`",
+        field["label"],
+        kind.replace("string", "text"),
+        f"`{schema['default']}`" if "default" in schema else "",
+        field["description"],
+    )
 
 
 # Errors
@@ -162,17 +169,29 @@ def errors_page() -> str:
     # They are known when their modules are.
     importlib.import_module("airflow_cdc.runtime")
     rows = [
-        (f"`{cls.__name__}`", "transient: retried" if cls.transient else "terminal", _sentence(markdown(cls.__doc__ or "").removeprefix("Raised ")))
+        (
+            f"`{cls.__name__}`",
+            "transient: retried" if cls.transient else "terminal",
+            _sentence(markdown(cls.__doc__ or "").removeprefix("Raised ")),
+        )
         for cls in sorted(_own_errors(CdcError), key=_name)
     ]
     reasons = [(f"`{reason.value}`", described_members(RejectReason)[reason.name]) for reason in RejectReason]
     lead = (
-        "Reference: the types of errors that this package raises on purpose, and the reasons for which a record is rejected. A *terminal* error fails "
-        "the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#flowoutcome) has an error's type, message and "
-        "next step. What to do is in [when something is red](../how-to/when-something-is-red.md), also by an error's text."
+        "Reference: the types of errors that this package raises on purpose, and the reasons for which a record is rejected. A *terminal* "
+        "error fails the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#flowoutcome) has an error's "
+        "type, message and next step. What to do is in [when something is red](../how-to/when-something-is-red.md), also by an error's text."
     )
     errors = "## Errors\n\n" + table(("type", "kind", "raised"), rows)
     return _page("Errors and reject reasons", lead, errors, "## Reject reasons\n\n" + table(("reason", "meaning"), reasons))
+
+
+def _kind_of_error(cls: type[CdcError]) -> str:
+    return "transient: retried" if cls.transient else "terminal"
+
+
+def _raised(cls: type[CdcError]) -> str:
+    return _sentence(markdown(cls.__doc__ or "").removeprefix("Raised "))
 
 
 def _own_errors(root: type[CdcError]) -> Iterator[type[CdcError]]:
@@ -193,8 +212,8 @@ def options_page() -> str:
     from airflow_cdc.cli import app
 
     lead = (
-        "Reference: every option of every command, from the parser: the text of `--help` on one page. What the commands print, and their exit "
-        "codes, are in [command line](cli.md)."
+        "Reference: every option of every command, from the parser: the text of `--help` on one page. What the commands print, and their "
+        "exit codes, are in [command line](cli.md)."
     )
     return _page("Options of the command line", lead, *map(_command_entry, *zip(*_commands(typer.main.get_command(app)), strict=True)))
 
@@ -214,16 +233,25 @@ def _command_entry(title: str, command: Any) -> str:
 
 
 def _option_row(parameter: Any) -> tuple[str, str, str, str]:
-    names = [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else [parameter.human_readable_name]
-    choices = getattr(parameter.type, "choices", None)
-    kind = ", ".join(f"`{getattr(choice, 'value', choice)}`" for choice in choices) if choices else parameter.type.name
+    is_option = parameter.param_type_name == "option"
+    names = ", ".join(f"`{name}`" for name in (parameter.opts if is_option else [parameter.metavar or parameter.name.upper()]))
+    default = getattr(parameter, "default", None)
+    shown = "" if default in (None, False) or callable(default) else f"`{getattr(default, 'value', default)}`"
+    given = getattr(parameter, "envvar", None)
+    variable = f" Environment variable `{given}`." if given else ""
+    meaning = f"{markdown(parameter.help or '')}{variable}"
+    return names, _kind_of_option(parameter), "required" if parameter.required else shown, meaning
+
+
+def _kind_of_option(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
-        kind = "flag"
-    default = parameter.default
-    shown = "required" if parameter.required else "" if default in (None, False) or callable(default) else f"`{getattr(default, 'value', default)}`"
-    variable = f" Environment variable `{parameter.envvar}`." if parameter.envvar else ""
-    repeated = " Repeatable." if parameter.multiple else ""
-    return ", ".join(f"`{name}`" for name in names), f"{kind}{', repeatable' if repeated else ''}", shown, f"{markdown(parameter.help or '')}{variable}"
+        return "flag"
+    kind = parameter.type_descriptor.annotation
+    if inspect.isclass(kind) and issubclass(kind, Enum):
+        return ", ".join(f"`{member.value}`" for member in kind)
+    # That of a list is the kind of its items.
+    (kind,) = get_args(kind) or (kind,)
+    return {str: "text", int: "whole number", float: "number", Path: "path"}[kind]
 
 
 # Reports

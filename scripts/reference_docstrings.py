@@ -16,7 +16,7 @@ _FIELD = re.compile(r"^:(param|return|raises?)\b ?([^:]*):", re.MULTILINE)
 
 
 def markdown(text: str) -> str:
-    """Return a docstring's text as Markdown: one line for each paragraph, roles as names in code, pages as links from ``docs/reference``."""
+    """Return a docstring's text as Markdown, a line for each paragraph: roles are names in code, pages links from ``docs/reference``."""
     named = _ROLE.sub(lambda role: f"`{role[1].rsplit('.', 1)[-1]}`", text)
     linked = _PAGE.sub(lambda page: f"[{page[1].rsplit('/', 1)[-1].replace('-', ' ')}](../{page[1]}.md{page[2] or ''})", named)
     paragraphs = re.split(r"\n\s*\n", linked.replace("``", "`").strip())

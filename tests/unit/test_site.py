@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 def script(name: str) -> ModuleType:
     """Return a program of ``scripts/``, which is no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     # Its dataclasses look for their module there.
     sys.modules[name] = module
