@@ -9,18 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_LOADING = {
-    "script": "src",
-    "img": "src",
-    "source": "src",
-    "iframe": "src",
-    "video": "src",
-    "audio": "src",
-    "embed": "src",
-    "object": "data",
-}
+_SOURCES = dict.fromkeys(("script", "img", "source", "iframe", "video", "audio", "embed"), "src") | {"object": "data"}
 """Attribute by which an element loads a file."""
-_NOT_SOURCES = dict.fromkeys(("script", "img", "source", "iframe", "video", "audio", "embed"), "src") | {"object": "data"}
+_NOT_LOADING = {"canonical", "prev", "next", "alternate", "author", "license"}
 """Relations of a ``link`` element that only name another page."""
 _IN_STYLES = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 _DRAWN_ELSEWHERE = {"mermaid", "glightbox", "pyodide"}
