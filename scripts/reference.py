@@ -61,8 +61,8 @@ def operators_page() -> str:
     parts = [f"## {title}\n\n" + "\n\n".join(_class_entry(cls, links) for cls in classes) for title, classes in groups.items() if classes]
     lead = (
         "Reference: every class of this provider that a Dag may use, with its own arguments. Arguments of a base class are described "
-        "there; those of Airflow's own classes in Airflow's documentation. *Templated* arguments are rendered by Airflow. What sensors wait for "
-        "and cost is in [sensors and the watcher](sensors.md)."
+        "there; those of Airflow's own classes in Airflow's documentation. *Templated* arguments are rendered by Airflow. What sensors "
+        "wait for and cost is in [sensors and the watcher](sensors.md)."
     )
     return _page("Operators, sensors, triggers and hooks", lead, *parts)
 
@@ -168,19 +168,13 @@ def errors_page() -> str:
     """Return the page on the types of errors and the reasons of rejects."""
     # They are known when their modules are.
     importlib.import_module("airflow_cdc.runtime")
-    rows = [
-        (
-            f"`{cls.__name__}`",
-            "transient: retried" if cls.transient else "terminal",
-            _sentence(markdown(cls.__doc__ or "").removeprefix("Raised ")),
-        )
-        for cls in sorted(_own_errors(CdcError), key=_name)
-    ]
+    rows = [(f"`{cls.__name__}`", _kind_of_error(cls), _raised(cls)) for cls in sorted(_own_errors(CdcError), key=_name)]
     reasons = [(f"`{reason.value}`", described_members(RejectReason)[reason.name]) for reason in RejectReason]
     lead = (
-        "Reference: the types of errors that this package raises on purpose, and the reasons for which a record is rejected. A "
-        "*terminal* error fails the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#flowoutcome) has an "
-        "error's type, message and next step. What to do is in [when something is red](../how-to/when-something-is-red.md), also by an error's text."
+        "Reference: the types of errors that this package raises on purpose, and the reasons for which a record is rejected. A *terminal* "
+        "error fails the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#applyreport) has an error's "
+        "type, message and next step. What to do is in [when something is red](../how-to/when-something-is-red.md), and by an error's text "
+        "in [errors by their text](../how-to/errors-by-text.md)."
     )
     errors = "## Errors\n\n" + table(("type", "kind", "raised"), rows)
     return _page("Errors and reject reasons", lead, errors, "## Reject reasons\n\n" + table(("reason", "meaning"), reasons))

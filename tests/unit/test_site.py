@@ -73,13 +73,13 @@ def test_every_link_of_a_written_page_leads_to_a_written_page(written: Path) -> 
 
 
 def test_links_out_of_the_docs_lead_to_the_pages_made_of_their_files(tmp_path: Path) -> None:
-    page, readme, dag = tmp_path / "docs/how-to/x.md", tmp_path / "README.md", tmp_path / "dags/cdc_merge.py"
+    page, readme, dag = tmp_path / "docs/how-to/backfill.md", tmp_path / "README.md", tmp_path / "dags/cdc_merge.py"
     page.parent.mkdir(parents=True)
     page.write_text(
         "[`dags/cdc_merge.py`](../../dags/cdc_merge.py), [README](../../README.md#one-dag), [license](../../LICENSE), "
         "[Delta](https://delta.io), [below](#below)\n```\n[kept](../../README.md)\n```\n"
     )
-    places = {page: "how-to/x.md", readme: "project/overview.md", dag: "dags/cdc_merge.py.md"}
+    places = {page: "how-to/backfill.md", readme: "project/overview.md", dag: "dags/cdc_merge.py.md"}
 
     assert pages.with_links_of_the_site(page, places) == (
         "[`dags/cdc_merge.py`](../dags/cdc_merge.py.md), [README](../project/overview.md#one-dag), license, "
