@@ -172,8 +172,8 @@ def errors_page() -> str:
     reasons = [(f"`{reason.value}`", described_members(RejectReason)[reason.name]) for reason in RejectReason]
     lead = (
         "Reference: the types of errors that this package raises on purpose, and the reasons for which a record is rejected. A *terminal* "
-        "error fails the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#applyreport) has an error's "
-        "type, message and next step. What to do is in [when something is red](../how-to/when-something-is-red.md), and by an error's text "
+        "error fails the task at once; a *transient* one leaves it to Airflow's retries. The [report](report.md#applyreport) has an "
+        "error's type, message and next step. What to do is in [when something is red](../how-to/when-something-is-red.md), and by a text "
         "in [errors by their text](../how-to/errors-by-text.md)."
     )
     errors = "## Errors\n\n" + table(("type", "kind", "raised"), rows)
