@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from docs_check import problems
-from docs_pages import write_pages
+from docs_pages import place_of_sources, write_pages, write_redirects
 from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, is_brought, run, start_log
 
 LOCK = ROOT / "requirements-docs.lock"
@@ -58,6 +58,8 @@ def lock() -> None:
     wanted.write_text(f"{BUILDER}\n", encoding="utf-8")
     how = ["--universal", "--generate-hashes", "--no-annotate", "--no-header", "--python-version", ".".join(map(str, OLDEST_PYTHON))]
     run(LOCK.name, [bring_uv(), "pip", "compile", *how, wanted, "-o", LOCK], "see that this machine reaches its Python package registry.")
+    if "://" in LOCK.read_text(encoding="utf-8"):
+        raise SetupError(f"{LOCK.name} names a host.", "unset what makes uv write it (UV_EMIT_INDEX_URL and the like) and lock again.")
 
 
 def make_environment() -> Path:
@@ -86,6 +88,7 @@ def build(programs: Path) -> int:
     # The builder writes into its own folder only. Pages that are gone must not stay.
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.move(PAGES / "site", SITE)
+    write_redirects(SITE, place_of_sources(ROOT).values())
     if wrong := problems(SITE):
         print("\n".join(wrong), file=sys.stderr)
         print(f"{len(wrong)} things are wrong with the site. Next step: correct the pages that they name.", file=sys.stderr)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _INDEX = "docs/README.md"
@@ -55,6 +55,23 @@ def write_pages(root: Path, folder: Path) -> None:
     settings = (root / _SITE / "zensical.toml").read_text(encoding="utf-8")
     nav = as_toml(navigation(root, places))
     (folder / "zensical.toml").write_text(settings.replace("nav = []\n", f"nav = {nav}\n", 1), encoding="utf-8")
+
+
+def write_redirects(site: Path, places: Iterable[str]) -> None:
+    """Let addresses that end like the source's file, such as ``how-to/backfill.md``, lead to the page.
+
+    The package links pages by these (airflow_cdc/doc_links.py), because a repository's host has them so.
+    """
+    for place in places:
+        if place.endswith(".md") and place != "index.md":
+            name = Path(place).stem
+            redirect = site / place / "index.html"
+            redirect.parent.mkdir()
+            redirect.write_text(
+                f'<!doctype html><title>{name}</title><meta http-equiv="refresh" content="0; url=../{name}/">\n'
+                f'<a href="../{name}/">{name}</a>\n',
+                encoding="utf-8",
+            )
 
 
 def page_of_program(source: Path) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc import doc_links
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -101,6 +103,19 @@ def test_pages_refuse_what_other_hosts_would_load_into_them(written: Path) -> No
     assert policy
     allowed = {source for rule in policy[1].split(";") for source in rule.split()[1:]}
     assert allowed == {"'self'", "'unsafe-inline'", "data:", "blob:"}
+
+
+def test_addresses_that_the_package_links_lead_to_the_pages(tmp_path: Path) -> None:
+    for page in doc_links._TITLES:
+        (tmp_path / page.removesuffix(".md")).mkdir(parents=True)
+        (tmp_path / page.removesuffix(".md") / "index.html").touch()
+    pages.write_redirects(tmp_path, [*doc_links._TITLES, "index.md", "reference/report.schema.json"])
+
+    assert check.problems(tmp_path) == []
+    for page in doc_links._TITLES:
+        (target,) = re.findall(r"url=([^\"]+)", (tmp_path / page / "index.html").read_text(encoding="utf-8"))
+        assert (tmp_path / page / target / "index.html").resolve() == tmp_path / page.removesuffix(".md") / "index.html"
+    assert not (tmp_path / "index.md").exists()
 
 
 # What is wrong with a built site
