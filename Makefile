@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo check test test-deep test-system test-min-versions bench bench-full lint format lock build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions bench bench-full lint format lock docs build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ format: setup ## Rewrite the code in the project's style
 
 lock: python ## Renew the lock files from pyproject.toml (remove one first to move every version)
 	@$(PYTHON) scripts/setup.py lock
+	@$(PYTHON) scripts/docs.py lock
+
+docs: setup ## Build the documentation as a site into build/site (needs Python 3.11 or newer)
+	@$(BIN)/python scripts/reference.py
+	@$(PYTHON) scripts/docs.py
 
 build: setup ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel

@@ -63,7 +63,7 @@ def keep_latest_per_key(
     >>> #   1      12      d           2      11      c     1
     >>> #   2      11      c
 
-    One sort and two windows over it; an aggregation would sort once more (docs/performance.md).
+    One sort and two windows over it; an aggregation would sort once more (docs/adr/measurements.md).
 
     :param events: good row events (``r c u d``) with ``columns``, our own columns and
         :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`.

@@ -19,13 +19,13 @@ from airflow_cdc.pipeline.spark import connect
 
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
 _INTERPRETED_BELOW_BYTES = 4 * 1024**2
-"""Below this batch size, compiling Spark's generated code costs more than it saves (docs/performance.md)."""
+"""Below this batch size, compiling Spark's generated code costs more than it saves (docs/adr/measurements.md)."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _HASHED_UP_TO_BYTES = 64 * 1024**2
 """Size of a join's smaller side, per shuffle partition."""
 _TABLE_COMPILED_FROM_BYTES = 512 * 1024
 """From this table size on, a merge is compiled: it reads the keys of all rows, and copies the rows of changed files
-(docs/performance.md)."""
+(docs/adr/measurements.md)."""
 
 _APPLICATION_OPTIONS = {
     # A batch's plans are used once; for a small merge, the UI and its listeners cost more than they are worth.
@@ -54,7 +54,7 @@ SESSION_OPTIONS = {
     # Spark lists many files with one task each: 720 tasks cost four CPU seconds, and this number of tasks half a second.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "64",
     # The JVM never compiles a larger method, and interprets it for every row of the batch. With this limit Spark falls back to smaller
-    # methods (docs/performance.md).
+    # methods (docs/adr/measurements.md).
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # A merge joins a batch to a whole table. Hashing the batch costs less than sorting both.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": str(_HASHED_UP_TO_BYTES),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 _ONE_METHOD = 6_000
-"""Characters of SQL: more do not fit into a method of ``spark.sql.codegen.hugeMethodLimit`` (docs/performance.md)."""
+"""Characters of SQL: more do not fit into a method of ``spark.sql.codegen.hugeMethodLimit`` (docs/adr/measurements.md)."""
 _NEEDS_COLUMN_MAPPING = set(" ,;{}()\n\t=")
 """Characters that Parquet field names refuse; Delta stores such columns under mapped names."""
 

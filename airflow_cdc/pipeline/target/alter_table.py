@@ -14,7 +14,7 @@ from airflow_cdc.pipeline.target.table_properties import MODE_OF_MAPPING
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
-"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/performance.md)."""
+"""Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/adr/measurements.md)."""
 MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
 """The property as SQL: column names in the table are independent of those in its files."""
 
