@@ -28,6 +28,7 @@ from airflow_cdc.cli_common import (
 )
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
+from airflow_cdc.cli_key import key
 from airflow_cdc.cli_look import diff, history, show, tables
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
@@ -57,6 +58,7 @@ app.add_typer(schema, name="schema")
 
 app.command()(tables)
 app.command()(history)
+app.command()(key)
 app.command()(files)
 app.command()(show)
 app.command()(diff)
