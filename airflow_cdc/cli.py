@@ -27,6 +27,7 @@ from airflow_cdc.cli_common import (
     usage,
 )
 from airflow_cdc.cli_files import files
+from airflow_cdc.cli_inspect import inspect
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_key import key
 from airflow_cdc.cli_look import diff, history, show, tables
@@ -56,6 +57,7 @@ app = typer.Typer(
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(schema, name="schema")
 
+app.command()(inspect)
 app.command()(tables)
 app.command()(history)
 app.command()(key)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +14,9 @@ from airflow_cdc.model.connectors.connector import NUMBER, Connector
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.position.position import NOT_STREAMED, Position
 from airflow_cdc.pipeline.look.key_text import Key, lines_with
+from airflow_cdc.pipeline.look.read_plainly import content_of
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import text
-
-_BZ2, _GZIP, _ZSTD = (".bz2",), (".gz",), (".zst", ".zstd")
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,8 @@ def find_records(fs: FileSystem, root: str, file: ArchivedFile, *, layout: Recor
     :raises ValueError: when it is not what its name shows.
     """
     of_record = topic if layout is RecordLayout.RECORD else None
-    content = _content(fs, root, file.path)
-    companion = _content(fs, root, file.keys_path) if file.keys_path else None
+    content = content_of(fs, root, file.path)
+    companion = content_of(fs, root, file.keys_path) if file.keys_path else None
     if file.format is FileFormat.ARRAY:
         documents: Iterator[tuple[int, Any]] = enumerate(json.loads(content, parse_float=Decimal), start=1)
         found = [_record(file, number, document, None, of_record) for number, document in documents]
@@ -103,25 +100,6 @@ def _parsed(line: bytes) -> Any:
         return json.loads(line, parse_float=Decimal)
     except ValueError:
         return None
-
-
-def _content(fs: FileSystem, root: str, path: str) -> bytes:
-    content = fs.cat_file(f"{root.rstrip('/')}/{path}")
-    name = path.lower()
-    try:
-        if name.endswith(_GZIP):
-            return gzip.decompress(content)
-        if name.endswith(_BZ2):
-            return bz2.decompress(content)
-    except EOFError as error:
-        raise ValueError(f"{path} is cut off") from error
-    if name.endswith(_ZSTD):
-        import pyarrow
-
-        # Typed as any: PyArrow ships no types for it.
-        with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
-            return bytes(stream.read())
-    return content
 
 
 def _record(file: ArchivedFile, number: int, document: Any, companion: Any, topic: str | None) -> _Found | None:
