@@ -27,6 +27,7 @@ from airflow_cdc.cli_common import (
     usage,
 )
 from airflow_cdc.cli_files import files
+from airflow_cdc.cli_init import init
 from airflow_cdc.cli_inspect import inspect
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_key import key
@@ -58,6 +59,7 @@ app.add_typer(quarantine, name="quarantine")
 app.add_typer(schema, name="schema")
 
 app.command()(inspect)
+app.command()(init)
 app.command()(tables)
 app.command()(history)
 app.command()(key)
