@@ -26,6 +26,7 @@ from airflow_cdc.cli_common import (
     spark_command,
     usage,
 )
+from airflow_cdc.cli_explain import explain
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_init import init
 from airflow_cdc.cli_inspect import inspect
@@ -61,6 +62,7 @@ app.add_typer(schema, name="schema")
 app.command()(inspect)
 app.command()(init)
 app.command()(tables)
+app.command()(explain)
 app.command()(history)
 app.command()(key)
 app.command()(files)
