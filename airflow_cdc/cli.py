@@ -26,6 +26,7 @@ from airflow_cdc.cli_common import (
     spark_command,
     usage,
 )
+from airflow_cdc.cli_completion import completion
 from airflow_cdc.cli_explain import explain
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_init import init
@@ -73,6 +74,7 @@ app.command()(maintain)
 app.command()(retype)
 app.command()(verify)
 app.command()(serve)
+app.command()(completion)
 
 
 @app.command()

@@ -138,7 +138,7 @@ def explain_flow(lake: str, flow: str, settings: Mapping[str, CdcFlow], archive:
         applied=checkpoint.number,
         lease=f"{lease.holder}, since {lease.taken_at}" if lease else None,
         undecided_snapshots=len(checkpoint.undecided_snapshots),
-        last_engine=last and last.engine,
+        last_engine=last.engine if last else None,
         last_engine_reason=last.engine_reason if last else "",
         last_merge_plan=last.merge_plan if last else "",
         plans=tuple(plan for plan, _ in plans),
