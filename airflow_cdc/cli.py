@@ -47,6 +47,7 @@ from airflow_cdc.console import (
     stdout_console,
 )
 from airflow_cdc.flows_file import read_flows
+from airflow_cdc.live_progress import live_progress
 from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.position.as_of import check_range, parse_as_of
@@ -113,8 +114,9 @@ def apply(
             "interval": interval,
             "engine": engine,
         }
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
-        report = apply_archive(run)
+        with live_progress(console) as watch:
+            run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), watch=watch, **options)
+            report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         refused = list(limit.broken(report))
         for line in refused:
@@ -225,6 +227,9 @@ def demo(folder: Annotated[Path, typer.Option(help="Folder of the demo; wiped fi
 
 
 @app.command()
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Print the version."""
-    typer.echo(__version__)
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        typer.echo(__version__)

@@ -161,22 +161,25 @@ def _layouts(shapes: Iterable[TopicShape]) -> dict[str, RecordLayout]:
 def _search(sources: Sequence[_Source], flow: str, key: Key, most_text: int) -> tuple[list[tuple[_Source, KeyRecord]], dict[str, str]]:
     found: list[tuple[_Source, KeyRecord]] = []
     unread: dict[str, str] = {}
+    unreached: dict[str, str] = {}
     left = most_text
     for source in reversed(sources):
-        file = source.file
-        left -= file.text_size
-        reason = why_not_searched(file) or (f"more than {most_text // 1024**2:,} MiB of newer text was searched" if left < 0 else None)
+        left -= source.file.text_size
+        beyond = f"more than {most_text // 1024**2:,} MiB of newer text was searched" if left < 0 else None
+        reason = why_not_searched(source.file) or beyond or unreached.get(source.archive)
         if reason is None:
-            fs, root = file_system(source.archive)
             try:
-                records = find_records(fs, root, file, layout=source.layout, topic=flow, key=key)
+                records = find_records(*file_system(source.archive), source.file, layout=source.layout, topic=flow, key=key)
                 found += [(source, record) for record in records]
             except FileNotFoundError:
                 reason = "it is no longer in the archive"
-            except (OSError, ValueError, EOFError) as error:
+            except ValueError as error:
                 reason = first_line(error)
+            except Exception as error:  # noqa: BLE001 - each store's client has errors of its own.
+                # Asked once, and not for each file: a store that does not answer takes long.
+                reason = unreached[source.archive] = f"the archive is not reached from here ({first_line(error)})"
         if reason:
-            unread[file.path] = reason
+            unread[source.file.path] = reason
     return found, unread
 
 

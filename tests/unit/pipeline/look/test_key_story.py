@@ -153,6 +153,21 @@ def test_old_text_beyond_the_bound_and_old_microbatches_are_left_out(lake: Lake)
     assert "microbatches before 2 were not looked through" in story.notes
 
 
+def test_an_archive_that_is_not_reached_is_asked_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(*_: object, **__: object) -> None:
+        asked.append(1)
+        raise PermissionError("no entry")
+
+    for number in (1, 2):
+        write_records(lake.archive / f"{number}.jsonl", numbered([sqlserver("u", commit=number, after=BOB)], first=number))
+        lake.applied(f"{number}.jsonl")
+    monkeypatch.setattr("airflow_cdc.pipeline.look.key_events.content_of", refuse)
+    reasons = set(key_story(str(lake.lake), FLOW, "1").unread.values())
+    assert (reasons, asked) == ({"the archive is not reached from here (no entry)"}, [1])
+
+
 @pytest.mark.parametrize("key", ["name=ann", "one"])
 def test_a_key_that_does_not_fit_is_refused(lake: Lake, key: str) -> None:
     write_records(lake.archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
