@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,21 @@ def test_the_story_is_printed_with_positions_as_the_source_spells_them(lake: Pat
     document = run_alone("key", FLOW, "1", "--lake", lake, "--json").document
     assert [event["outcome"] for event in document["events"]] == ["superseded", "merged"]
     assert document["events"][0]["by"] == 1
+
+
+def test_neither_pyspark_nor_pandas_is_imported(lake: Path, tmp_path: Path) -> None:
+    program = """
+import sys
+from airflow_cdc.cli import app
+try:
+    app()
+finally:
+    print(sorted({"pyspark", "pandas", "airflow"} & {name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+    command = [sys.executable, "-c", program, "key", FLOW, "1", "--lake", str(lake), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == "[]\n"
 
 
 def test_a_key_without_events_has_no_row(lake: Path, run_alone: Run, no_spark: None) -> None:

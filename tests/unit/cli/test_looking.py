@@ -167,7 +167,6 @@ def test_the_quarantine_is_listed_and_shown(lake: Path, run_alone: Run, no_start
         ("files",),
         ("quarantine", "list"),
         ("quarantine", "show", FLOW),
-        ("key", FLOW, "1"),
     ],
 )
 def test_a_look_imports_no_pyspark(arguments: tuple[str, ...], lake: Path, tmp_path: Path) -> None:
