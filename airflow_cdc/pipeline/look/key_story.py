@@ -255,17 +255,19 @@ def _events(
     keeps_history: bool,
 ) -> tuple[StoryEvent, ...]:
     ordered = _in_order(placed, checkpoint.epochs)
+    rows = tuple(Written(row.microbatch, row.position, row.op) for row in facts.rows if row.position)
+    written = (*rows, *facts.deleted)
     asked: list[PlacedEvent] = []
     owners: list[tuple[int, ...]] = []
-    for number, (each, position) in enumerate(ordered):
+    for index, (each, position) in enumerate(ordered):
         mine = tuple(owner.number for owner in each.source.owners if _owns(owner.parts.get(each.record.file), each, position))
-        # The first reader decided, unless it rejected the record: a replay reads it again.
-        applied = next((number for number in mine if number in reports), mine[0] if mine else None)
+        # The first reader decided, unless the table shows another: a replay merges what was rejected.
+        proven = [number for number in mine if (number, position) in {(each.microbatch, each.position) for each in written}]
+        applied = next((number for number in (*proven, *mine) if number in reports), mine[0] if mine else None)
         rejected = facts.rejects.get((each.record.file, each.record.line))
         owners.append(mine)
-        asked.append(PlacedEvent(number, applied, each.record.op, position, None if mine else each.source.waits, rejected))
-    rows = tuple(Written(row.microbatch, row.position, row.op) for row in facts.rows if row.position)
-    judged = judge(asked, Evidence(reports, (*rows, *facts.deleted), keeps_history))
+        asked.append(PlacedEvent(index, applied, each.record.op, position, None if mine else each.source.waits, rejected))
+    judged = judge(asked, Evidence(reports, written, keeps_history))
     events: list[StoryEvent] = []
     last: Mapping[str, Any] | None = None
     for (each, position), mine, outcome in zip(ordered, owners, judged, strict=True):

@@ -60,13 +60,13 @@ def content_of(fs: FileSystem, root: str, path: str) -> bytes:
             return gzip.decompress(content)
         if name.endswith(".bz2"):
             return bz2.decompress(content)
+        if name.endswith((".zst", ".zstd")):
+            import pyarrow
+
+            with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
+                return bytes(stream.read())
     except (EOFError, OSError) as error:
         raise ValueError(f"it is not compressed as its name shows, or cut off ({error})") from error
-    if name.endswith((".zst", ".zstd")):
-        import pyarrow
-
-        with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
-            return bytes(stream.read())
     return content
 
 

@@ -114,6 +114,28 @@ def test_a_rejected_record_has_its_reason_and_a_tombstone_is_one(lake: Lake) -> 
     ]
 
 
+def test_what_was_rejected_and_merged_by_a_replay_belongs_to_the_replay(lake: Lake) -> None:
+    write_records(lake.archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    lake.applied("1.jsonl", merged=0, rejected=1)
+    lake.applied("1.jsonl")
+    lake.has_row(ANN, 1, 2, op="c")
+    assert lake.outcomes() == [("c", Outcome.MERGED, (1, 2), True)]
+    assert key_story(str(lake.lake), FLOW, "1").to_json()["events"][0]["microbatches"] == [1, 2]
+
+
+def test_a_file_that_is_cut_off_is_named_and_the_others_are_read(lake: Lake) -> None:
+    for number, name in ((1, "1.jsonl.gz"), (2, "2.jsonl")):
+        write_records(lake.archive / name, numbered([sqlserver("u", commit=number, after=BOB)], first=number))
+    (lake.archive / "3.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd\x04")
+    (lake.archive / "1.jsonl.gz").write_bytes((lake.archive / "1.jsonl.gz").read_bytes()[:-9])
+    for name in ("1.jsonl.gz", "3.jsonl.zst", "2.jsonl"):
+        lake.applied(name)
+    story = key_story(str(lake.lake), FLOW, "1")
+    assert sorted(story.unread) == ["1.jsonl.gz", "3.jsonl.zst"]
+    assert all("cut off" in reason for reason in story.unread.values())
+    assert [event.microbatches for event in story.events] == [(3,)]
+
+
 def test_events_of_a_microbatch_that_is_not_committed_are_planned(lake: Lake) -> None:
     write_records(lake.archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
     lake.applied("1.jsonl", is_done=False)
