@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def content_of(fs: FileSystem, root: str, path: str) -> bytes:
 
             with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
                 return bytes(stream.read())
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, ValueError, zlib.error) as error:
         raise ValueError(f"it is not compressed as its name shows, or cut off ({error})") from error
     return content
 
