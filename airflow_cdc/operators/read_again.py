@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.report.metrics import Sample, samples_of_reading_again
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.model.truth import truth
@@ -93,6 +94,10 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         failed = sum(flow.error is not None for flow in report.flows)
         head = f"{failed} of {len(report.flows)} flows failed." if failed else "The job stopped before it could read any flow again."
         return Outcome(result, failure_of(head, report.causes()))
+
+    def samples(self, report: ReprocessReport | RetypeReport) -> Iterable[Sample]:
+        """Return what the microbatches add to the flows' counters; nothing for a new table of the same events."""
+        return samples_of_reading_again(report) if isinstance(report, ReprocessReport) else ()
 
     def _only_plans(self) -> bool:
         # A rendered template is a text, and every non-empty text is truthy.
