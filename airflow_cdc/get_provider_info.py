@@ -26,6 +26,9 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event", "report")],
             }
         ],
+        "extra-links": [f"airflow_cdc.links.tasks.{name}" for name in ("FlowLink", "QuarantineLink", "SparkLink")],
+        "notifications": ["airflow_cdc.notifications.flows.CdcNotifier"],
+        "config": {"airflow_cdc": {"description": "Addresses of this installation.", "options": _OPTIONS}},
         "asset-uris": [{"schemes": ["x-cdc"], "handler": None, "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset"}],
         "connection-types": [
             _connection_type(
@@ -62,6 +65,16 @@ def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder
     }
 
 
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
+
+
+_OPTIONS = {
+    "docs_url": _option(
+        "Where the documentation is published. The texts of Dags link its pages; empty: they name them.", "https://docs.example.com/cdc"
+    ),
+    "spark_history_url": _option("Address of Spark's history server, to which tasks link.", "https://spark-history.example.com"),
+}
 # A plain "string" would make a field required.
 _STORAGE = {
     "label": "Storage connection id",

@@ -20,7 +20,8 @@ def flows_behind(behind: Mapping[str, Lag], max_seconds: float) -> Iterator[Find
 
 def duration(seconds: float) -> str:
     """Return a duration for people, by its two greatest units, such as ``2 h 5 min``."""
-    left, parts = round(seconds), []
+    left = round(seconds)
+    parts: list[str] = []
     for size, unit in _UNITS:
         if left >= size or (size == 1 and not parts):
             parts.append(f"{left // size} {unit}")

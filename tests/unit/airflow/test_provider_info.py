@@ -13,12 +13,14 @@ from typing import Any
 import airflow
 import jsonschema
 import pytest
+from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperatorLink
 
 from airflow_cdc.get_provider_info import get_provider_info
 
 REPOSITORY = Path(__file__).parents[3]
 _AIRFLOW = Path(airflow.__file__).parent
 INFO = get_provider_info()
+_CLASSES = ("extra-links", "notifications")
 
 
 def _schema(name: str) -> dict[str, Any]:
@@ -30,7 +32,9 @@ def test_the_provider_info_fits_airflows_schema() -> None:
     jsonschema.validate(INFO, _schema("provider_info.schema.json"))
 
 
-@pytest.mark.parametrize("section", ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types"])
+@pytest.mark.parametrize(
+    "section", ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types", *_CLASSES, "config"]
+)
 def test_each_section_fits_the_stricter_schema_of_airflows_own_providers(section: str) -> None:
     # provider_info.schema.json does not look inside conn-fields: a typo there would only show as a missing field in the form.
     schema = _schema("provider.yaml.schema.json")
@@ -44,6 +48,23 @@ def test_every_module_of_a_section_can_be_imported_and_its_integration_exists(se
         assert entry["integration-name"] in names
         for module in entry["python-modules"]:
             importlib.import_module(module)
+
+
+@pytest.mark.parametrize("section", _CLASSES)
+def test_every_class_of_a_section_is_there_and_none_is_left_out(section: str) -> None:
+    paths = [path.rsplit(".", 1) for path in INFO[section]]
+    made = {module: importlib.import_module(module) for module, _ in paths}
+    base = {"extra-links": BaseOperatorLink, "notifications": BaseNotifier}[section]
+    for name, module in made.items():
+        own = {each.__name__ for each in vars(module).values() if isinstance(each, type) and issubclass(each, base) and each is not base}
+        assert own == {each for path, each in paths if path == name}
+
+
+def test_each_setting_of_the_config_section_is_read() -> None:
+    options = INFO["config"]["airflow_cdc"]["options"]
+    sources = "".join(path.read_text() for path in (REPOSITORY / "airflow_cdc").rglob("*.py"))
+    assert [name for name in options if f'"airflow_cdc", "{name}"' not in sources] == []
+    assert {option["default"] for option in options.values()} == {""}
 
 
 @pytest.mark.parametrize("entry", INFO["connection-types"], ids=lambda entry: entry["connection-type"])
