@@ -29,6 +29,7 @@ from airflow_cdc.cli_common import (
 from airflow_cdc.cli_files import files
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_look import diff, history, show, tables
+from airflow_cdc.cli_metrics import metrics
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_schema import schema
@@ -58,6 +59,7 @@ app.add_typer(schema, name="schema")
 app.command()(tables)
 app.command()(history)
 app.command()(files)
+app.command()(metrics)
 app.command()(show)
 app.command()(diff)
 app.command("confirm-snapshot")(confirm_snapshot)

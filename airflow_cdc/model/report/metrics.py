@@ -74,14 +74,14 @@ class Sample:
 def samples_of_run(report: ApplyReport) -> Iterator[Sample]:
     """Yield what a run adds to its flows' counters, and the gauges that it sets."""
     for flow in report.flows:
-        yield from _samples_of_batches(flow.flow, flow.batches)
+        yield from samples_of_batches(flow.flow, flow.batches)
         yield Sample(STOPPED, flow.flow, int(flow.status is FlowStatus.FAILED))
 
 
 def samples_of_reading_again(report: ReprocessReport) -> Iterator[Sample]:
     """Yield what microbatches of files that were read again add to the flows' counters; nothing for a dry run."""
     for flow in report.flows:
-        yield from _samples_of_batches(flow.flow, flow.done)
+        yield from samples_of_batches(flow.flow, flow.done)
 
 
 def outcomes_of(events: EventCounts) -> dict[str, int]:
@@ -89,7 +89,8 @@ def outcomes_of(events: EventCounts) -> dict[str, int]:
     return {name: count for name, count in vars(events).items() if name != "read"}
 
 
-def _samples_of_batches(flow: str, batches: Sequence[BatchReport]) -> Iterator[Sample]:
+def samples_of_batches(flow: str, batches: Sequence[BatchReport]) -> Iterator[Sample]:
+    """Yield what microbatches of a flow add to its counters, and the duration of the longest."""
     if not batches:
         return
     rejects: Counter[str] = Counter()
