@@ -65,14 +65,14 @@ class CdcTaskGroup(TaskGroup):
         super().__init__(group_id=group_id, **kwargs)
         if max_groups < 1 or at_once < 1:
             raise ValueError(f"max_groups is {max_groups} and at_once {at_once}, expected 1 or more of each.")
-        places = {"archive_conn_id": archive_conn_id, "lake_conn_id": lake_conn_id}
+        places: dict[str, Any] = {"archive_conn_id": archive_conn_id, "lake_conn_id": lake_conn_id}
         submitted = {"conn_id": conn_id, "flows_file": flows_file}
         merging = {"outlets": _outlets(tables, lake_conn_id), **places, **submitted, **(merge or {})}
         with self:
             if max_groups == 1:
                 last = _merge(merging, places, tables)
             else:
-                bounds = {"max_groups": max_groups, "group_bytes": group_bytes}
+                bounds: dict[str, Any] = {"max_groups": max_groups, "group_bytes": group_bytes}
                 survey = CdcSurveyOperator(task_id="survey", min_bytes=group_bytes, **{**merging, "outlets": []})
                 plan = CdcPlanGroupsOperator(task_id="plan", tables=tables, **places, **bounds)
                 grouped = {"map_index_template": TABLES_LABEL, "max_active_tis_per_dagrun": at_once, **merging}
@@ -84,7 +84,7 @@ class CdcTaskGroup(TaskGroup):
                 last >> CdcMaintainOperator(task_id="maintain", **given)
 
 
-def _merge(merging: Mapping[str, Any], places: Mapping[str, str], tables: str | Sequence[str] | None) -> Any:
+def _merge(merging: Mapping[str, Any], places: Mapping[str, Any], tables: str | Sequence[str] | None) -> Any:
     # By the merge's own interval: otherwise the sensor succeeds for files that this run does not take.
     interval = {name: merging[name] for name in ("archived_since", "archived_until", "by_data_interval") if name in merging}
     wait = CdcArchiveSensor(task_id="wait_for_files", tables=tables, timeout=0, soft_fail=True, **interval, **places)
