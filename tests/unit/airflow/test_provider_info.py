@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import airflow
 import jsonschema
 import pytest
 from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperatorLink
 
+from airflow_cdc.assets import table_asset
 from airflow_cdc.get_provider_info import get_provider_info
 
 REPOSITORY = Path(__file__).parents[3]
@@ -123,3 +125,21 @@ def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> 
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert ended.stdout.splitlines()[-1:] == ["True ['cdc_archive', 'cdc_lake']"], ended.stderr[-2000:]
+
+
+def test_the_logo_and_every_guide_are_files_of_this_repository() -> None:
+    (integration,) = INFO["integrations"]
+    named = [integration["logo"], *integration["how-to-guide"]]
+    assert [path for path in named if not (REPOSITORY / path.removeprefix("/")).is_file()] == []
+    root = ElementTree.parse(REPOSITORY / integration["logo"].removeprefix("/")).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_hook_reports_a_table_by_its_scheme_and_parts() -> None:
+    (uris,) = INFO["asset-uris"]
+    module, name = uris["factory"].rsplit(".", 1)
+    made = getattr(importlib.import_module(module), name)("server.db.orders", lake_conn_id="lake_a", extra={"by": "hand"})
+    assert (made.uri, made.extra) == (table_asset("server.db.orders", lake_conn_id="lake_a").uri, {"by": "hand"})
+    assert made.uri.startswith(f"{uris['schemes'][0]}://")
+    module, name = uris["to_openlineage_converter"].rsplit(".", 1)
+    assert callable(getattr(importlib.import_module(module), name))
