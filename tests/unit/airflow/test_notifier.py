@@ -105,7 +105,7 @@ def test_the_shipped_dag_mails_which_flow_is_behind(scene: Any, airflow_database
     assert dag.test().state == "failed"
     (sent,) = mail.mails
     assert sent["subject"] == "1 flow behind"
-    assert f"{TOPIC}: never applied, or its events carry no time; 2 files (24 bytes) are pending" in text_of(sent)
+    assert f"{TOPIC}: never applied, or its events carry no time; pending: 2 files, 24 bytes" in text_of(sent)
 
 
 def test_a_job_that_left_no_report_is_mailed_by_the_tasks_error(scene: Any, airflow_database: None, mail: MailServer) -> None:
@@ -135,7 +135,7 @@ def test_a_table_is_behind_by_the_notifiers_bound_or_by_the_sensors(scene: Any, 
     sensor = CdcLagSensor(task_id="lag", max_seconds=3600)
     asked = {"task": sensor, "ti": context["ti"]}
     (finding,) = CdcNotifier([]).summary(asked).findings  # type: ignore[typeddict-item]
-    assert finding.line() == f"{TOPIC}: 2 h 5 min behind the source; 1 files (12 bytes) are pending"
+    assert finding.line() == f"{TOPIC}: 2 h 5 min behind the source; pending: 1 file, 12 bytes"
     assert CdcNotifier([], behind_seconds=8000).summary(asked).findings == ()  # type: ignore[typeddict-item]
     assert CdcNotifier([]).summary({"task": scene.merge(task_id="other")}).findings == ()  # type: ignore[typeddict-item]
 
