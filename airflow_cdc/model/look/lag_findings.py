@@ -15,9 +15,8 @@ def flows_behind(behind: Mapping[str, Lag], max_seconds: float) -> Iterator[Find
     for flow, lag in sorted(behind.items(), key=lambda item: (-(item[1].seconds or float("inf")), item[0])):
         if not lag.is_within(max_files=None, max_bytes=None, max_seconds=max_seconds):
             age = "never applied, or its events carry no time" if lag.seconds is None else f"{duration(lag.seconds)} behind the source"
-            yield Finding(
-                FindingKind.BEHIND, flow, f"{age}; pending: {lag.files:,} {'file' if lag.files == 1 else 'files'}, {lag.bytes:,} bytes"
-            )
+            files = "1 file" if lag.files == 1 else f"{lag.files:,} files"
+            yield Finding(FindingKind.BEHIND, flow, f"{age}; pending: {files}, {lag.bytes:,} bytes")
 
 
 def duration(seconds: float) -> str:
