@@ -168,6 +168,7 @@ def test_so_it_does_with_the_names_of_the_command_line_and_of_opentelemetry(tmp_
 def test_a_query_that_finds_nothing_is_noticed(tmp_path: Path, scraped: list[dict[str, float]]) -> None:
     ended = evaluate(tmp_path, scraped, {"count(max(airflow_cdc_flow_lag)) > bool 0": 1.0})
     assert ended.returncode != 0
+    assert "exp:" in ended.stdout + ended.stderr, "a value that differs, not a file that cannot be read"
 
 
 def test_prometheus_reads_the_text_of_the_command_line(tmp_path: Path) -> None:
