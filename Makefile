@@ -32,8 +32,9 @@ test: lint ## Check the code and run one proof of each rule
 test-deep: setup ## Run the other proofs: long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS, source databases
+test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases
 	@$(BIN)/python scripts/object_store.py
+	@$(BIN)/python scripts/metrics_tools.py
 	@$(BIN)/python scripts/source_databases.py
 	@$(BIN)/python scripts/yarn_cluster.py
 	$(BIN)/python -m pytest -m system_deep

@@ -34,6 +34,7 @@ from airflow_cdc.cli_inspect import inspect
 from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_key import key
 from airflow_cdc.cli_look import diff, history, show, tables
+from airflow_cdc.cli_metrics import metrics
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_schema import schema
@@ -68,6 +69,7 @@ app.command()(explain)
 app.command()(history)
 app.command()(key)
 app.command()(files)
+app.command()(metrics)
 app.command()(show)
 app.command()(diff)
 app.command("confirm-snapshot")(confirm_snapshot)

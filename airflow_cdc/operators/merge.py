@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -11,10 +11,12 @@ from airflow_cdc.assets import announce_assets, refuse_foreign_tables, table_ext
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.intervals_of_run import interval_of_run
+from airflow_cdc.metrics import send_lag
 from airflow_cdc.model.archive.archive_shape import ArchiveShape
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.model.report.metrics import Sample, samples_of_run
 from airflow_cdc.model.report.reject_limit import RejectLimit
 from airflow_cdc.operators.announcements import announcements
 from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
@@ -101,7 +103,6 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.by_data_interval = by_data_interval
         self.skip_if_nothing_pending = skip_if_nothing_pending
         self.fail_on_rejects = fail_on_rejects
-        self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
@@ -131,11 +132,10 @@ class CdcMergeOperator(CdcSubmitOperator):
         from airflow_cdc.lineage import merge_lineage
 
         # Not from XCom: in the process in which the provider calls this, XCom never answers.
-        return merge_lineage(self._report) if self._report else None
+        return merge_lineage(self.report) if self.report else None
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
         """Return what was applied. A failed flow fails the task; the outlet assets get events for the changed tables."""
-        self._report = report
         log_report(self.log, report)
         refused = list(RejectLimit.parse(self.fail_on_rejects).broken(report))
         announced = announcements(lake, context["ti"]) if self.outlets else None
@@ -154,6 +154,15 @@ class CdcMergeOperator(CdcSubmitOperator):
             self.outlets = announce_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
             announced.write(report)
         return Outcome(summary(report))
+
+    def samples(self, report: ApplyReport) -> Iterable[Sample]:
+        """Return what the run adds to its flows' counters."""
+        return samples_of_run(report)
+
+    def reported(self, lake: CdcLakeHook, report: ApplyReport) -> None:
+        """Send the report's metrics, and the lag that remains: files may have landed since the run looked."""
+        super().reported(lake, report)
+        send_lag(self.archive_conn_id, lake.conn_id, table_globs(self.tables))
 
     def _interval(self, context: Context) -> Interval:
         """Return the archiving interval of the files that the run takes.
