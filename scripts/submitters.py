@@ -16,7 +16,7 @@ from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, is_broug
 
 FOLDER = Path(os.environ.get("SUBMITTERS_TOOLS") or TOOLS / "submitters").resolve()
 PYTHON = FOLDER / "venv" / "bin" / "python"
-TESTS = ("tests/submitters", "tests/unit/airflow/test_cdc_job.py", "tests/unit/airflow/test_report_operator.py")
+TESTS = "tests/unit/airflow/submitters"
 LEFT_OUT = ("delta-spark", "pyspark")
 
 
@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> int:
         print(f"\n{error}", file=sys.stderr)
         return 1
     environment = {**child_environment(), "PYTHONPATH": str(ROOT), "PATH": os.pathsep.join([str(PYTHON.parent), os.environ["PATH"]])}
-    command = [str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", *(arguments or TESTS)]
+    # The conftest.py above this folder imports Spark.
+    command = [str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", "--confcutdir", "tests/unit/airflow", *(arguments or [TESTS])]
     return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -150,7 +151,7 @@ def test_emr_serverless_gets_its_options_as_one_text(scene: Any, context: Any, j
     driver = render(job.emr_serverless(), context)["sparkSubmit"]
     words = driver["sparkSubmitParameters"].split()
     assert driver["entryPoint"] == APPLICATION
-    assert ("--conf", "=".join(DELTA)) in zip(words, words[1:], strict=False)
+    assert ("--conf", "=".join(DELTA)) in itertools.pairwise(words)
     assert words[-4:] == ["--packages", f"{DELTA_PACKAGE},{AVRO_PACKAGE}", "--py-files", "s3://code/cdc.zip"]
     with pytest.raises(ConfigurationError, match=r"'spark.driver.extraJavaOptions=-Da -Db' holds a blank.*configuration_overrides"):
         CdcJob(application=APPLICATION, conf={"spark.driver.extraJavaOptions": "-Da -Db"}).emr_serverless()

@@ -192,6 +192,15 @@ def test_other_tasks_runs_mapped_instances_and_airflows_have_reports_of_their_ow
     assert len(service.reports) == 5
 
 
+def test_the_job_and_the_report_may_have_connections_of_their_own_to_one_lake(scene: Any, service: Service, context: Any) -> None:
+    scene.connect("cdc_lake_of_jobs", conn_type="cdc_lake", host=str(scene.lake))
+    scene.land("0000000000")
+    service.run(lake_conn_id="cdc_lake_of_jobs")
+    events = announced(report(outlets=[table_asset(TOPIC)]), context)
+    assert events["result"]["flows"][TOPIC]["status"] == "applied"
+    assert table_asset(TOPIC).uri in events
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"flows": 1}'])
 def test_an_unreadable_report_is_an_error_with_a_next_step(service: Service, context: Any, text: str) -> None:
     service.leaves(text)
