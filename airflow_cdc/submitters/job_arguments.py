@@ -7,23 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.intervals_of_run import interval_of_run
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.job_argument import as_argument
 from airflow_cdc.model.report.try_reports import report_name
 from airflow_cdc.model.storage import StorageSettings
 from airflow_cdc.operators.hand_over import run_name
-from airflow_cdc.operators.merge_arguments import merge_arguments
 from airflow_cdc.operators.submit import as_airflow_errors
 from airflow_cdc.submitters.task_of_report import task_of_report
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_cdc.submitters.cdc_job import CdcJob
+    from airflow_cdc.submitters.service_job import ServiceJob
 
 _NOT_RENDERED = ("conf", "jars", "packages", "py_files")
 """Fields that are no arguments: they stand in the payload itself, which the submitting operator renders."""
@@ -37,7 +33,7 @@ class JobArguments:
     and an operator with ``template_ext`` takes a text that ends in ``.json``, such as the report's URI, for a template file.
     """
 
-    job: CdcJob
+    job: ServiceJob
     service: str
     """Name of the service, for errors."""
     before: tuple[str, ...] = ()
@@ -53,20 +49,19 @@ class JobArguments:
 
     def serialize(self) -> list[str]:
         """Return what Airflow shows until the field is rendered; the same at each parse, or each would be another version of the Dag."""
-        return [*self.before, f"<arguments of {self.job.archive_conn_id} into {self.job.lake_conn_id}>"]
+        return [*self.before, f"<arguments of {type(self.job).__name__} for {self.job.lake_conn_id}>"]
 
     def _arguments(self, context: Context) -> Iterator[str]:
         names = (item.name for item in fields(self.job) if item.name not in _NOT_RENDERED)
         job = replace(self.job, **{name: _rendered(getattr(self.job, name), context) for name in names})
-        engine_of(job.engine)
-        archive, lake = CdcArchiveHook(job.archive_conn_id), CdcLakeHook(job.lake_conn_id)
-        times = {"since": job.archived_since, "until": job.archived_until}
-        interval = interval_of_run(context, **times, by_data_interval=job.by_data_interval)
-        instance = context["ti"]
-        report = f"{lake.root}/{report_name(task_of_report(instance, instance.task_id), instance.try_number)}"
-        yield from merge_arguments(job, archive, lake, interval, report)
+        lake, instance = CdcLakeHook(job.lake_conn_id), context["ti"]
+        report = report_name(task_of_report(instance, instance.task_id), instance.try_number)
+        yield from job.asked(context, f"{lake.root}/{report}")
         yield from run_name(context)
-        yield from storage_arguments(lake.storage_settings().joined(archive.storage_settings()), self.service)
+        settings = StorageSettings()
+        for store in job.stores():
+            settings = settings.joined(store.storage_settings())
+        yield from storage_arguments(settings, self.service)
 
 
 def storage_arguments(settings: StorageSettings, service: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.job_argument import ENCODED
 from airflow_cdc.runtime import AVRO_PACKAGE, DELTA_PACKAGE
 from airflow_cdc.submitters.cdc_job import CdcJob
+from airflow_cdc.submitters.cdc_maintain_job import CdcMaintainJob
 
 APPLICATION = "s3://code/apply.py"
 DELTA = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
@@ -142,6 +143,24 @@ def test_a_backfills_run_takes_the_files_of_its_interval(scene: Any, context: An
     context["dag_run"] = SimpleNamespace(run_type="backfill", data_interval_start=begin, data_interval_end=end)
     read = given(arguments_of(render(CdcJob(application=APPLICATION, by_data_interval=True).emr_serverless(), context)))
     assert (read.since, read.until) == (begin.isoformat(), end.isoformat())
+
+
+def test_a_maintenance_hands_its_settings_to_its_job(scene: Any, context: Any) -> None:
+    job = CdcMaintainJob(
+        application="s3://code/maintain.py", tables="a.*", vacuum_after_days="{{ params.days }}", only_plan="{{ params.plan }}"
+    )
+    arguments = render(job.emr_serverless(), context, days=14, plan=True)["sparkSubmit"]["entryPointArguments"]
+
+    parser = job_parser("maintain", FLOWS)
+    parser.add_argument("--settings")
+    read = parser.parse_args(arguments)
+
+    settings = json.loads(read.settings)
+    assert (settings["vacuum_after_days"], settings["expire_after_days"], settings["dry_run"]) == (14, 30, True)
+    assert (read.lake, read.table) == (str(scene.lake), ["a.*"])
+    assert read.report.startswith(f"{scene.lake}/_cdc/reports/")
+    with pytest.raises(AirflowFailException, match="Next step: Give at least 7 days"):
+        render(CdcMaintainJob(application="a", vacuum_after_days=1).emr_step(), context)
 
 
 # Packages and files.

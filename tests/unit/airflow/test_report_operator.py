@@ -16,7 +16,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import DAG, Asset, AssetAlias
 
 from airflow_cdc.assets import table_asset, tables_alias
-from airflow_cdc.operators.report import CdcReportOperator
+from airflow_cdc.operators.maintain import CdcMaintainOperator
+from airflow_cdc.operators.report import CdcMaintainReportOperator, CdcReportOperator
 from airflow_cdc.submitters.cdc_job import CdcJob
 from airflow_cdc.triggers.report import CdcReportTrigger
 
@@ -153,6 +154,20 @@ def test_an_outlet_of_another_lake_is_refused(service: Service, context: Any) ->
     with pytest.raises(AirflowFailException, match=r"Next step: Give table_asset and the task the same lake_conn_id"):
         report(outlets=[table_asset(TOPIC, lake_conn_id="other")]).execute(context)
     assert len(service.reports) == 1
+
+
+def test_a_maintenances_report_ends_its_task_as_the_maintain_operator_would(scene: Any, service: Service, context: Any) -> None:
+    done = {"ok": True, "lake": "l", "dry_run": False, "reports_removed": 2, "flows": [], "error": None}
+    taking = {"task_id": "report", "submitted_by": "merge"}
+    service.leaves(done)
+    ours = CdcMaintainReportOperator(**taking).execute(context)
+    scene.submit_leaves(done, exit_code=0)
+    assert ours == CdcMaintainOperator(task_id="m", spark_binary=str(scene.spark_submit)).execute(context)
+    assert service.reports == []
+
+    service.leaves({**done, "ok": False, "error": TERMINAL}, 2)
+    with pytest.raises(AirflowFailException, match=r"The run: SchemaChangeError: Column total shrank"):
+        CdcMaintainReportOperator(**taking).execute(context)
 
 
 # Which report.
