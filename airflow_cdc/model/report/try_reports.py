@@ -34,11 +34,13 @@ def newest_report(fs: FileSystem, root: str, name: str) -> str | None:
     """Return the name of the report that a name means: of every try's, the last one that is there; None where there is none.
 
     :param root: the lake's root in its file system.
-    :param name: a path below it, as :func:`report_name` returns it; any other path means itself.
+    :param name: a path below it, as :func:`report_name` returns it; any other path means itself, whether it is there or not.
+    :raises OSError: when the store does not answer.
     """
     before, every, after = name.partition(EVERY_TRY)
     if not every:
-        return name if fs.exists(f"{root}/{name}") else None
+        # Not looked for here: fsspec's exists() takes every error of the store for absence.
+        return name
     # Airflow's file systems keep listings; the job wrote the report since.
     fs.invalidate_cache()
     try:

@@ -38,8 +38,15 @@ def test_without_a_folder_there_is_no_report(tmp_path: Path) -> None:
     assert newest(tmp_path, report_name("a")) is None
 
 
-def test_a_report_whose_name_is_known_is_looked_for_by_that(lake: Path) -> None:
+def test_a_name_without_a_place_for_the_try_means_itself(tmp_path: Path) -> None:
     name = "_cdc/reports/0123456789abcdef.json"
-    assert newest(lake, name) is None
-    (lake / name).touch()
-    assert newest(lake, name) == name
+    assert newest(tmp_path, name) == name
+
+
+def test_a_store_that_does_not_answer_is_no_absence(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(type(fsspec.filesystem("file")), "ls", broken)
+    with pytest.raises(OSError, match="connection reset"):
+        newest(lake, report_name("a"))
