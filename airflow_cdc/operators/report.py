@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_cdc.assets import refuse_foreign_tables
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.report.reject_limit import RejectLimit
-from airflow_cdc.model.report.try_reports import newest_report, number_of, report_name
+from airflow_cdc.model.report.try_reports import newest_report, number_of, report_name, reports_there
 from airflow_cdc.operators.job_report import Outcome, lake_report
 from airflow_cdc.operators.maintain_outcome import MaintainOutcome
 from airflow_cdc.operators.merge_outcome import MergeOutcome
@@ -133,10 +133,9 @@ class CdcSubmittedReportOperator(BaseOperator):
 
         A task that dies after this finds nothing when it is retried, and fails. Clearing the submitting task then announces the tables.
         """
-        left: str | None = taken
-        while left and left <= taken:
-            lake_report(lake, left).remove()
-            left = newest_report(lake.fs, lake.fs_root, every)
+        for name in reports_there(lake.fs, lake.fs_root, every):
+            if name <= taken:
+                lake_report(lake, name).remove()
 
     def _nothing_found(self, lake: CdcLakeHook) -> str:
         waited = f" within {self.wait_seconds:g} seconds" if self.wait_seconds else ""

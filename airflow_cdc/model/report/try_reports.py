@@ -37,15 +37,24 @@ def newest_report(fs: FileSystem, root: str, name: str) -> str | None:
     :param name: a path below it, as :func:`report_name` returns it; any other path means itself, whether it is there or not.
     :raises OSError: when the store does not answer.
     """
-    before, every, after = name.partition(EVERY_TRY)
-    if not every:
+    if EVERY_TRY not in name:
         # Not looked for here: fsspec's exists() takes every error of the store for absence.
         return name
+    return max(reports_there(fs, root, name), default=None)
+
+
+def reports_there(fs: FileSystem, root: str, name: str) -> list[str]:
+    """Return the names of every try's reports that are there.
+
+    :param name: as :func:`report_name` returns it for :data:`EVERY_TRY`.
+    :raises OSError: when the store does not answer.
+    """
+    before, _, after = name.partition(EVERY_TRY)
     # Airflow's file systems keep listings; the job wrote the report since.
     fs.invalidate_cache()
     try:
         paths = [str(path) for path in fs.ls(f"{root}/{REPORTS_FOLDER}", detail=False)]
     except FileNotFoundError:
-        return None
+        return []
     names = (f"{REPORTS_FOLDER}/{path.rstrip('/').rpartition('/')[2]}" for path in paths)
-    return max((found for found in names if found.startswith(before) and found.endswith(after)), default=None)
+    return [found for found in names if found.startswith(before) and found.endswith(after)]
