@@ -6,9 +6,18 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
-_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "reprocess", "retype", "survey", "verify")
+_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "report", "reprocess", "retype", "survey", "verify")
 _GUIDES = (
-    *("first-table", "many-tables", "point-at-your-cluster", "object-stores", "watch-it", "backfill", "maintenance"),
+    *(
+        "first-table",
+        "many-tables",
+        "point-at-your-cluster",
+        "run-on-your-spark-service",
+        "object-stores",
+        "watch-it",
+        "backfill",
+        "maintenance",
+    ),
     *("replay-quarantine", "rebuild-and-reprocess", "when-something-is-red"),
 )
 _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")

@@ -70,6 +70,7 @@ QUOTED = [
     ("how-to/many-tables.md", "python", "cdc_merge_groups.py"),
     ("how-to/many-tables.md", "yaml", "airflow_cdc.yaml"),
     ("reference/dags-file.md", "python", "cdc_tables.py"),
+    ("how-to/run-on-your-spark-service.md", "python", "submitters/cdc_emr_serverless.py"),
 ]
 
 
