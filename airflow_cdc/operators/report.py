@@ -42,6 +42,7 @@ class CdcSubmittedReportOperator(ObservedOperator, BaseOperator):
     :param wait_seconds: longest wait for a report that is not there yet, for a submitting task that does not wait for its job.
     :param poke_interval: seconds between two looks while it waits.
     :param deferrable: wait in the triggerer instead of a worker's slot.
+    :param trigger_rule: Airflow's; the default runs it after a failed submitting task too.
     """
 
     template_fields: Sequence[str] = ("lake_conn_id", "tables")
@@ -183,7 +184,13 @@ class CdcReportOperator(MergeOutcome, CdcSubmittedReportOperator):
 class CdcMaintainReportOperator(MaintainOutcome, CdcSubmittedReportOperator):
     """Take the report of a :class:`~airflow_cdc.submitters.cdc_maintain_job.CdcMaintainJob`, and end as the maintain operator would.
 
-    :param kwargs: arguments of :class:`CdcSubmittedReportOperator`.
+    :param submitted_by: id of the task of the same Dag that submits the job. It may be mapped: then this task is mapped along.
+    :param lake_conn_id: connection of the lake. (templated)
+    :param tables: globs of flow names, as the job names them; only for the log. (templated)
+    :param wait_seconds: longest wait for a report that is not there yet, for a submitting task that does not wait for its job.
+    :param poke_interval: seconds between two looks while it waits.
+    :param deferrable: wait in the triggerer instead of a worker's slot.
+    :param trigger_rule: Airflow's; the default runs it after a failed submitting task too.
     """
 
     ui_color = "#e0dcc4"

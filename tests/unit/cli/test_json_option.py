@@ -17,7 +17,7 @@ from tests.unit.pipeline.look.test_key_story import ANN, Lake
 
 pytestmark = CLOSED_LATE
 
-NO_ANSWER = {("completion",): "a script for a shell", ("demo",): "a story for people"}
+NO_ANSWER = {("completion",): "a script for a shell", ("demo",): "a story for people", ("metrics",): "OpenMetrics text"}
 COMMANDS = [command for command in commands_of(typer.main.get_command(app)) if not command.subcommands]
 
 
