@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo check test test-deep test-system test-min-versions bench bench-full lint format lock docs build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters bench bench-full lint format lock docs build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,14 +32,18 @@ test: lint ## Check the code and run one proof of each rule
 test-deep: setup ## Run the other proofs: long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow, an object store (needs Go), YARN and HDFS, source databases
+test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases
 	@$(BIN)/python scripts/object_store.py
+	@$(BIN)/python scripts/metrics_tools.py
 	@$(BIN)/python scripts/source_databases.py
 	@$(BIN)/python scripts/yarn_cluster.py
 	$(BIN)/python -m pytest -m system_deep
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
 	@$(PYTHON) scripts/min_versions.py
+
+test-submitters: python ## Run the tests of the Dags in dags/submitters/ with the providers of EMR, Dataproc, Databricks and Kubernetes
+	@$(PYTHON) scripts/submitters.py
 
 bench: python ## Measure ours against its rivals, at reduced sizes (a quarter of an hour on two cores, more on slow ones)
 	@$(PYTHON) scripts/setup.py bench

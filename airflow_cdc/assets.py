@@ -31,7 +31,7 @@ class TableName:
     flow: str
 
 
-def table_asset(flow: str, *, lake_conn_id: str = CdcLakeHook.default_conn_name) -> Asset:
+def table_asset(flow: str, *, lake_conn_id: str = CdcLakeHook.default_conn_name, extra: dict[str, Any] | None = None) -> Asset:
     """Return the asset of a flow's table: an outlet of the merge, on which other Dags can be scheduled.
 
     Its URI names the lake by its connection, ``x-cdc://lake/<lake_conn_id>/<flow>``: one Dag file serves every environment, and parsing it
@@ -39,9 +39,10 @@ def table_asset(flow: str, *, lake_conn_id: str = CdcLakeHook.default_conn_name)
 
     :param flow: name of the flow, its topic.
     :param lake_conn_id: connection of the lake, as the merge names it.
+    :param extra: the asset's own extra; hooks that report lineage may give one.
     """
     # Airflow keeps x-… URIs unchanged, but would drop two slashes of delta:///path.
-    return Asset(f"{_SCHEME}://{_KIND}/{quote(lake_conn_id, safe='')}/{quote(flow, safe='')}")
+    return Asset(f"{_SCHEME}://{_KIND}/{quote(lake_conn_id, safe='')}/{quote(flow, safe='')}", extra=extra or {})
 
 
 def tables_alias(lake_conn_id: str = CdcLakeHook.default_conn_name) -> AssetAlias:

@@ -26,9 +26,15 @@ from airflow_cdc.cli_common import (
     spark_command,
     usage,
 )
+from airflow_cdc.cli_completion import completion
+from airflow_cdc.cli_explain import explain
 from airflow_cdc.cli_files import files
+from airflow_cdc.cli_init import init
+from airflow_cdc.cli_inspect import inspect
 from airflow_cdc.cli_keep import maintain, verify
+from airflow_cdc.cli_key import key
 from airflow_cdc.cli_look import diff, history, show, tables
+from airflow_cdc.cli_metrics import metrics
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_schema import schema
@@ -42,6 +48,7 @@ from airflow_cdc.console import (
     stdout_console,
 )
 from airflow_cdc.flows_file import read_flows
+from airflow_cdc.live_progress import live_progress
 from airflow_cdc.model.archive.interval import parse_interval
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.position.as_of import check_range, parse_as_of
@@ -55,9 +62,14 @@ app = typer.Typer(
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(schema, name="schema")
 
+app.command()(inspect)
+app.command()(init)
 app.command()(tables)
+app.command()(explain)
 app.command()(history)
+app.command()(key)
 app.command()(files)
+app.command()(metrics)
 app.command()(show)
 app.command()(diff)
 app.command("confirm-snapshot")(confirm_snapshot)
@@ -65,6 +77,7 @@ app.command()(maintain)
 app.command()(retype)
 app.command()(verify)
 app.command()(serve)
+app.command()(completion)
 
 
 @app.command()
@@ -103,8 +116,9 @@ def apply(
             "interval": interval,
             "engine": engine,
         }
-        run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), **options)
-        report = apply_archive(run)
+        with live_progress(console) as watch:
+            run = ArchiveRun(spark, archive, lake, settings, tuple(tables or ()), progress_on(console), watch=watch, **options)
+            report = apply_archive(run)
         _print_report(report, console, as_json=as_json)
         refused = list(limit.broken(report))
         for line in refused:
@@ -215,6 +229,9 @@ def demo(folder: Annotated[Path, typer.Option(help="Folder of the demo; wiped fi
 
 
 @app.command()
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Print the version."""
-    typer.echo(__version__)
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        typer.echo(__version__)

@@ -20,7 +20,7 @@ from airflow_cdc.cli_common import (
     answer,
     usage,
 )
-from airflow_cdc.console import differing_columns, history_table, print_json, shown_of, stdout_console, table
+from airflow_cdc.console import differing_columns, history_plot, history_table, print_json, shown_of, stdout_console, table
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.position.position import spelled_commit
 
@@ -76,7 +76,10 @@ def history(
     if as_json:
         print_json({"flow": flow, "microbatches": [each.to_json() for each in found.microbatches], "total": found.total})
         return
-    stdout_console().print(history_table(found))
+    console = stdout_console()
+    console.print(history_table(found))
+    if len(found.microbatches) > 1:
+        console.print(history_plot(found), soft_wrap=True)
 
 
 def show(

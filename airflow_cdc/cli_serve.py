@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from airflow_cdc.cli_common import EXIT_FAILED, EXIT_USAGE, Master, SparkConf, settings_of
-from airflow_cdc.console import error_text
+from airflow_cdc.cli_common import EXIT_FAILED, EXIT_USAGE, AsJson, Master, SparkConf, settings_of
+from airflow_cdc.console import error_text, print_json
 from airflow_cdc.model.errors import CdcError, ConfigurationError
 
 
@@ -23,6 +23,7 @@ def serve(
     packages: Annotated[
         list[str] | None, typer.Option("--packages", help="Maven coordinates of more jars; may be repeated.", show_default=False)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a Spark Connect server with Delta in the foreground, until Ctrl-C or SIGTERM.
 
@@ -43,8 +44,12 @@ def serve(
         options = connect_server.server_options(host, port, settings)
         with connect_server.running_server(master, host, port, options) as server:
             shown = f"[{host}]" if ":" in host else host
-            sys.stdout.write(f"Spark Connect is ready at sc://{shown}:{port}; Ctrl-C ends it.\n")
-            sys.stdout.flush()
+            url = f"sc://{shown}:{port}"
+            if as_json:
+                print_json({"url": url})
+            else:
+                sys.stdout.write(f"Spark Connect is ready at {url}; Ctrl-C ends it.\n")
+                sys.stdout.flush()
             code = server.wait()
         console.print(f"The server ended by itself with exit code {code}: see its log above.", highlight=False)
         raise typer.Exit(EXIT_FAILED)

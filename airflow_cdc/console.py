@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
-from airflow_cdc.model.report.batch_report import EventCounts, RowCounts
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
 
 if TYPE_CHECKING:
     from airflow_cdc.pipeline.look.differences import TableDifference
@@ -115,6 +115,42 @@ def history_table(history: FlowHistory) -> RenderableType:
     title = f"{history.flow}, {_newest(len(history.microbatches), history.total)}"
     rows = [_microbatch_cells(each, counted) for each in history.microbatches]
     return table(title, columns, rows, right=("number", "files", *counted, "rows", "seconds"))
+
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return values as bars, the greatest one full; a value above zero has at least the lowest bar.
+
+    >>> sparkline([0, 1, 4, 8])
+    ' ▁▄█'
+    """
+    greatest = max(values, default=0)
+    return "".join(_BARS[0 if value <= 0 or greatest <= 0 else max(1, round(value / greatest * (len(_BARS) - 1)))] for value in values)
+
+
+def history_plot(history: FlowHistory) -> RenderableType:
+    """Return what a flow's microbatches read, changed, rejected and took, a bar a microbatch; a dot where the commit marker is gone."""
+    series: Mapping[str, Callable[[BatchReport], float]] = {
+        "read": lambda report: report.events.read,
+        "merged": lambda report: report.events.merged,
+        "stale": lambda report: report.events.stale,
+        "rejected": lambda report: report.events.rejected,
+        "rows": lambda report: report.rows.inserted + report.rows.updated + report.rows.deleted,
+        "seconds": lambda report: report.seconds,
+    }
+    lines = []
+    for name, value_of in series.items():
+        values = [value_of(each.report) if each.report else None for each in history.microbatches]
+        known = [value for value in values if value is not None]
+        if not any(known):
+            continue
+        bars = iter(sparkline(known))
+        plotted = "".join("·" if value is None else next(bars) for value in values)
+        greatest = f"{max(known):,.1f}" if name == "seconds" else f"{max(known):,.0f}"
+        lines.append(Text(f"{name:>8} {plotted}  at most {greatest}"))
+    return Group(*lines)
 
 
 def _newest(shown: int, total: int) -> str:

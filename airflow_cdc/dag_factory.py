@@ -14,10 +14,11 @@ from airflow.providers.common.compat.sdk import DAG
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_cdc.assets import table_asset, tables_alias
-from airflow_cdc.dags_file import DagSettings, DagsFile, PlannedDag, read_dags_file
+from airflow_cdc.dags_file import DagSettings, DagsFile, Notice, PlannedDag, read_dags_file
 from airflow_cdc.doc_links import with_links
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.globs import is_glob
+from airflow_cdc.notifications.flows import CdcNotifier
 from airflow_cdc.operators.merge import CdcMergeOperator
 from airflow_cdc.sensors.archive import CdcArchiveSensor
 
@@ -58,7 +59,8 @@ def _dag(asked: DagsFile, planned: PlannedDag, path: Path, dag_file: str) -> DAG
             "owner": settings.owner,
             "retries": settings.retries,
             "retry_delay": timedelta(seconds=settings.retry_delay),
-            **_given(queue=settings.queue, **_callbacks(path, planned, "on_failure_callback", "on_retry_callback")),
+            **_given(queue=settings.queue, **_callbacks(path, planned, "on_retry_callback")),
+            "on_failure_callback": _notified(path, planned, "on_failure_callback"),
         },
         tags=settings.tags,
     ) as dag:
@@ -99,8 +101,8 @@ def _tasks(asked: DagsFile, planned: PlannedDag, path: Path) -> None:
             pool=settings.one_slot_pool or settings.pool,
             deferrable=settings.deferrable,
             execution_timeout=timedelta(seconds=timeout) if timeout else None,
-            **_callbacks(path, planned, "on_success_callback"),
         ),
+        on_success_callback=_notified(path, planned, "on_success_callback"),
         **both,
     )
     wait_for_files >> merge
@@ -131,11 +133,29 @@ def _doc(asked: DagsFile, planned: PlannedDag, path: Path) -> str:
 
 
 def _callbacks(path: Path, planned: PlannedDag, *names: str) -> dict[str, Callable[..., Any] | None]:
-    return {name: _imported(path, planned, name) for name in names}
+    return {name: _imported(path, planned, name, getattr(planned.settings, name)) for name in names}
 
 
-def _imported(path: Path, planned: PlannedDag, name: str) -> Callable[..., Any] | None:
-    dotted: str | None = getattr(planned.settings, name)
+def _notified(path: Path, planned: PlannedDag, name: str) -> list[Callable[..., Any]]:
+    """Return the callback that the file names, if any, and a notifier for each entry of ``notify``."""
+    own = _imported(path, planned, name, getattr(planned.settings, name))
+    return [*([own] if own else []), *(_notifier(path, planned, notice) for notice in planned.settings.notify)]
+
+
+def _notifier(path: Path, planned: PlannedDag, notice: Notice) -> CdcNotifier:
+    make = _imported(path, planned, "notify", notice.by)
+    assert make
+    try:
+        by = make(**notice.arguments)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{path}: {planned.place}: notify by {notice.by} with {sorted(notice.arguments)}: {error}.",
+            next_step="Correct the notifier's arguments.",
+        ) from error
+    return CdcNotifier(by, **notice.model_dump(exclude={"by", "arguments"}))
+
+
+def _imported(path: Path, planned: PlannedDag, name: str, dotted: str | None) -> Callable[..., Any] | None:
     if dotted is None:
         return None
     module, _, attribute = dotted.rpartition(".")

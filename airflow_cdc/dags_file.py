@@ -40,6 +40,19 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class Notice(_Model):
+    """One notifier, and what it is called for (:class:`airflow_cdc.notifications.flows.CdcNotifier`)."""
+
+    by: _Path
+    """Dotted path of a notifier's class."""
+    arguments: dict[_Text, Any] = {}
+    """Its arguments; texts may be templates with ``cdc``."""
+    stopped: bool = True
+    behind_seconds: Annotated[float, Field(gt=0)] | None = None
+    rejected_more_than: Annotated[int, Field(ge=0)] | None = 0
+    unconfirmed_rows: bool = True
+
+
 class DagSettings(_Model):
     """Settings of one Dag, and in ``defaults`` of all."""
 
@@ -76,6 +89,8 @@ class DagSettings(_Model):
     """Share of a flow's records in the quarantine, per run, above which the merge fails."""
     conf: dict[_Text, _Text] = {}
     """Spark options for the merge."""
+    notify: list[Notice] = []
+    """Notifiers for what a run found."""
 
     @model_validator(mode="after")
     def _has_one_pool(self) -> DagSettings:
@@ -215,7 +230,7 @@ def _expected(problem: Mapping[str, Any]) -> str:
 
 def _known(place: tuple[int | str, ...]) -> list[str]:
     parts: dict[str, type[_Model]] = {"dags": DagEntry, "defaults": DagSettings}
-    model = parts[str(place[0])] if len(place) > 1 else _Document
+    model = Notice if "notify" in place else parts[str(place[0])] if len(place) > 1 else _Document
     return sorted(model.model_fields)
 
 

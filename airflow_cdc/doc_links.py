@@ -13,6 +13,8 @@ _TITLES = {
     "how-to/many-tables.md": "Merge many tables",
     "how-to/rebuild-and-reprocess.md": "Rebuild and reprocess",
     "how-to/replay-quarantine.md": "Replay the quarantine",
+    "how-to/run-on-your-spark-service.md": "Run on your Spark service",
+    "how-to/watch-it.md": "Watch it",
     "how-to/when-something-is-red.md": "When something is red",
     "reference/dags-file.md": "Dags file",
     "reference/sensors.md": "Sensors and the watcher",

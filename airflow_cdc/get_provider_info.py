@@ -6,7 +6,20 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
-_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "reprocess", "retype", "survey", "verify")
+_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "report", "reprocess", "retype", "survey", "verify")
+_GUIDES = (
+    *(
+        "first-table",
+        "many-tables",
+        "point-at-your-cluster",
+        "run-on-your-spark-service",
+        "object-stores",
+        "watch-it",
+        "backfill",
+        "maintenance",
+    ),
+    *("replay-quarantine", "rebuild-and-reprocess", "when-something-is-red"),
+)
 _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
 
 
@@ -16,7 +29,15 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-cdc",
         "name": _NAME,
         "description": "Archived change events (Debezium) become exact Delta tables.",
-        "integrations": [{"integration-name": _NAME, "external-doc-url": _DOCS, "tags": ["kafka"]}],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": _DOCS,
+                "logo": "/docs/integration-logos/airflow-cdc.svg",
+                "how-to-guide": [f"/docs/how-to/{page}.md" for page in _GUIDES],
+                "tags": ["kafka"],
+            }
+        ],
         "operators": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{name}" for name in _OPERATORS]}],
         "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
@@ -26,7 +47,18 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event", "report")],
             }
         ],
-        "asset-uris": [{"schemes": ["x-cdc"], "handler": None, "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset"}],
+        "extra-links": [f"airflow_cdc.links.tasks.{name}" for name in ("FlowLink", "QuarantineLink", "SparkLink")],
+        "notifications": ["airflow_cdc.notifications.flows.CdcNotifier"],
+        "config": {"airflow_cdc": {"description": "Addresses of this installation.", "options": _OPTIONS}},
+        "asset-uris": [
+            {
+                "schemes": ["x-cdc"],
+                # Airflow leaves URIs that begin with x- as they are.
+                "handler": None,
+                "factory": "airflow_cdc.assets.table_asset",
+                "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset",
+            }
+        ],
         "connection-types": [
             _connection_type(
                 "cdc_archive",
@@ -62,6 +94,16 @@ def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder
     }
 
 
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
+
+
+_OPTIONS = {
+    "docs_url": _option(
+        "Where the documentation is published. The texts of Dags link its pages; empty: they name them.", "https://docs.example.com/cdc"
+    ),
+    "spark_history_url": _option("Address of Spark's history server, to which tasks link.", "https://spark-history.example.com"),
+}
 # A plain "string" would make a field required.
 _STORAGE = {
     "label": "Storage connection id",

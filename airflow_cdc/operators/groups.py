@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.links.tasks import FlowLink
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.look.groups import DEFAULT_GROUP_BYTES, DEFAULT_MAX_GROUPS, FlowGroup, plan_groups
 from airflow_cdc.operators.submit import as_airflow_errors
@@ -36,6 +37,7 @@ class CdcPlanGroupsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("archive_conn_id", "lake_conn_id", "tables", "group_bytes", "max_groups")
+    operator_extra_links = (FlowLink(),)
     ui_color = "#e3eef9"
 
     def __init__(

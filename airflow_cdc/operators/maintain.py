@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc.hooks.archive import table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.report.maintenance import MaintenanceReport, MaintenanceSettings
-from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
+from airflow_cdc.operators.maintain_arguments import maintain_arguments, settings_of
+from airflow_cdc.operators.maintain_outcome import MaintainOutcome
 from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-class CdcMaintainOperator(CdcSubmitOperator):
+class CdcMaintainOperator(MaintainOutcome, CdcSubmitOperator):
     """Compact, cluster, purge and vacuum the Delta tables of a lake's flows; remove expired delete markers and leftovers of crashes.
 
     The tables' content does not change, and with nothing to do hardly anything is done. Next to a merge of the same flow, the second of the
@@ -76,45 +74,5 @@ class CdcMaintainOperator(CdcSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
         with as_airflow_errors():
-            lake, settings = CdcLakeHook(self.lake_conn_id), self._settings()
-            return self.submit(context, lake, lambda place: self._arguments(lake.root, settings, place))
-
-    def parse(self, document: dict[str, Any]) -> MaintenanceReport:
-        """Return the job's report from its JSON."""
-        return MaintenanceReport.from_json(document)
-
-    def outcome(self, context: Context, lake: CdcLakeHook, report: MaintenanceReport) -> Outcome:
-        """Return what was done; any failure of a flow's upkeep fails the task."""
-        log_flows(self.log, report)
-        if not report.ok:
-            return Outcome(_summary(report), failure_of(f"{len(report.causes())} causes kept maintenance from its end.", report.causes()))
-        if not report.flows and (globs := table_globs(self.tables)):
-            self.log.warning("No flow of the lake matches %s: nothing was done.", ", ".join(globs))
-        return Outcome(_summary(report))
-
-    def _settings(self) -> MaintenanceSettings:
-        # A wrong number must not cost the start of Spark. Rendered templates are texts.
-        return MaintenanceSettings.from_json(
-            {
-                "vacuum_after_days": self.vacuum_after_days,
-                "expire_after_days": self.expire_after_days,
-                "purge_from": self.purge_from,
-                "allow_short_retention": self.allow_short_retention,
-                "dry_run": self.only_plan,
-            }
-        )
-
-    def _arguments(self, lake: str, settings: MaintenanceSettings, report: str) -> Iterator[str]:
-        yield from ("--lake", lake)
-        if self.flows_file:
-            yield from ("--flows", self.flows_file)
-        for glob in table_globs(self.tables):
-            yield from ("--table", glob)
-        yield from ("--settings", json.dumps(settings.to_json()), "--report", report)
-
-
-def _summary(report: MaintenanceReport) -> dict[str, Any]:
-    """Return the task's XCom: small, plain JSON."""
-    flows = {flow.flow: [table.to_json() for table in flow.tables if table.actions] for flow in report.flows}
-    whole_lake = {"lake": report.lake, "dry_run": report.dry_run, "reports_removed": report.reports_removed}
-    return {**whole_lake, "flows": flows, **errors_of(report)}
+            lake, settings = CdcLakeHook(self.lake_conn_id), settings_of(self)
+            return self.submit(context, lake, lambda place: maintain_arguments(self, lake.root, settings, place))

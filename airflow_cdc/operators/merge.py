@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
-from airflow_cdc.assets import announce_assets, refuse_foreign_tables, table_extra
+from airflow_cdc.assets import refuse_foreign_tables
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.intervals_of_run import interval_of_run
-from airflow_cdc.model.archive.archive_shape import ArchiveShape
+from airflow_cdc.metrics import send_lag
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
-from airflow_cdc.operators.announcements import announcements
-from airflow_cdc.operators.job_report import Outcome, asset_extra, failure, log_report, rejects_failure, summary
+from airflow_cdc.operators.merge_arguments import merge_arguments
+from airflow_cdc.operators.merge_outcome import MergeOutcome
 from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
-class CdcMergeOperator(CdcSubmitOperator):
+class CdcMergeOperator(MergeOutcome, CdcSubmitOperator):
     """Apply an archive's pending files to the lake's Delta tables.
 
     The lake records which files are pending; the run's dates do not matter. Scheduled, manual, asset-triggered and retried runs all do the
@@ -101,7 +98,6 @@ class CdcMergeOperator(CdcSubmitOperator):
         self.by_data_interval = by_data_interval
         self.skip_if_nothing_pending = skip_if_nothing_pending
         self.fail_on_rejects = fail_on_rejects
-        self._report: ApplyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Submit the job, wait for it, and turn its report into the task's outcome."""
@@ -120,40 +116,10 @@ class CdcMergeOperator(CdcSubmitOperator):
                 little_waits=lambda: archive.little_waits(lake, table_globs(self.tables)),
             )
 
-    def parse(self, document: dict[str, Any]) -> ApplyReport:
-        """Return the job's report from its JSON."""
-        return ApplyReport.from_json(document)
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Return what the run read and wrote, also where it failed afterwards. At its start, the tables that it will change are not
-        known.
-        """
-        from airflow_cdc.lineage import merge_lineage
-
-        # Not from XCom: in the process in which the provider calls this, XCom never answers.
-        return merge_lineage(self._report) if self._report else None
-
-    def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
-        """Return what was applied. A failed flow fails the task; the outlet assets get events for the changed tables."""
-        self._report = report
-        log_report(self.log, report)
-        refused = list(RejectLimit.parse(self.fail_on_rejects).broken(report))
-        announced = announcements(lake, context["ti"]) if self.outlets else None
-        if refused or not report.ok:
-            if announced:
-                announced.begin(report)
-            return Outcome(summary(report), failure(report) if not report.ok else rejects_failure(refused))
-        if not report.flows and (globs := table_globs(self.tables)):
-            self.log.warning("No table of the archive matches %s: nothing was done.", ", ".join(globs))
-        changed = announced.changed(report) if announced else []
-        is_first_try = context["ti"].try_number == 1
-        if self.skip_if_nothing_pending and report.nothing_pending and is_first_try and not changed:
-            return Outcome(summary(report), AirflowSkipException("Nothing was pending."))
-        if announced:
-            tables = {flow.flow: table_extra(flow) for flow in changed}
-            self.outlets = announce_assets(context, self.outlets, lake_conn_id=self.lake_conn_id, tables=tables, run=asset_extra(report))
-            announced.write(report)
-        return Outcome(summary(report))
+    def reported(self, lake: CdcLakeHook, report: ApplyReport) -> None:
+        """Send the report's metrics, and the lag that remains: files may have landed since the run looked."""
+        super().reported(lake, report)
+        send_lag(self.archive_conn_id, lake.conn_id, table_globs(self.tables))
 
     def _interval(self, context: Context) -> Interval:
         """Return the archiving interval of the files that the run takes.
@@ -164,20 +130,4 @@ class CdcMergeOperator(CdcSubmitOperator):
         return interval_of_run(context, **times, by_data_interval=self.by_data_interval)
 
     def _arguments(self, archive: CdcArchiveHook, lake: CdcLakeHook, interval: Interval, report: str) -> Iterator[str]:
-        yield from ("--archive", archive.root, "--lake", lake.root)
-        if self.flows_file:
-            yield from ("--flows", self.flows_file)
-        for glob in table_globs(self.tables):
-            yield from ("--table", glob)
-        if self.check_transactions:
-            yield "--check-transactions"
-        if self.consistent:
-            yield "--consistent"
-        if self.engine:
-            yield from ("--engine", self.engine)
-        for name, moment in (("--since", interval.since), ("--until", interval.until)):
-            if moment:
-                yield from (name, moment.isoformat())
-        if archive.shape != ArchiveShape():
-            yield from ("--layout", archive.shape.layout.value, "--format", archive.shape.format.value)
-        yield from ("--report", report)
+        return merge_arguments(self, archive, lake, interval, report)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.metrics import Sample, samples_of_reading_again
 from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.model.report.retyping import RetypeReport
+from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.truth import truth
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
 from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+_LINEAGE = "airflow.providers.openlineage"
 
 
 class CdcReadAgainOperator(CdcSubmitOperator):
@@ -42,6 +49,8 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         "only_plan",
     )
     ui_color = "#e6d8c8"
+    _applied: ApplyReport | None = None
+    """What the report applied, for lineage."""
 
     def __init__(
         self,
@@ -94,6 +103,25 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         head = f"{failed} of {len(report.flows)} flows failed." if failed else "The job stopped before it could read any flow again."
         return Outcome(result, failure_of(head, report.causes()))
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return what was read again and which tables it changed, also where the task failed afterwards."""
+        from airflow_cdc.lineage import merge_lineage
+
+        return merge_lineage(self._applied) if self._applied else None
+
+    def reported(self, lake: CdcLakeHook, report: ReprocessReport | RetypeReport) -> None:
+        """Send the report's metrics, and keep what lineage is made of: its own process reaches no connection."""
+        super().reported(lake, report)
+        try:
+            if isinstance(report, ReprocessReport) and find_spec(_LINEAGE):
+                self._applied = _as_applied(lake, report)
+        except Exception as error:  # noqa: BLE001 - the work is done; lineage must not fail it.
+            self.log.warning("There is no lineage of this task: %s: %s", type(error).__name__, error)
+
+    def samples(self, report: ReprocessReport | RetypeReport) -> Iterable[Sample]:
+        """Return what the microbatches add to the flows' counters; nothing for a new table of the same events."""
+        return samples_of_reading_again(report) if isinstance(report, ReprocessReport) else ()
+
     def _only_plans(self) -> bool:
         # A rendered template is a text, and every non-empty text is truthy.
         try:
@@ -108,3 +136,14 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         for glob in table_globs(self.tables):
             yield from ("--table", glob)
         yield from (*asked, "--report", report)
+
+
+def _as_applied(lake: CdcLakeHook, report: ReprocessReport) -> ApplyReport:
+    """Return the committed microbatches as those of a run, with their tables' places by the lake's state."""
+    changed = [flow for flow in report.flows if any(batch.table_version is not None for batch in flow.done)]
+    outcomes = []
+    for flow in changed:
+        table = FlowState(lake.fs, lake.fs_root, flow.flow).checkpoint().table
+        versions = [batch.table_version for batch in flow.done if batch.table_version is not None]
+        outcomes.append(FlowOutcome(flow.flow, FlowStatus.APPLIED, table, flow.done, table_version=max(versions)))
+    return ApplyReport(report.archive, report.lake, tuple(outcomes))

@@ -18,6 +18,7 @@ from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 class CdcRebuildOperator(CdcSubmitOperator):
@@ -87,6 +88,12 @@ class CdcRebuildOperator(CdcSubmitOperator):
     def parse(self, document: dict[str, Any]) -> ApplyReport:
         """Return the job's report from its JSON."""
         return ApplyReport.from_json(document)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the archived topics and the new lake's tables, also where the task failed afterwards."""
+        from airflow_cdc.lineage import merge_lineage
+
+        return merge_lineage(self.report) if self.report else None
 
     def outcome(self, context: Context, lake: CdcLakeHook, report: ApplyReport) -> Outcome:
         """Return what was rebuilt; a failed flow fails the task."""

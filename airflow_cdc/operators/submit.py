@@ -21,6 +21,7 @@ from airflow_cdc.operators.connect_client import ConnectClient, connect_url, wit
 from airflow_cdc.operators.hand_over import hand_over, run_name
 from airflow_cdc.operators.job_report import Outcome, ReportPlace, lake_report, new_report_name, report_on_this_machine
 from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, made_auth, take_up
+from airflow_cdc.operators.observed import ObservedOperator
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for, spark_target
 from airflow_cdc.operators.submitted_files import check_files
 from airflow_cdc.triggers.report import CdcReportTrigger
@@ -42,7 +43,7 @@ _GONE = "NotFound"
 """State of a job that the cluster no longer knows."""
 
 
-class CdcSubmitOperator(SparkSubmitOperator):
+class CdcSubmitOperator(ObservedOperator, SparkSubmitOperator):
     """Submit a job of this package through the Spark connection, wait for it, and read its report.
 
     A retry takes up a job that the earlier try left running in the cluster, or reads the report of one that has ended since, if Airflow
@@ -148,12 +149,14 @@ class CdcSubmitOperator(SparkSubmitOperator):
         The report is removed last, after everything that can fail. Until then a retry finds the finished job's report and does all of this
         again. A task that dies after the removal finds a job without a report and submits another, which has nothing left to do.
         """
+        self.report = report
         outcome = self.outcome(context, lake, report)
         if outcome.error and self.do_xcom_push:
             # Airflow keeps no result of a failed or skipped task.
             context["ti"].xcom_push(_RESULT, outcome.result)
         if self._place:
             self._place.remove()
+        self.reported(lake, report)
         if outcome.error:
             raise outcome.error
         return outcome.result

@@ -8,10 +8,11 @@ from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_ja
 from airflow_cdc.runtime.install import install
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java, java_home, require_java_home
 from airflow_cdc.runtime.layout import RuntimeInstallError
-from airflow_cdc.runtime.spark import DRIVER_OPTIONS, spark_environment, spark_options
+from airflow_cdc.runtime.spark import DELTA_OPTIONS, DRIVER_OPTIONS, spark_environment, spark_options
 
 __all__ = [
     "AVRO_PACKAGE",
+    "DELTA_OPTIONS",
     "DELTA_PACKAGE",
     "DRIVER_OPTIONS",
     "SMALL_JVM",

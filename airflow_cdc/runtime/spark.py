@@ -8,6 +8,12 @@ from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_ja
 from airflow_cdc.runtime.java_home import require_java_home
 from airflow_cdc.runtime.layout import pyspark_folder
 
+DELTA_OPTIONS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""Spark settings of a session that reads and writes Delta."""
+
 DRIVER_OPTIONS = {
     # The driver keeps the plans of this many queries; ours are large, and a job over many tables would fill its heap with them.
     "spark.sql.ui.retainedExecutions": "50",
@@ -26,8 +32,7 @@ def spark_options() -> dict[str, str]:
     """Return the Spark settings for Delta and Avro: the installed jars, or the packages to resolve where none are installed."""
     jars = delta_jars()
     return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **DELTA_OPTIONS,
         **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": f"{DELTA_PACKAGE},{AVRO_PACKAGE}"}),
     }
 

@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.links.tasks import FlowLink
 from airflow_cdc.triggers.look import CdcLookTrigger, failure_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CdcLookSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("archive_conn_id", "lake_conn_id")
+    operator_extra_links = (FlowLink(),)
     ui_color = "#e3eef9"
     trigger_class: ClassVar[type[CdcLookTrigger]]
 

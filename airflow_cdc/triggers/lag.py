@@ -6,6 +6,7 @@ import time
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.metrics import send_known_lag
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.look.lag import find_lag, lag_summary
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
@@ -24,7 +25,7 @@ class CdcLagTrigger(CdcLookTrigger):
         max_bytes: int | None,
         max_seconds: float | None,
     ) -> Answer:
-        """Return the tables' lag.
+        """Return the tables' lag, and send it to Airflow's metrics.
 
         :param archive_conn_id: connection of the archive.
         :param lake_conn_id: connection of the lake.
@@ -35,5 +36,6 @@ class CdcLagTrigger(CdcLookTrigger):
             raise ConfigurationError("The lag has no bound, so it is below none.", next_step="Give max_files, max_bytes or max_seconds.")
         archive, lake = CdcArchiveHook(archive_conn_id), CdcLakeHook(lake_conn_id)
         together, flows = find_lag(**archive.beside(lake), tables=tables, now=time.time())
+        send_known_lag(lake, tables, flows)
         done = together.is_within(max_files=max_files, max_bytes=max_bytes, max_seconds=max_seconds)
         return Answer(done, lag_summary(together, flows))

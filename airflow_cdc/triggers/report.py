@@ -9,6 +9,7 @@ from typing import Any
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import CdcError, StateUnreadableError, storage_refusal
 from airflow_cdc.model.files import read_json
+from airflow_cdc.model.report.try_reports import newest_report
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 _TOLERATED, _TOLERATED_TERMINAL = 3600.0, 600.0
@@ -40,7 +41,8 @@ class CdcReportTrigger(CdcLookTrigger):
         """Look for the report.
 
         :param lake_conn_id: connection of the lake.
-        :param report: path of the report below the lake's root.
+        :param report: path of the report below the lake's root; ``*`` in it stands for the number of any try
+            (:func:`airflow_cdc.model.report.try_reports.report_name`).
         :param ask_at: time, in seconds since 1970, from which the task asks the cluster; None: it cannot.
         :param until: time, in seconds since 1970, after which the task gives up; None: never.
         :param job: the cluster's name for the job.
@@ -82,7 +84,8 @@ class CdcReportTrigger(CdcLookTrigger):
 
 def _is_there(lake: CdcLakeHook, report: str) -> bool:
     try:
-        return read_json(lake.fs, f"{lake.fs_root}/{report}") is not None
+        name = newest_report(lake.fs, lake.fs_root, report)
+        return name is not None and read_json(lake.fs, f"{lake.fs_root}/{name}") is not None
     except StateUnreadableError:
         # A job of another version may write the report in place: on HDFS and local disks a partial file is visible.
         return False

@@ -23,6 +23,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnGap, OnTruncate
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.metrics import METRICS
 from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
 from airflow_cdc.model.report.retyping import FlowRetype, RetypeReport
 from airflow_cdc.pipeline.decode.types import connect_types
@@ -69,6 +70,7 @@ QUOTED = [
     ("how-to/many-tables.md", "python", "cdc_merge_groups.py"),
     ("how-to/many-tables.md", "yaml", "airflow_cdc.yaml"),
     ("reference/dags-file.md", "python", "cdc_tables.py"),
+    ("how-to/run-on-your-spark-service.md", "python", "submitters/cdc_emr_serverless.py"),
 ]
 
 
@@ -174,7 +176,8 @@ def test_every_setting_of_the_dags_file_is_described_and_no_other() -> None:
     page = read("docs", "reference", "dags-file.md")
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
     named = [setting for row in rows for setting in re.findall(r"\w+", row)]
-    assert sorted(named) == sorted({*dags_file._Document.model_fields, *dags_file.DagEntry.model_fields})
+    models = (dags_file._Document, dags_file.DagEntry, dags_file.Notice)
+    assert sorted(named) == sorted({field for model in models for field in model.model_fields})
 
 
 def test_the_dags_file_that_the_page_shows_is_one(tmp_path: Path) -> None:
@@ -233,3 +236,8 @@ def test_every_column_of_ours_is_described() -> None:
 
 def test_every_mode_of_a_table_is_described() -> None:
     assert {mode.value for mode in TableMode} <= in_code(read("docs", "reference", "target-tables.md"))
+
+
+def test_every_metric_is_described_by_its_kind_and_label() -> None:
+    rows = re.findall(r"^\| `(cdc\.[\w.]+)` \| (\w+) \| (?:`(\w+)`|–) \|", read("docs", "reference", "metrics.md"), re.MULTILINE)
+    assert rows == [(metric.name, metric.kind.value, metric.part) for metric in METRICS]

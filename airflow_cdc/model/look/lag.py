@@ -29,6 +29,11 @@ class Lag:
     """Seconds since the source committed the last applied event, while anything waits. None where that time is not known: then it
     exceeds any bound."""
 
+    def __add__(self, other: Lag) -> Lag:
+        ages = (self.seconds, other.seconds)
+        seconds = None if None in ages else max(age for age in ages if age is not None)
+        return Lag(self.files + other.files, self.bytes + other.bytes, seconds)
+
     def is_within(self, *, max_files: int | None, max_bytes: int | None, max_seconds: float | None) -> bool:
         """Return whether no given bound is exceeded."""
         return (
@@ -71,7 +76,7 @@ def find_lag(
             files = surveyed_pending(state, ledger, flow, checkpoint)
             count = len(files) + counts[flow] + len(nameless)
             if count:
-                found[flow] = Lag(count, sum(file.size for file in files.values()) + sizes[flow] + size, _age(checkpoint, now))
+                found[flow] = Lag(count, sum(file.size for file in files.values()) + sizes[flow] + size, age_of(checkpoint, now))
     ages = [lag.seconds for lag in found.values()]
     # A file of unknown topic would count once per flow, and not at all where there is no flow yet.
     extra = len(nameless) * (1 - len(found)), size * (1 - len(found))
@@ -89,5 +94,6 @@ def lag_summary(together: Lag, flows: dict[str, Lag]) -> dict[str, Any]:
     return {**vars(together), "behind": len(flows), "flows": {flow: dict(vars(flows[flow])) for flow in most}}
 
 
-def _age(checkpoint: FlowCheckpoint, now: float) -> float | None:
+def age_of(checkpoint: FlowCheckpoint, now: float) -> float | None:
+    """Return the seconds since the source committed the last applied event; None where that time is not known."""
     return None if checkpoint.committed_through is None else max(0.0, round(now - checkpoint.committed_through / 1000, 3))

@@ -187,6 +187,17 @@ def _tokens(fs: FileSystem, folder: str) -> list[int]:
     return [int(name.removesuffix(".json")) for name in names if name.endswith(".json") and name[:-5].isdigit()]
 
 
+def current_lease(fs: FileSystem, lake_root: str, flow: str) -> LeaseFile | None:
+    """Return the newest lease of a flow; None where there is none, or it was given back, or its process is gone.
+
+    It may be over: whether its holder still renews it shows only in time.
+    """
+    folder = leases_folder(lake_root, FlowState(fs, lake_root, flow).folder)
+    newest = newest_token(fs, folder)
+    held = LEASE.read(fs, f"{folder}/{newest:08d}.json", LeaseFile.from_json, owner=f"flow {flow}") if newest else None
+    return None if held is None or held.released or held.holder.is_gone else held
+
+
 @dataclass(frozen=True)
 class Leases:
     """Takes leases for one run."""

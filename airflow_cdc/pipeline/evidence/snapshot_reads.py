@@ -85,7 +85,12 @@ class ReadsInSpark:
         by_position: dict[Position, dict[str, LaneReads]] = {}
         for row in found:
             reads = LaneReads(
-                row["begin"], row["end"], int(row["reads"]), bool(row["ends_marked"]), bool(row["has_last"]), bool(row["is_initial"])
+                row["begin"],
+                row["end"],
+                int(row["reads"]),
+                ends_marked=bool(row["ends_marked"]),
+                has_last=bool(row["has_last"]),
+                is_initial=bool(row["is_initial"]),
             )
             by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
         return by_position

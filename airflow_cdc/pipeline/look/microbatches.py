@@ -43,17 +43,25 @@ def read_history(lake: str, flow: str, limit: int | None = None) -> FlowHistory:
     :param limit: maximum number of microbatches, the newest; None: all.
     :raises ConfigurationError: when the lake knows no flow of that name.
     """
+    check_flow(lake, flow)
     fs, root = file_system(lake)
-    if flow not in (known := flows_in(fs, root)):
-        raise ConfigurationError(
-            f"Lake {lake} knows no flow {flow}; its flows are {known}.",
-            next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
-        )
     state = FlowState(fs, root, flow)
     last = state.checkpoint().number
     first = 1 if limit is None else max(1, last - limit + 1)
     done = tuple(_microbatch(state, number) for number in range(first, last + 1))
     return FlowHistory(flow, done, last)
+
+
+def check_flow(lake: str, flow: str) -> None:
+    """Refuse the name of a flow that a lake does not know.
+
+    :raises ConfigurationError: for such a name.
+    """
+    if flow not in (known := flows_in(*file_system(lake))):
+        raise ConfigurationError(
+            f"Lake {lake} knows no flow {flow}; its flows are {known}.",
+            next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
+        )
 
 
 def _microbatch(state: FlowState, number: int) -> DoneMicrobatch:

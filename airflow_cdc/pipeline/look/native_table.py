@@ -78,13 +78,14 @@ class NativeTable:
         return int(found)
 
     def rows(
-        self, columns: Sequence[str], *, order: Sequence[str] = (), limit: int | None = None, history: bool = False
+        self, columns: Sequence[str], *, order: Sequence[str] = (), limit: int | None = None, history: bool = False, where: str = ""
     ) -> list[dict[str, Any]]:
         """Return rows as Spark collects them, by column name.
 
         :param order: SQL to sort by, NULL first; empty: any order.
         :param limit: maximum number of rows; None: all.
         :param history: whether to include past versions and deleted rows, and to have structs as dictionaries.
+        :param where: SQL that is true for the rows to return; empty: all.
         :raises NeedsSparkError: where the rows are not read without Spark.
         """
         if not columns:
@@ -92,7 +93,8 @@ class NativeTable:
         if not len(self._files):
             return []
         by = ", ".join(f"{each} ASC NULLS FIRST" for each in order)
-        statement = f"SELECT {', '.join(map(quote, columns))} FROM cdc{'' if history else self._live}"
+        among = f"(SELECT * FROM cdc{'' if history else self._live})" if where else f"cdc{'' if history else self._live}"
+        statement = f"SELECT {', '.join(map(quote, columns))} FROM {among}{f' WHERE {where}' if where else ''}"
         found = self._query(statement + (f" ORDER BY {by}" if by else "") + ("" if limit is None else f" LIMIT {limit}"))
         try:
             return rows_of(found, structs_by_name=history)

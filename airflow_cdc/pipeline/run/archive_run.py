@@ -18,6 +18,7 @@ from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.lease import WAIT_SECONDS, Lease
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.pipeline.locate.file_parts import FlowEnd
+from airflow_cdc.pipeline.run.step import Step
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class ArchiveRun:
     """The engine of all flows in this run; None: each flow's own."""
     only_survey: bool = False
     """Whether to survey the new files and apply nothing, so that parallel runs that follow need not survey each."""
+    watch: Callable[[Step], None] = lambda step: None
+    """Receives each step of each flow, from several threads."""
 
     @property
     def may_survey_natively(self) -> bool:

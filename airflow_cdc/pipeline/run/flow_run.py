@@ -52,6 +52,7 @@ from airflow_cdc.pipeline.run.end_together import Together
 from airflow_cdc.pipeline.run.explain_failure import explain_failure
 from airflow_cdc.pipeline.run.explain_mismatch import explain_mismatch
 from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
+from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
 from airflow_cdc.pipeline.spark.connect import release_session
 from airflow_cdc.pipeline.spark.session import session_for_batch
@@ -102,8 +103,12 @@ class FlowRun:
                     microbatch, is_retry = planned
                     size = megabytes(microbatch.size)
                     self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
+                    self.run.watch(self._step(BEGUN, microbatch))
                     reports.append(self._apply(microbatch, lease, is_retry=is_retry))
+                    self.run.watch(self._step(DONE, microbatch))
                     self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
+            if reports:
+                self.run.watch(Step(self.flow.name, ENDED))
             if self.flow.catalog_table:
                 register_table(self.run.spark, self.flow, self.table)
         except CdcError as problem:
@@ -169,6 +174,7 @@ class FlowRun:
         # The report has the remaining lines: evidence by column, and settings to paste.
         first, _, _ = error["message"].partition("\n")
         self.run.progress(f"{self.flow.name}: FAILED: {first}")
+        self.run.watch(Step(self.flow.name, FAILED))
         changes = tuple(self._check.changes)
         return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
 
@@ -294,7 +300,7 @@ class FlowRun:
         )
 
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
-        after_effect = lease.guarding(self.run.after_effect)
+        after_effect = lease.guarding(partial(self._after, microbatch))
         after_effect("intent")
         session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
@@ -343,6 +349,17 @@ class FlowRun:
         self.run.after_effect("commit")
         self._clear_staging()
         return report
+
+    def _after(self, microbatch: Microbatch, effect: str) -> None:
+        self.run.after_effect(effect)
+        self.run.watch(Step(self.flow.name, effect, microbatch.number))
+
+    def _step(self, stage: str, microbatch: Microbatch) -> Step:
+        # A microbatch that is taken up may own files of another archive.
+        pending = sum(file.size for file in self._pending(self.state.checkpoint())) if stage == BEGUN else 0
+        records = sum(shape.records for shape in microbatch.shapes)
+        name, files = self.flow.name, len(microbatch.files)
+        return Step(name, stage, microbatch.number, files, microbatch.size, records, max(pending, microbatch.size))
 
     def _explained(self, number: int, problem: Exception) -> CdcError:
         return explain_failure(self.state, number, problem, archive=self.archive.archive)

@@ -5,7 +5,7 @@ One Spark job for all files of all flows; its result is recorded once (:mod:`air
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
-from airflow_cdc.model.archive.survey import FilePlace, RecordKind, RecordLayout, TopicShape
-from airflow_cdc.model.archive.topics import NO_TOPIC, is_legal_topic
+from airflow_cdc.model.archive.survey import FilePlace, TopicShape
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.connectors.registry import entries, without_database
@@ -35,6 +34,7 @@ from airflow_cdc.pipeline.decode.envelope import (
 from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.survey.count_shapes import MALFORMED, places, shapes_of
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
 
 # An image is written as text again, which costs as much as parsing it: the before image is read only where it is the only one.
@@ -47,7 +47,6 @@ _PAYLOAD = {
 _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
-MALFORMED = RecordKind.MALFORMED.value
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
 _DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
 _SOURCE = "payload.source"
@@ -65,7 +64,7 @@ def survey_files(
 ) -> tuple[tuple[ArchivedFile, ...], tuple[TopicShape, ...]]:
     """Return the files with the format in which they can be read, and their records' shapes and numbers, by topic.
 
-    A line that names no topic counts for its file's topic; if the file holds several, for none (:func:`_places`).
+    A line that names no topic counts for its file's topic; if the file holds several, for none (``count_shapes.places``).
 
     :param natively: whether files that are plain may be read without Spark.
     """
@@ -73,7 +72,7 @@ def survey_files(
     survey = _Look(spark, archive, tuple(files), [*rows, *(_count(read_lines(spark, archive, others), others) if others else ())])
     survey = survey.again(survey.of_other_format())
     survey = survey.again(survey.of_other_shape())
-    return survey.files, _shapes(survey.rows, _places(survey.rows, survey.files))
+    return survey.files, shapes_of(survey.rows, places(survey.rows, survey.files))
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def survey_lines(lines: DataFrame, files: Sequence[ArchivedFile], placed: Mappin
     :param lines: from :func:`airflow_cdc.pipeline.read.read_lines.read_lines`.
     :param placed: by path: from the survey of the whole file (:meth:`airflow_cdc.model.archive.survey.Survey.placed`).
     """
-    return _shapes(_count(lines, files, [path for path, place in placed.items() if not place.reads_beginnings]), placed)
+    return shapes_of(_count(lines, files, [path for path, place in placed.items() if not place.reads_beginnings]), placed)
 
 
 def _count(lines: DataFrame, files: Sequence[ArchivedFile], of_older_surveys: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -238,71 +237,3 @@ def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:
 
 def _if_of(entry: Connector, value: str, otherwise: str = "NULL") -> str:
     return f"if(connector IN ({', '.join(map(sql.text, entry.names))}), {value}, {otherwise})"
-
-
-def _places(rows: Sequence[dict[str, Any]], files: Sequence[ArchivedFile]) -> dict[str, FilePlace]:
-    """Return by path the topics to which a file's lines belong.
-
-    A malformed line proves nothing about the others: a row may have a column ``topic``.
-    """
-    good, broken = _named(row for row in rows if row["kind"] != MALFORMED), _named(row for row in rows if row["kind"] == MALFORMED)
-    with_good = {row[FILE] for row in rows if row["kind"] != MALFORMED}
-    placed = {}
-    for file in files:
-        names = good.get(file.path, set())
-        if file.path not in with_good and not file.is_topic_named:
-            names = broken.get(file.path, set())
-        layout = RecordLayout.RECORD if names else RecordLayout.VALUE
-        placed[file.path] = FilePlace(layout, _rest(file.topic, names))
-    return placed
-
-
-def _named(rows: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
-    names: dict[str, set[str]] = {}
-    for row in rows:
-        if row["topic"] is not None:
-            names.setdefault(row[FILE], set()).add(row["topic"])
-    return names
-
-
-def _rest(topic: str, names: Collection[str]) -> str:
-    """Return the topic of a file's lines that name none.
-
-    :param topic: from the file's name or folder.
-    :param names: the topics that its records name.
-    """
-    # A record with an illegal topic name is as unreliable as the line.
-    legal = {name for name in names if is_legal_topic(name)} or {*names}
-    if not legal or topic in legal:
-        return topic
-    return legal.pop() if len(legal) == 1 else NO_TOPIC
-
-
-def _shapes(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -> tuple[TopicShape, ...]:
-    shapes = []
-    for row in rows:
-        place = placed[row[FILE]]
-        topic = row["topic"] if place.layout is RecordLayout.RECORD else None
-        shapes.append(
-            TopicShape(
-                file=row[FILE],
-                topic=place.rest if topic is None else topic,
-                layout=place.layout,
-                kind=row["kind"],
-                connector=row["connector"],
-                partition=row["partition"],
-                key_shape=row["key_shape"],
-                value_shape=row["value_shape"],
-                has_topic=topic is not None,
-                records=row["records"],
-                first_offset=row["first_offset"],
-                last_offset=row["last_offset"],
-                table=row["table"],
-                reads_beginnings=True,
-            )
-        )
-    return tuple(sorted(shapes, key=_order))
-
-
-def _order(shape: TopicShape) -> tuple[str, ...]:
-    return (shape.file, shape.topic, shape.kind, *map(str, (shape.value_shape, shape.partition, shape.table, shape.key_shape)))

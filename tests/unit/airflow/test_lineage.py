@@ -16,6 +16,12 @@ from openlineage.client.naming import dataset as naming
 
 from airflow_cdc.assets import table_asset
 from airflow_cdc.lineage import asset_dataset, dataset_name
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.operators.rebuild import CdcRebuildOperator
+from airflow_cdc.operators.replay import CdcReplayOperator
+from airflow_cdc.operators.reprocess import CdcReprocessOperator
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
 REPOSITORY = Path(__file__).parents[3]
@@ -89,6 +95,58 @@ def test_a_run_that_failed_for_one_table_wrote_the_others(scene: Any, context: A
     with pytest.raises(AirflowFailException):
         operator.execute(context)
     assert [item.name for item in operator.get_openlineage_facets_on_complete(None).outputs] == [f"{scene.lake}/{TOPIC}"]
+
+
+def batch(number: int, **fields: Any) -> BatchReport:
+    return BatchReport(TOPIC, number, 1, 9, EventCounts(read=3, merged=3), RowCounts(inserted=1, updated=2), **fields)
+
+
+@pytest.mark.parametrize("kind", [CdcReplayOperator, CdcReprocessOperator])
+def test_reading_again_names_the_tables_that_it_changed_at_the_place_that_the_lake_knows(scene: Any, context: Any, kind: type[Any]) -> None:
+    scene.submit_by(scene.spark_submit.read_text().replace('job.lake + "/" + topic', '"s3://elsewhere/sales/" + topic'))
+    scene.land("0000000000")
+    scene.merge().execute(context)
+    done = FlowReprocess(TOPIC, batch(2), (batch(2, table_version=7), batch(3, table_version=8)))
+    right_already = FlowReprocess(OTHER_TOPIC, batch(2), (batch(2),))
+    scene.submit_leaves(ReprocessReport("/archive", "/lake", flows=(done, right_already)).to_json(), exit_code=0)
+    operator = kind(task_id="again", spark_binary=str(scene.spark_submit))
+    assert operator.get_openlineage_facets_on_complete(None) is None
+    operator.execute(context)
+    lineage = operator.get_openlineage_facets_on_complete(None)
+    assert [(item.namespace, item.name) for item in lineage.inputs] == [("file", f"/archive/{TOPIC}")]
+    (table,) = lineage.outputs
+    assert (table.namespace, table.name) == ("s3://elsewhere", f"sales/{TOPIC}")
+    assert table.facets["version"].datasetVersion == "8"
+    assert set(table.facets) == {"version", "storage"}
+    assert table.outputFacets["outputStatistics"].rowCount == 6
+
+
+def test_a_dry_run_wrote_nothing_and_a_state_that_cannot_be_read_fails_no_task(
+    scene: Any, context: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def replayed(*flows: FlowReprocess) -> Any:
+        scene.submit_leaves(ReprocessReport("/archive", "/lake", flows=flows).to_json(), exit_code=0)
+        operator = CdcReplayOperator(task_id="again", spark_binary=str(scene.spark_submit))
+        operator.execute(context)
+        return operator.get_openlineage_facets_on_complete(None)
+
+    assert replayed(FlowReprocess(TOPIC, batch(2))).outputs == []
+    checkpoint = scene.lake / "_cdc" / "flows" / TOPIC / "checkpoint.json"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("{")
+    assert replayed(FlowReprocess(TOPIC, batch(2), (batch(2, table_version=7),))) is None
+    assert "There is no lineage of this task: StateUnreadableError" in capsys.readouterr().out
+
+
+def test_a_rebuild_reads_the_archive_and_writes_the_new_lakes_tables(scene: Any, context: Any) -> None:
+    columns = {"id": "INT"}
+    flow = FlowOutcome(TOPIC, FlowStatus.APPLIED, f"/new/{TOPIC}", (batch(1, table_version=0),), table_version=0, columns=columns)
+    scene.submit_leaves(ApplyReport("/archive", "/new", (flow,)).to_json(), exit_code=0)
+    operator = CdcRebuildOperator(task_id="rebuild", spark_binary=str(scene.spark_submit))
+    operator.execute(context)
+    lineage = operator.get_openlineage_facets_on_complete(None)
+    assert [(item.name, [field.name for field in item.facets["schema"].fields]) for item in lineage.outputs] == [(f"/new/{TOPIC}", ["id"])]
+    assert [item.name for item in lineage.inputs] == [f"/archive/{TOPIC}"]
 
 
 def test_a_tables_asset_is_the_dataset_at_the_place_that_the_lake_knows(scene: Any, context: Any) -> None:

@@ -9,16 +9,20 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import airflow
 import jsonschema
 import pytest
+from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperatorLink
 
+from airflow_cdc.assets import table_asset
 from airflow_cdc.get_provider_info import get_provider_info
 
 REPOSITORY = Path(__file__).parents[3]
 _AIRFLOW = Path(airflow.__file__).parent
 INFO = get_provider_info()
+_CLASSES = ("extra-links", "notifications")
 
 
 def _schema(name: str) -> dict[str, Any]:
@@ -30,7 +34,9 @@ def test_the_provider_info_fits_airflows_schema() -> None:
     jsonschema.validate(INFO, _schema("provider_info.schema.json"))
 
 
-@pytest.mark.parametrize("section", ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types"])
+@pytest.mark.parametrize(
+    "section", ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types", *_CLASSES, "config"]
+)
 def test_each_section_fits_the_stricter_schema_of_airflows_own_providers(section: str) -> None:
     # provider_info.schema.json does not look inside conn-fields: a typo there would only show as a missing field in the form.
     schema = _schema("provider.yaml.schema.json")
@@ -44,6 +50,23 @@ def test_every_module_of_a_section_can_be_imported_and_its_integration_exists(se
         assert entry["integration-name"] in names
         for module in entry["python-modules"]:
             importlib.import_module(module)
+
+
+@pytest.mark.parametrize("section", _CLASSES)
+def test_every_class_of_a_section_is_there_and_none_is_left_out(section: str) -> None:
+    paths = [path.rsplit(".", 1) for path in INFO[section]]
+    made = {module: importlib.import_module(module) for module, _ in paths}
+    base = {"extra-links": BaseOperatorLink, "notifications": BaseNotifier}[section]
+    for name, module in made.items():
+        own = {each.__name__ for each in vars(module).values() if isinstance(each, type) and issubclass(each, base) and each is not base}
+        assert own == {each for path, each in paths if path == name}
+
+
+def test_each_setting_of_the_config_section_is_read() -> None:
+    options = INFO["config"]["airflow_cdc"]["options"]
+    sources = "".join(path.read_text() for path in (REPOSITORY / "airflow_cdc").rglob("*.py"))
+    assert [name for name in options if f'"airflow_cdc", "{name}"' not in sources] == []
+    assert {option["default"] for option in options.values()} == {""}
 
 
 @pytest.mark.parametrize("entry", INFO["connection-types"], ids=lambda entry: entry["connection-type"])
@@ -102,3 +125,21 @@ def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> 
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert ended.stdout.splitlines()[-1:] == ["True ['cdc_archive', 'cdc_lake']"], ended.stderr[-2000:]
+
+
+def test_the_logo_and_every_guide_are_files_of_this_repository() -> None:
+    (integration,) = INFO["integrations"]
+    named = [integration["logo"], *integration["how-to-guide"]]
+    assert [path for path in named if not (REPOSITORY / path.removeprefix("/")).is_file()] == []
+    root = ElementTree.parse(REPOSITORY / integration["logo"].removeprefix("/")).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_hook_reports_a_table_by_its_scheme_and_parts() -> None:
+    (uris,) = INFO["asset-uris"]
+    module, name = uris["factory"].rsplit(".", 1)
+    made = getattr(importlib.import_module(module), name)("server.db.orders", lake_conn_id="lake_a", extra={"by": "hand"})
+    assert (made.uri, made.extra) == (table_asset("server.db.orders", lake_conn_id="lake_a").uri, {"by": "hand"})
+    assert made.uri.startswith(f"{uris['schemes'][0]}://")
+    module, name = uris["to_openlineage_converter"].rsplit(".", 1)
+    assert callable(getattr(importlib.import_module(module), name))

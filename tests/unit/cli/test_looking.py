@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_cdc.console import sparkline
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.position.position import Position
@@ -97,6 +99,27 @@ def test_history_prints_a_line_for_each_of_the_newest_microbatches(tmp_path: Pat
     assert re.search(line, shown)
     assert not re.search(r"│ +1 │ \d{4}-", shown)
     assert f"{FLOW}, 3 microbatches" in run_alone("history", FLOW, "--lake", tmp_path, "--all").stdout
+
+
+def test_history_plots_more_than_one_microbatch(tmp_path: Path, run_alone: Run, no_start: None) -> None:
+    state = write_flow(tmp_path, microbatches=3)
+    marker = tmp_path / "_cdc/flows" / FLOW / "commits/00000003.json"
+    document = json.loads(marker.read_text())
+    document["report"]["events"] |= {"read": 24, "merged": 23}
+    marker.write_text(json.dumps(document))
+    state.checkpoint()
+    lines = run_alone("history", FLOW, "--lake", tmp_path).stdout.splitlines()
+    assert "    read ▁▁█  at most 24" in lines
+    assert " seconds ███  at most 1.2" in lines
+    assert not any("stale" in line for line in lines)
+    (tmp_path / "_cdc/flows" / FLOW / "commits/00000001.json").unlink()
+    assert "    read ·▁█  at most 24" in run_alone("history", FLOW, "--lake", tmp_path).stdout.splitlines()
+    assert "at most" not in run_alone("history", FLOW, "--lake", tmp_path, "--limit", 1).stdout
+
+
+@pytest.mark.parametrize(("values", "bars"), [([], ""), ([0, 0], "  "), ([0, 1, 4, 8], " ▁▄█"), ([1, 1000], "▁█")])
+def test_a_value_above_zero_has_a_bar(values: list[float], bars: str) -> None:
+    assert sparkline(values) == bars
 
 
 def test_history_of_an_unknown_flow_is_a_usage_error(lake: Path, run_alone: Run, no_start: None) -> None:

@@ -86,7 +86,9 @@ def _reads(connection: Any) -> NativeReads:
     if len({str(row["position"]) for row in rows}) > 1 or not all(row["is_only"] for row in rows):
         raise HandedOver("reads of several snapshots")
     reads = {
-        str(row["lane"]): LaneReads(row["begin"], row["end"], row["reads"], row["ends_marked"], row["has_last"], row["is_initial"])
+        str(row["lane"]): LaneReads(
+            row["begin"], row["end"], row["reads"], ends_marked=row["ends_marked"], has_last=row["has_last"], is_initial=row["is_initial"]
+        )
         for row in rows
     }
     if not reads:

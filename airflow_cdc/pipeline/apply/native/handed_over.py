@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from airflow_cdc.model.archive.archived_files import FileFormat
-from airflow_cdc.model.archive.survey import RecordLayout
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.places import delete_markers_uri
@@ -65,20 +67,29 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
     return next((reason for reason, is_so in against.items() if is_so), None)
 
 
-def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
-    """Return why a microbatch's events are not for the native engine; None where nothing is against it."""
-    columns, shapes, dialect = decoder.columns, decoder.shapes, decoder.dialect
+def why_not_surveyed(shapes: Sequence[TopicShape], dialect: Connector) -> str | None:
+    """Return why a microbatch's events are not for the native engine, from their survey alone; None where nothing is against it."""
     surveyed = count_surveyed(shapes)
     rows = [shape for shape in shapes if shape.kind in _ROWS]
-    held = set(target.columns if target else columns.types)
     keys = {shape.key_shape for shape in rows}
-    changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
     against = {
         f"events of {dialect.title}": dialect.native is None or not dialect.commit_identifies_transaction,
         "truncates or broken lines": surveyed.truncates or surveyed.broken or not surveyed.rows,
         "the files are not JSON lines of whole records": any(shape.layout is not RecordLayout.RECORD for shape in shapes),
         "values with and without schemas": len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1,
         "keys of several shapes, or none": len(keys) != 1 or None in keys or any(is_single(key) for key in keys),
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None)
+
+
+def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
+    """Return why a microbatch's events are not for the native engine; None where nothing is against it."""
+    if reason := why_not_surveyed(decoder.shapes, decoder.dialect):
+        return reason
+    columns, shapes = decoder.columns, decoder.shapes
+    held = set(target.columns if target else columns.types)
+    changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
+    against = {
         "records of a foreign shape": decoder.foreign.condition() is not None,
         "columns whose type or name changes": changing or columns.key_is_single,
         "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != held,

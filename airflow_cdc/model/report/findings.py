@@ -1,0 +1,147 @@
+"""Findings: what a person should hear of flows, as a title, a text and an HTML text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+from typing import Any
+
+from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.reprocessing import ReprocessReport
+
+_MOST_NAMED = 10
+
+
+class FindingKind(str, Enum):
+    """What kind of finding it is, the most urgent first."""
+
+    STOPPED = "stopped"
+    BEHIND = "behind"
+    REJECTED = "rejected"
+    UNCONFIRMED = "unconfirmed"
+
+
+_HEADS = {
+    FindingKind.STOPPED: "Stopped",
+    FindingKind.BEHIND: "Behind",
+    FindingKind.REJECTED: "Rejected records, now in the quarantine",
+    FindingKind.UNCONFIRMED: "Rows that the newest snapshot did not find, and that were kept",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding about one flow."""
+
+    kind: FindingKind
+    flow: str | None
+    """None where it concerns the whole run."""
+    text: str
+    """One line, without the flow's name."""
+    count: int = 1
+    """Rejected records or unconfirmed rows; 1 for other kinds."""
+
+    def line(self) -> str:
+        """Return the finding as a line."""
+        return f"{self.flow}: {self.text}" if self.flow else self.text
+
+
+def failures(report: Any) -> Iterator[Finding]:
+    """Yield the flows that a report names as failed, and the run's own error.
+
+    :param report: of any job; each of its flows has ``flow`` and ``error``.
+    """
+    if report.error:
+        yield Finding(FindingKind.STOPPED, None, f"The run stopped: {cause_text(report.error)}")
+    yield from (Finding(FindingKind.STOPPED, flow.flow, cause_text(flow.error)) for flow in report.flows if flow.error)
+
+
+def cause_text(error: Mapping[str, Any]) -> str:
+    """Return an error of a report as a line, with its next step."""
+    text = f"{error.get('type', 'Error')}: {error.get('message', 'no cause is known')}"
+    return f"{text} Next step: {error['next_step']}" if error.get("next_step") else text
+
+
+def rejected_records(report: Any, more_than: int) -> Iterator[Finding]:
+    """Yield the flows of which a run rejected more records than a bound."""
+    for name, batches in _batches(report):
+        read, rejected = (sum(getattr(batch.events, part) for batch in batches) for part in ("read", "rejected"))
+        if rejected <= more_than:
+            continue
+        reasons: Counter[str] = Counter()
+        for batch in batches:
+            reasons.update(batch.rejects)
+        by_reason = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+        yield Finding(FindingKind.REJECTED, name, f"{rejected:,} of {read:,} records{f' ({by_reason})' if by_reason else ''}", rejected)
+
+
+def unconfirmed_rows(report: Any) -> Iterator[Finding]:
+    """Yield the flows of which a run applied a snapshot that did not find all rows, and kept these."""
+    for name, batches in _batches(report):
+        if rows := sum(batch.rows_unconfirmed or 0 for batch in batches):
+            yield Finding(FindingKind.UNCONFIRMED, name, f"{rows:,} rows. Next step: airflow-cdc confirm-snapshot {name}", rows)
+
+
+def _batches(report: Any) -> Iterator[tuple[str, Sequence[BatchReport]]]:
+    if isinstance(report, ApplyReport | ReprocessReport):
+        for flow in report.flows:
+            yield flow.flow, flow.batches if isinstance(flow, FlowOutcome) else flow.done
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Findings in the forms that notifiers take."""
+
+    where: str
+    """The Dag, task and run, or what else the reader needs to find the place."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def title(self) -> str:
+        """The counts on one line, such as ``2 flows stopped, 17 records rejected``."""
+        by_kind = self._by_kind()
+        words = {
+            FindingKind.STOPPED: ("flow stopped", "flows stopped"),
+            FindingKind.BEHIND: ("flow behind", "flows behind"),
+            FindingKind.REJECTED: ("record rejected", "records rejected"),
+            FindingKind.UNCONFIRMED: ("row unconfirmed", "rows unconfirmed"),
+        }
+        counts = {kind: sum(finding.count for finding in found) for kind, found in by_kind.items()}
+        return ", ".join(f"{count:,} {words[kind][count != 1]}" for kind, count in counts.items())
+
+    @property
+    def text(self) -> str:
+        """Plain text: the place, then each kind with its flows."""
+        return "\n".join([self.where, *(line for head, lines in self._parts() for line in ("", head, *(f"• {each}" for each in lines)))])
+
+    @property
+    def html(self) -> str:
+        """The same as HTML."""
+        parts = (
+            f"<h4>{escape(head)}</h4><ul>{''.join(f'<li>{escape(each)}</li>' for each in lines)}</ul>" for head, lines in self._parts()
+        )
+        return f"<p>{escape(self.where)}</p>{''.join(parts)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the three forms, and each finding as plain JSON values."""
+        found = [{"kind": each.kind.value, "flow": each.flow, "text": each.text, "count": each.count} for each in self.findings]
+        return {"title": self.title, "text": self.text, "html": self.html, "findings": found}
+
+    def _by_kind(self) -> dict[FindingKind, list[Finding]]:
+        found = {kind: [finding for finding in self.findings if finding.kind is kind] for kind in FindingKind}
+        return {kind: findings for kind, findings in found.items() if findings}
+
+    def _parts(self) -> Iterator[tuple[str, list[str]]]:
+        for kind, findings in self._by_kind().items():
+            more = [f"… and {len(findings) - _MOST_NAMED} more"] if len(findings) > _MOST_NAMED else []
+            yield _HEADS[kind], [*(finding.line() for finding in findings[:_MOST_NAMED]), *more]
+
+
+def summary_of(where: str, findings: Iterable[Finding]) -> Summary:
+    """Return the summary of findings, the most urgent kind first."""
+    order = list(FindingKind)
+    return Summary(where, tuple(sorted(findings, key=lambda finding: (order.index(finding.kind), finding.flow or ""))))

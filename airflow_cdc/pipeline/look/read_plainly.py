@@ -1,0 +1,201 @@
+"""Read archived text in plain Python: what the native survey leaves out, as long as it is little. Rows are those of a survey."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.survey import OffsetHoles, RecordKind
+from airflow_cdc.model.columns import FILE
+from airflow_cdc.model.connectors.registry import CONNECTORS, without_database
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline.read.respell import MARKS
+
+_OPERATIONS = frozenset(each.value for each in Operation)
+_BINARY = {b"Obj\x01": "avro", b"PAR1": "parquet"}
+
+
+class NotPlainError(ValueError):
+    """Raised where only Spark reads a file; its text is the reason."""
+
+
+@dataclass
+class PlainSurvey:
+    """What a file's lines hold."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """As those of the survey, one per shape."""
+    offsets: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """By topic and partition, of records that carry them."""
+
+    def holes(self, path: str) -> list[OffsetHoles]:
+        """Return the offsets that the file skips."""
+        found = []
+        for (topic, partition), numbers in self.offsets.items():
+            known = sorted(set(numbers))
+            holes = tuple((left + 1, right - 1) for left, right in pairwise(known) if right > left + 1)
+            if holes:
+                found.append(OffsetHoles(path, topic, partition, holes))
+        return found
+
+
+def content_of(fs: FileSystem, root: str, path: str) -> bytes:
+    """Return an archived file's text, uncompressed.
+
+    :raises OSError: when it cannot be read.
+    :raises ValueError: when it is not compressed as its name shows, or cut off.
+    """
+    content = fs.cat_file(f"{root.rstrip('/')}/{path}")
+    name = path.lower()
+    try:
+        if name.endswith(".gz"):
+            return gzip.decompress(content)
+        if name.endswith(".bz2"):
+            return bz2.decompress(content)
+        if name.endswith((".zst", ".zstd")):
+            import pyarrow
+
+            with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
+                return bytes(stream.read())
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise ValueError(f"it is not compressed as its name shows, or cut off ({error})") from error
+    return content
+
+
+def read_plainly(fs: FileSystem, root: str, file: ArchivedFile) -> PlainSurvey:
+    """Return what a file of JSON lines, or one JSON array, holds.
+
+    :raises NotPlainError: where only Spark reads it.
+    :raises OSError: when it cannot be read.
+    """
+    if file.format not in (FileFormat.LINES, FileFormat.ARRAY):
+        raise NotPlainError(f"it is {file.format.value}")
+    try:
+        content = content_of(fs, root, file.path)
+        keys = content_of(fs, root, file.keys_path).split(b"\n") if file.keys_path else None
+    except ValueError as error:
+        raise NotPlainError(str(error)) from error
+    if content[:4] in _BINARY:
+        raise NotPlainError(f"it is {_BINARY[content[:4]]}")
+    counts: Counter[tuple[Any, ...]] = Counter()
+    spans: dict[tuple[Any, ...], tuple[int, int]] = {}
+    found = PlainSurvey()
+    for number, document in _documents(content):
+        row_key = _parsed(keys[number]) if keys and number < len(keys) else None
+        topic, offset, shape = _shape(document, row_key, file)
+        counts[shape] += 1
+        if offset is not None:
+            first, last = spans.get(shape, (offset, offset))
+            spans[shape] = (min(first, offset), max(last, offset))
+            if topic is not None and shape[2] is not None:
+                found.offsets.setdefault((topic, shape[2]), []).append(offset)
+    names = ("topic", "kind", "partition", "connector", "table", "key_shape", "value_shape")
+    for shape, records in counts.items():
+        lowest, greatest = spans.get(shape, (None, None))
+        span = {"first_offset": lowest, "last_offset": greatest}
+        found.rows.append({FILE: file.path, **dict(zip(names, shape, strict=True)), "records": records, **span})
+    return found
+
+
+def first_event(fs: FileSystem, root: str, file: ArchivedFile, topic: str) -> str | None:
+    """Return the text of a topic's first event in a file that was read before; None where it holds none."""
+    for _, document in _documents(content_of(fs, root, file.path)):
+        named, _, shape = _shape(document, None, file)
+        if named in (None, topic) and shape[1] in _OPERATIONS:
+            return json.dumps(document, ensure_ascii=False)
+    return None
+
+
+_BROKEN = object()
+
+
+def _documents(content: bytes) -> Iterator[tuple[int, Any]]:
+    if content.lstrip()[:1] == b"[":
+        whole = _parsed(content)
+        if isinstance(whole, list):
+            yield from enumerate(whole)
+            return
+    for number, line in enumerate(content.split(b"\n")):
+        if line.strip():
+            yield number, _parsed(line)
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return _BROKEN
+
+
+def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | None, int | None, tuple[Any, ...]]:
+    """Return a line's topic, offset and shape: topic, kind, partition, connector, table, shapes of key and value."""
+    if document is _BROKEN or not isinstance(document, dict | None):
+        return None, None, (None, RecordKind.MALFORMED.value, None, None, None, None, None)
+    topic, partition, offset, row_key, value = None, file.partition, None, companion, document
+    if document and isinstance(document.get("topic"), str) and {"value", "partition"} & document.keys():
+        topic, value, row_key = document["topic"], document.get("value"), document.get("key")
+        partition, offset = _number(document.get("partition")), _number(document.get("offset"))
+    schema, payload = _unwrapped(value)
+    if isinstance(value, dict) and any(mark in value or (isinstance(payload, dict) and mark in payload) for mark in MARKS):
+        raise NotPlainError("its records have another shape than Debezium's envelope")
+    kind = _kind(payload)
+    source = payload.get("source") if isinstance(payload, dict) else None
+    source = source if isinstance(source, dict) else {}
+    connector = source.get("connector")
+    if kind == RecordKind.UNKNOWN.value or (kind in _OPERATIONS and connector is not None and connector not in CONNECTORS):
+        raise NotPlainError("a record is no change event of a known connector")
+    key_schema, key_payload = _unwrapped(row_key)
+    value_shape = None
+    if kind in _OPERATIONS:
+        image = payload.get("after") or payload.get("before")
+        value_shape = _text(schema) if schema else _names(image)
+    table = _table(source) if kind in _OPERATIONS else None
+    return topic, offset, (topic, kind, partition, connector, table, _text(key_schema) if key_schema else _names(key_payload), value_shape)
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else None
+
+
+def _unwrapped(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, dict) and "payload" in value and value.keys() <= {"schema", "payload"}:
+        return value.get("schema"), value["payload"]
+    return None, value
+
+
+def _kind(payload: Any) -> str:
+    if payload is None:
+        return RecordKind.TOMBSTONE.value
+    if not isinstance(payload, dict):
+        return RecordKind.UNKNOWN.value
+    if payload.get("op") in _OPERATIONS:
+        return str(payload["op"])
+    if payload.get("status") in ("BEGIN", "END") and "id" in payload:
+        return RecordKind.TRANSACTION.value
+    if "ddl" in payload and ("tableChanges" in payload or "databaseName" in payload):
+        return RecordKind.SCHEMA_CHANGE.value
+    return RecordKind.HEARTBEAT.value if payload.keys() == {"ts_ms"} else RecordKind.UNKNOWN.value
+
+
+def _text(schema: Any) -> str:
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+
+
+def _names(image: Any) -> str | None:
+    return json.dumps(list(image), ensure_ascii=False, separators=(",", ":")) if isinstance(image, dict) else None
+
+
+def _table(source: Mapping[str, Any]) -> str | None:
+    if not source.get("table"):
+        return None
+    database = None if source.get("connector") in without_database() else source.get("db")
+    return ".".join(str(part) for part in (source.get("name"), database, source.get("schema"), source["table"]) if part)

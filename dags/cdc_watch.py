@@ -1,0 +1,33 @@
+"""Look every quarter of an hour whether the Delta tables are close behind the archive, and mail those that are not.
+
+It needs the connections ``cdc_archive_default``, ``cdc_lake_default`` and ``smtp_default``, and no Spark. A red run is a table that is
+behind; the mail names it. Where merges themselves notify, this Dag sees what they cannot: that no merge runs any more.
+"""
+
+from __future__ import annotations
+
+# [START howto_cdc_watch]
+from datetime import datetime, timezone
+
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+from airflow.sdk import DAG
+
+from airflow_cdc.doc_links import with_links
+from airflow_cdc.notifications.flows import CdcNotifier
+from airflow_cdc.sensors.lag import CdcLagSensor
+
+mail = SmtpNotifier(from_email="airflow@example.com", to="data@example.com", subject="{{ cdc.title }}", html_content="{{ cdc.html }}")
+
+with DAG(
+    dag_id="cdc_watch",
+    description="Report Delta tables that are behind the archive",
+    doc_md=with_links(__doc__, "how-to/watch-it.md"),
+    schedule="*/15 * * * *",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    tags=["cdc"],
+):
+    # One look; each sends the lag to Airflow's metrics, too.
+    CdcLagSensor(task_id="close_behind", max_seconds=3600, timeout=0, on_failure_callback=CdcNotifier(mail))
+# [END howto_cdc_watch]
