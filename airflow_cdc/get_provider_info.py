@@ -74,7 +74,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_cdc.hooks.lake.CdcLakeHook",
                 label="Lake root URL",
                 placeholder="s3://bucket/lake",
-                fields={},
+                fields={"engine": _ENGINE},
             ),
         ],
     }
@@ -119,6 +119,11 @@ _FORMAT = {
     "label": "Format",
     "description": "What every data file must be; another one is an error. auto: each file by its name and first bytes.",
     "schema": {"type": ["string", "null"], "default": "auto", "enum": ["auto", "json", "avro", "parquet"]},
+}
+_ENGINE = {
+    "label": "Engine",
+    "description": "What merges into the lake where a task names no engine: auto, spark or native. Empty: each flow's setting.",
+    "schema": {"type": ["string", "null"]},
 }
 _SOURCE = {
     "label": "Source connection id",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_cdc.hooks.connection_fields import extra
 from airflow_cdc.hooks.storage import CdcStorageHook
+from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.state.lake import flows_in
 
 _NAMED = 5
@@ -29,6 +31,15 @@ class CdcLakeHook(CdcStorageHook):
     def flows(self) -> list[str]:
         """Return the names of the flows with state in the lake."""
         return flows_in(self.fs, self.fs_root)
+
+    @property
+    def engine(self) -> str | None:
+        """Engine of all merges into the lake whose task names none; None: each flow's setting.
+
+        :raises ConfigurationError: when the connection names no engine.
+        """
+        named: str | None = extra(self.connection, "engine")
+        return (found := engine_of(named)) and found.value
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):

@@ -41,7 +41,8 @@ class CdcMergeOperator(MergeOutcome, CdcSubmitOperator):
     :param check_transactions: check the counts of archived transaction topics; reads each new file once more.
     :param consistent: stop all tables of a connector at its last complete transaction. Events behind it wait, and the sensor succeeds again
         when more is archived. Checks the transactions too.
-    :param engine: ``auto``, ``spark`` or ``native`` for all flows of the run; none: each flow's setting. (templated)
+    :param engine: ``auto``, ``spark`` or ``native`` for all flows of the run; none: the lake connection's, else each flow's own.
+        (templated)
     :param archived_since: only files that were archived from this time on (ISO 8601; UTC where it has no offset). (templated)
     :param archived_until: only files that were archived before this time. (templated)
     :param by_data_interval: where neither is given: a backfill's run takes the files that were archived in its data interval; a scheduled

@@ -33,8 +33,8 @@ def merge_arguments(
         yield "--check-transactions"
     if asked.consistent:
         yield "--consistent"
-    if asked.engine:
-        yield from ("--engine", asked.engine)
+    if engine := asked.engine or lake.engine:
+        yield from ("--engine", engine)
     for name, moment in (("--since", interval.since), ("--until", interval.until)):
         if moment:
             yield from (name, moment.isoformat())

@@ -271,6 +271,21 @@ def test_every_parse_of_a_dag_gives_the_same_serialized_dag(service: str) -> Non
     assert "cdc_lake_default" in parsed()
 
 
+@pytest.mark.parametrize(("of_task", "expected"), [(None, "spark"), ("native", "native")])
+def test_the_lakes_connection_names_the_engine_where_the_task_does_not(
+    scene: Any, context: Any, of_task: str | None, expected: str
+) -> None:
+    scene.connect("cdc_lake_default", conn_type="cdc_lake", host=str(scene.lake), extra={"engine": "spark"})
+    job = CdcJob(application=APPLICATION, engine=of_task)
+    assert given(arguments_of(render(job.emr_serverless(), context))).engine == expected
+
+
+def test_a_connection_with_a_wrong_engine_is_refused_before_a_job_is_submitted(scene: Any, context: Any) -> None:
+    scene.connect("cdc_lake_default", conn_type="cdc_lake", host=str(scene.lake), extra={"engine": "duck"})
+    with pytest.raises(AirflowFailException, match="engine is 'duck'"):
+        render(CdcJob(application=APPLICATION).emr_serverless(), context)
+
+
 def test_a_wrong_engine_is_refused_before_a_job_is_submitted(scene: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="engine"):
         render(CdcJob(application=APPLICATION, engine="duck").emr_serverless(), context)

@@ -18,6 +18,8 @@ from airflow.providers.common.compat.sdk import BaseNotifier, BaseOperatorLink
 
 from airflow_cdc.assets import table_asset
 from airflow_cdc.get_provider_info import get_provider_info
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.model.flow.engine import Engine
 
 REPOSITORY = Path(__file__).parents[3]
 _AIRFLOW = Path(airflow.__file__).parent
@@ -86,7 +88,7 @@ def test_the_form_has_no_required_field_but_the_root(entry: dict[str, Any]) -> N
     assert "host" not in entry["ui-field-behaviour"]["hidden-fields"]
 
 
-FIELDS = {"cdc_archive": {"storage_conn_id", "source_conn_id", "layout", "format"}, "cdc_lake": {"storage_conn_id"}}
+FIELDS = {"cdc_archive": {"storage_conn_id", "source_conn_id", "layout", "format"}, "cdc_lake": {"storage_conn_id", "engine"}}
 
 
 @pytest.mark.parametrize(("kind", "fields"), FIELDS.items())
@@ -100,7 +102,7 @@ def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any,
         scene.connect("filled", conn_type=kind, host="/data", extra={field: "mine"})
         assert [getattr(hook("filled"), each) for each in connections if each != field] == [None] * (len(connections) - 1)
         assert getattr(hook("filled"), field) == "mine"
-    for field in fields - connections:
+    for field in fields - connections - {"engine"}:
         schema = entry["conn-fields"][field]["schema"]
         assert schema["default"] == "auto"
         for choice in schema["enum"]:
@@ -108,6 +110,12 @@ def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any,
             assert getattr(hook("filled").shape, field).value == choice
         known = type(getattr(hook("filled").shape, field))
         assert [choice.value for choice in known] == schema["enum"]
+
+
+@pytest.mark.parametrize("engine", [None, *(each.value for each in Engine)])
+def test_the_lakes_hook_reads_the_engine_of_its_form(scene: Any, engine: str | None) -> None:
+    scene.connect("filled", conn_type="cdc_lake", host="/data", extra={"engine": engine})
+    assert CdcLakeHook("filled").engine == engine
 
 
 def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> None:
