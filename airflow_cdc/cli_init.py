@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -37,10 +38,10 @@ def init(
         flows = list(read_flows(folder / FLOWS))
     lines, written = list(unknowns(found)), [str(path) for path in files]
     steps = [
-        f"airflow connections add cdc_archive_default --conn-type cdc_archive --conn-host '{archive}'",
-        f"airflow connections add cdc_lake_default --conn-type cdc_lake --conn-host '{lake}'",
+        f"airflow connections add cdc_archive_default --conn-type cdc_archive --conn-host {quote(archive)}",
+        f"airflow connections add cdc_lake_default --conn-type cdc_lake --conn-host {quote(lake)}",
         "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'",
-        f"airflow-cdc apply --archive '{archive}' --lake '{lake}' --flows '{folder / FLOWS}'",
+        f"airflow-cdc apply --archive {quote(archive)} --lake {quote(lake)} --flows {quote(str(folder / FLOWS))}",
     ]
     if as_json:
         print_json({"archive": archive, "written": written, "flows": flows, "unknown": lines, "next_steps": steps})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_the_files_can_be_read_as_they_are(archive: Path, run_alone: Run, no_spa
     assert settings.flows == str(folder / "flows.yaml")
     compile((folder / "cdc_tables.py").read_text(), "cdc_tables.py", "exec")
     assert f"wrote: {folder / 'flows.yaml'}" in ended.stdout.splitlines()
-    assert f"airflow-cdc apply --archive '{archive}' --lake '/data/lake'" in ended.stdout
+    assert f"airflow-cdc apply --archive {shlex.quote(str(archive))} --lake /data/lake" in ended.stdout
 
 
 def test_the_written_dag_file_makes_its_dag(archive: Path, run_alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
