@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
@@ -32,9 +32,9 @@ def test_each_microbatch_begins_with_what_is_pending_and_is_done_with_its_own(sp
 
 
 def test_a_flow_that_fails_ends_with_that_step(spark: SparkSession, tmp_path: Path) -> None:
-    write_records(tmp_path / "archive/1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    write_records(tmp_path / "archive/1.jsonl", numbered([sqlserver("c", commit=1, after=ANN), sqlserver("t", commit=2)]))
     steps: list[Step] = []
-    flows = {TOPIC: CdcFlow(TOPIC, keys=("nothing",))}
+    flows = {TOPIC: CdcFlow(TOPIC, on_truncate=OnTruncate.FAIL)}
     run = ArchiveRun(spark, str(tmp_path / "archive"), str(tmp_path / "lake"), flows, watch=steps.append)
     assert not apply_archive(run).ok
     assert steps[-1] == Step(TOPIC, FAILED)
