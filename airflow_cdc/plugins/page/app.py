@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError
 from airflow_cdc.pipeline.look.browse_quarantine import QuarantineSearch, browse_quarantine
-from airflow_cdc.pipeline.look.key_story import KeyQuestion, key_story
+from airflow_cdc.pipeline.look.key_story import Bounds, key_story
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError
 from airflow_cdc.plugins.page import detail
 from airflow_cdc.plugins.page.context import PageContext
@@ -31,6 +31,9 @@ _HEADERS = {
     # The plots set styles on their elements. Airflow's own page frames this one.
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'self'",
 }
+MOST_TEXT, MOST_MICROBATCHES, MOST_TABLE = 64 * 1024**2, 200, 1024**3
+"""Of one key's story: estimated bytes of text to search, number of microbatches, size in bytes of a table. A request is answered in
+seconds; `airflow-cdc key` searches more."""
 _NOT_BUILT = "This package was built without the page. Next step: run `make ui` in the checkout, or install the wheel."
 
 Lake = Annotated[str, Query(description="Connection id of a lake.", min_length=1)]
@@ -177,7 +180,8 @@ class _Answers:
         through: Annotated[int | None, Query(ge=1)] = None,
     ) -> Any:
         """Return the story of one key."""
-        return key_story(self._view(lake).lake, flow, KeyQuestion(key, through), self.context.reach).to_json()
+        bounds = Bounds(MOST_TEXT, MOST_MICROBATCHES, through, MOST_TABLE)
+        return key_story(self._view(lake).lake, flow, key, bounds, self.context.reach).to_json()
 
     def _view(self, lake: str) -> LakeView:
         return self.context.view(lake)

@@ -45,7 +45,9 @@ def list_flows(view: LakeView, wanted: Wanted, errors: Mapping[str, str]) -> dic
     found.sort(key=SORTS.get(wanted.sort, SORTS["standing"]), reverse=wanted.descending)
     first = (wanted.page - 1) * wanted.size
     shown = found[first : first + wanted.size]
-    view.prepare(shown, POINTS)
+    # While the first look is under way it would only slow that down.
+    if look.at:
+        view.prepare(shown, POINTS)
     return {
         "flows": [_row(view, flow) for flow in shown],
         "matching": len(found),
