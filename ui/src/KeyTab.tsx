@@ -1,12 +1,15 @@
 import { useState } from "react";
 
-import type { KeyEvent, Story } from "./api";
-import { bytes, moment, plural, shown } from "./format";
+import type { KeyEvent, KeyRow, Story } from "./api";
+import { moment, plural, shown } from "./format";
 import { Loading, Trouble } from "./parts";
 import { hashOf, type Place, useAsk } from "./use";
 
 const OPERATIONS: Record<string, string> = { c: "create", u: "update", d: "delete", r: "snapshot read", t: "truncate" };
 const UNAVAILABLE = "__debezium_unavailable_value";
+/** Events that are shown; a key may have more than a browser draws quickly. */
+const MOST_EVENTS = 500;
+const MOST_PATHS = 20;
 
 export function KeyTab({ place }: { place: Place }) {
   const { lake, flow } = place;
@@ -26,7 +29,7 @@ export function KeyTab({ place }: { place: Place }) {
           <input
             type="text"
             value={written}
-            placeholder='42, or {"id": 42, "line": 1}'
+            placeholder="42, or id=42,line=1"
             onChange={(event) => setWritten(event.target.value)}
             onKeyDown={(event) => event.key === "Enter" && go()}
           />
@@ -48,50 +51,72 @@ export function KeyTab({ place }: { place: Place }) {
 }
 
 function StoryView({ story, further }: { story: Story; further: (through: number) => void }) {
-  const left = Object.entries(story.left_out);
+  const first = Math.max(0, story.events.length - MOST_EVENTS);
   return (
     <>
       <Today story={story} />
       <h3>
-        {plural(story.events.length, "event")} <span className="hint">oldest first</span>
+        {plural(story.events.length, "event")} <span className="hint">in the order of the source&apos;s log</span>
       </h3>
+      {first ? <p className="note">The first {plural(first, "event")} are not shown here: <code>airflow-cdc key</code> lists all.</p> : null}
       {story.events.length ? (
         <ol className="events">
-          {story.events.map((event, place) => (
-            <Event key={`${event.file}:${event.line}`} event={event} known={knownBefore(story.events.slice(0, place))} />
+          {story.events.slice(first).map((event, place) => (
+            <Event key={`${event.archive}:${event.file}:${event.line}`} event={event} number={first + place + 1} />
           ))}
         </ol>
       ) : (
         <p className="empty small">No event of this key was found in the files that were read.</p>
       )}
-      {story.rejected.length ? (
-        <>
-          <h3>Quarantined records with this text</h3>
-          <ul className="changes">
-            {story.rejected.map((record) => (
-              <li key={`${record.file}:${record.line}`}>
-                <b>{record.reason}</b> <span className="hint">{record.file}, line {record.line ?? "?"}</span>
-                <pre>{record.raw}</pre>
-              </li>
-            ))}
-          </ul>
-        </>
+      {story.removals.length ? (
+        <ul className="changes">
+          {story.removals.map((each) => (
+            <li key={`${each.microbatch}:${each.position}`}>
+              Microbatch {each.microbatch} removed the rows before the {each.what} at <code>{each.spelled}</code>.
+            </li>
+          ))}
+        </ul>
       ) : null}
-      <p className="note">
-        Read: {plural(story.read_files, "file")}, {bytes(story.read_bytes)}. What became of an event is worked out by the rules of the merge; it is
-        not recorded by event.
-        {left.map(([why, count]) => ` ${plural(count, "file")} not read: they ${why}.`)}
-        {story.unread_through ? (
+      <Unread story={story} further={further} />
+    </>
+  );
+}
+
+function Unread({ story, further }: { story: Story; further: (through: number) => void }) {
+  const byReason = new Map<string, string[]>();
+  for (const [path, reason] of Object.entries(story.unread)) {
+    byReason.set(reason, [...(byReason.get(reason) ?? []), path]);
+  }
+  return (
+    <div className="note">
+      <p>
+        An outcome with a question mark is not recorded by event: it follows from the order of the events and the counts of the report.
+        {story.notes.map((note) => ` ${note.charAt(0).toUpperCase()}${note.slice(1)}.`)}
+        {story.older ? (
           <>
             {" "}
-            Microbatches 1 to {story.unread_through} were not read.{" "}
-            <button type="button" onClick={() => further(story.unread_through)}>
-              Read on from there
+            <button type="button" onClick={() => further(story.older)}>
+              Read on from microbatch {story.older}
             </button>
           </>
         ) : null}
       </p>
-    </>
+      {[...byReason].map(([reason, paths]) => (
+        <details key={reason}>
+          <summary>
+            {plural(paths.length, "file")} not searched: {reason}
+          </summary>
+          <ul>
+            {paths.slice(0, MOST_PATHS).map((path) => (
+              <li key={path}>
+                <code>{path}</code>
+              </li>
+            ))}
+            {paths.length > MOST_PATHS ? <li>and {plural(paths.length - MOST_PATHS, "other")}</li> : null}
+          </ul>
+        </details>
+      ))}
+    </div>
   );
 }
 
@@ -102,91 +127,100 @@ function Today({ story }: { story: Story }) {
   return (
     <div className="today">
       <h3>{name} today</h3>
-      {story.row_note ? <p>{story.row_note}</p> : null}
-      {!story.rows.length && !story.row_note ? (
+      {story.rows.some((row) => row.is_live) ? null : (
         <p>
-          The table holds no such row.
-          {story.markers.length ? ` A delete marker of microbatch ${shown(story.markers.at(-1)?.__cdc_microbatch)} keeps older events away.` : ""}
+          No such row was found in the table.
+          {story.deleted.length ? ` A delete marker of microbatch ${shown(story.deleted.at(-1)?.microbatch)} keeps older events away.` : ""}
         </p>
-      ) : null}
+      )}
       {story.rows.map((row, place) => (
-        <dl key={place} className="row">
-          {Object.entries(row)
-            .filter(([column]) => !column.startsWith("__cdc_"))
-            .map(([column, value]) => (
-              <div key={column}>
-                <dt>{column}</dt>
-                <dd className={value === null ? "null" : undefined}>{shown(value)}</dd>
-              </div>
-            ))}
-          <div className="ours">
-            <dt>written by</dt>
-            <dd>
-              microbatch {shown(row.__cdc_microbatch)}, operation {OPERATIONS[shown(row.__cdc_op)] ?? shown(row.__cdc_op)}
-              {row.__cdc_committed_at ? `, committed ${shown(row.__cdc_committed_at).slice(0, 19).replace("T", " ")} UTC` : ""}
-            </dd>
-          </div>
-        </dl>
+        <Row key={place} row={row} />
       ))}
     </div>
   );
 }
 
-type Image = Record<string, unknown>;
-
-/** The row as the events so far made it: many events carry no image of before. */
-function knownBefore(events: KeyEvent[]): Image {
-  const applied = events.filter(({ outcome }) => outcome !== "stale");
-  return applied.reduce<Image>((row, event) => (event.op === "d" ? {} : { ...row, ...carried(event.after) }), {});
+function Row({ row }: { row: KeyRow }) {
+  return (
+    <dl className="row">
+      {Object.entries(row.values).map(([column, value]) => (
+        <div key={column}>
+          <dt>{column}</dt>
+          <dd className={value === null ? "null" : undefined}>{shown(value)}</dd>
+        </div>
+      ))}
+      <div className="ours">
+        <dt>{row.is_live ? "written by" : "no longer valid; written by"}</dt>
+        <dd>
+          microbatch {shown(row.microbatch)}, operation {OPERATIONS[row.op ?? ""] ?? shown(row.op)}
+          {row.committed_at ? `, committed ${row.committed_at.slice(0, 19).replace("T", " ")} UTC` : ""}
+        </dd>
+      </div>
+    </dl>
+  );
 }
 
-function carried(image: unknown): Image {
-  return Object.fromEntries(Object.entries((image ?? {}) as Image).filter(([, value]) => value !== UNAVAILABLE));
+type Line = { column: string; before: string; after: string; changed: boolean };
+
+/** Each column of the event: what it changed, and what it carries unchanged. */
+function linesOf(event: KeyEvent): Line[] {
+  const changed = new Map(event.changes.map((change) => [change.column, change]));
+  const columns = new Set([...Object.keys(event.before ?? {}), ...Object.keys(event.after ?? {}), ...changed.keys()]);
+  const isNew = event.op === "c" || event.op === "r";
+  return [...columns].map((column) => {
+    const change = changed.get(column);
+    if (change) {
+      const before = isNew && change.before === null ? "–" : shown(change.before);
+      return { column, before, after: event.op === "d" ? "–" : shown(change.after), changed: true };
+    }
+    const value = (event.after ?? event.before ?? {})[column];
+    const text = value === UNAVAILABLE ? "(not in the event)" : shown(value);
+    return { column, before: event.op === "c" ? "–" : text, after: event.op === "d" ? "–" : text, changed: false };
+  });
 }
 
-function Event({ event, known }: { event: KeyEvent; known: Image }) {
-  const stale = event.outcome === "stale";
-  const before = event.before && typeof event.before === "object" && !stale ? (event.before as Image) : known;
-  const after = event.after && typeof event.after === "object" ? (event.after as Image) : null;
+function Event({ event, number }: { event: KeyEvent; number: number }) {
   const [all, setAll] = useState(false);
-  const columns = [...new Set([...Object.keys(before), ...Object.keys(after ?? {})])];
-  const changed = columns.filter((column) => shown(before[column]) !== shown(after?.[column]) && after?.[column] !== UNAVAILABLE);
-  const listed = all || !after || !Object.keys(before).length ? columns : changed;
+  const lines = linesOf(event);
+  const listed = all ? lines : lines.filter((line) => line.changed);
+  const stale = event.outcome === "stale";
+  const owners = event.microbatches;
   return (
     <li className={`event ${event.outcome}`}>
       <div className="what">
+        <span className="hint">{number}</span>
         <span className={`outcome ${event.outcome}`}>
           {event.outcome}
-          {event.is_sure ? "" : " ?"}
+          {event.is_proven ? "" : " ?"}
         </span>
-        <b>{event.op ? (OPERATIONS[event.op] ?? event.op) : "tombstone"}</b>
+        <b>{event.op ? (OPERATIONS[event.op] ?? event.op) : "no operation"}</b>
         {event.spelled || event.position ? <code title="position in the source's log">{event.spelled ?? event.position}</code> : null}
-        <span>{moment((event.source.ts_ms as number | undefined) ?? event.sent_ms)}</span>
+        <span>{moment(event.committed_at)}</span>
         <span className="hint">
-          {event.microbatch === null ? "not applied yet" : `microbatch ${event.microbatch}`}
+          {owners.length ? `microbatch${owners.length > 1 ? "es" : ""} ${owners.join(", ")}` : "not applied yet"}
           {event.transaction ? `, transaction ${event.transaction}` : ""}
         </span>
       </div>
       <p className="reason">
-        {event.reason}
-        {event.moved_from ? ` The row came from key ${shown(event.moved_from)}.` : ""}
-        {event.moved_to ? ` The row went on under key ${shown(event.moved_to)}.` : ""}
+        {event.why.charAt(0).toUpperCase()}
+        {event.why.slice(1)}
+        {event.by === null ? "." : ` (event ${event.by + 1}).`}
       </p>
       {listed.length ? (
         <table className="diff">
           <thead>
             <tr>
               <th scope="col">Column</th>
-              <th scope="col">{stale ? "The row, which stayed" : "Before"}</th>
+              <th scope="col">Before</th>
               <th scope="col">{stale ? "The event, not applied" : "After"}</th>
             </tr>
           </thead>
           <tbody>
-            {listed.map((column) => (
-              <tr key={column} className={changed.includes(column) ? "changed" : undefined}>
-                <th scope="row">{column}</th>
-                <td>{column in before ? shown(before[column]) : "–"}</td>
-                <td>{!after ? "–" : after[column] === UNAVAILABLE ? "(not in the event)" : column in after ? shown(after[column]) : "–"}</td>
+            {listed.map((line) => (
+              <tr key={line.column} className={line.changed ? "changed" : undefined}>
+                <th scope="row">{line.column}</th>
+                <td>{line.before}</td>
+                <td>{line.after}</td>
               </tr>
             ))}
           </tbody>
@@ -197,9 +231,9 @@ function Event({ event, known }: { event: KeyEvent; known: Image }) {
       <p className="hint place">
         {event.file}, line {event.line}
         {event.offset === null ? "" : `, offset ${event.offset}`}
-        {columns.length > listed.length || all ? (
+        {lines.length > listed.length || all ? (
           <button type="button" onClick={() => setAll(!all)}>
-            {all ? "Only what changed" : `All ${columns.length} columns`}
+            {all ? "Only what changed" : `All ${lines.length} columns`}
           </button>
         ) : null}
       </p>

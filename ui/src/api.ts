@@ -106,39 +106,46 @@ export type Dag = { dag_id: string; is_paused: boolean; description: string | nu
 export type Runs = { runs: Run[]; dags: Dag[] };
 export type Reject = Record<string, unknown> & { reason: string; file: string; line: number | null; microbatch: number; raw: string | null };
 export type Quarantine = { records: Reject[]; matching: number; reasons: Record<string, number> };
+export type Image = Record<string, unknown>;
 export type KeyEvent = {
-  microbatch: number | null;
+  archive: string;
   file: string;
   line: number;
   partition: number | null;
   offset: number | null;
   op: string | null;
-  source: Record<string, unknown>;
-  before: unknown;
-  after: unknown;
-  transaction: string | null;
-  sent_ms: number | null;
-  moved_from: unknown;
-  moved_to: unknown;
   position: string | null;
   spelled: string | null;
+  transaction: string | null;
+  committed_at: string | null;
+  before: Image | null;
+  after: Image | null;
+  changes: { column: string; before: unknown; after: unknown }[];
+  microbatches: number[];
   outcome: string;
-  reason: string;
-  is_sure: boolean;
+  why: string;
+  by: number | null;
+  is_proven: boolean;
+};
+export type KeyRow = {
+  values: Image;
+  is_live: boolean;
+  position: string | null;
+  op: string | null;
+  committed_at: string | null;
+  microbatch: number | null;
 };
 export type Story = {
   flow: string;
   key: Record<string, string>;
-  mode: string;
-  rows: Record<string, unknown>[];
-  row_note: string;
-  markers: Record<string, unknown>[];
+  connector: string | null;
   events: KeyEvent[];
-  rejected: Reject[];
-  read_files: number;
-  read_bytes: number;
-  left_out: Record<string, number>;
-  unread_through: number;
+  rows: KeyRow[];
+  deleted: { microbatch: number | null; position: string }[];
+  removals: { microbatch: number; what: string; position: string; spelled: string }[];
+  unread: Record<string, string>;
+  notes: string[];
+  older: number;
 };
 
 export class Refused extends Error {

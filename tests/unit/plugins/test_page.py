@@ -132,9 +132,19 @@ def test_a_flow_has_its_place_in_the_log_and_its_table(page: Page) -> None:
 
 def test_a_key_and_a_quarantine_are_answered(page: Page) -> None:
     story = page.get("key", flow=CUSTOMERS, key="1")
-    assert [event["outcome"] for event in story["events"]] == ["superseded", "merged", "redelivered", "merged", "stale"]
+    assert [event["outcome"] for event in story["events"]] == ["superseded", "merged", "stale", "merged", "redelivered"]
+    assert [(row["values"]["name"], row["microbatch"]) for row in story["rows"]] == [("Ada Lovelace", 2)]
+    assert (story["unread"], story["older"]) == ({}, 0)
     assert page.get("quarantine", flow=CUSTOMERS)["reasons"] == {"malformed_json": 1}
     assert page.get("quarantine", flow=CUSTOMERS, reason="missing_key")["records"] == []
+
+
+def test_a_key_is_searched_within_bounds_and_from_there_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_cdc.plugins.page.app.MOST_MICROBATCHES", 1)
+    newest = page.get("key", flow=CUSTOMERS, key="1")
+    assert ([event["microbatches"] for event in newest["events"]], newest["older"]) == ([[3]], 2)
+    older = page.get("key", flow=CUSTOMERS, key="1", through=newest["older"])
+    assert ([event["microbatches"] for event in older["events"]], older["older"]) == ([[2], [2]], 1)
 
 
 @pytest.mark.parametrize("path", ["flow", "table", "microbatches"])
@@ -145,7 +155,7 @@ def test_a_flow_that_the_lake_does_not_know_is_not_found(page: Page, path: str) 
 def test_what_is_wrong_is_answered_with_the_next_step(page: Page) -> None:
     answer = page.client.get("/api/flows", params={"lake": "nowhere"})
     assert (answer.status_code, answer.json()["next_step"]) == (422, "Create it.")
-    assert "is no key of this table, whose key is id" in page.get("key", 422, flow=CUSTOMERS, key='{"other": 1}')["detail"]
+    assert "does not fit: expected id=…" in page.get("key", 422, flow=CUSTOMERS, key='{"other": 1}')["detail"]
 
 
 def test_the_page_is_served_by_name_and_nothing_else_is(page: Page) -> None:
