@@ -129,7 +129,7 @@ function Today({ story }: { story: Story }) {
       <h3>{name} today</h3>
       {story.rows.some((row) => row.is_live) ? null : (
         <p>
-          No such row was found in the table.
+          No such row was found in the table.{story.notes.length ? " What was not searched is named below." : ""}
           {story.deleted.length ? ` A delete marker of microbatch ${shown(story.deleted.at(-1)?.microbatch)} keeps older events away.` : ""}
         </p>
       )}
