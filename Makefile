@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters bench bench-full lint format lock docs build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters bench bench-full lint format lock docs ui build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +32,12 @@ test: lint ## Check the code and run one proof of each rule
 test-deep: setup ## Run the other proofs: long properties, captures and stories
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
 
-test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases
+test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases, a browser (needs npm and Chromium)
 	@$(BIN)/python scripts/object_store.py
 	@$(BIN)/python scripts/metrics_tools.py
 	@$(BIN)/python scripts/source_databases.py
 	@$(BIN)/python scripts/yarn_cluster.py
+	@$(BIN)/python scripts/browser.py
 	$(BIN)/python -m pytest -m system_deep
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
@@ -52,6 +53,10 @@ bench: python ## Measure ours against its rivals, at reduced sizes (a quarter of
 bench-full: python ## The same at the sizes that the aims are about; keeps figures and plots under benchmarks/results/
 	@$(PYTHON) scripts/setup.py bench
 	$(BIN)/python -m benchmarks --full
+
+ui: ## Build the page in Airflow's UI from ui/ into airflow_cdc/plugins/ui/ (needs npm; the built page is committed)
+	npm --prefix ui ci --no-audit --no-fund
+	npm --prefix ui run build
 
 lint: setup ## Check style, types and who imports whom
 	$(BIN)/ruff check

@@ -35,6 +35,7 @@ from airflow_cdc.cli_keep import maintain, verify
 from airflow_cdc.cli_key import key
 from airflow_cdc.cli_look import diff, history, show, tables
 from airflow_cdc.cli_metrics import metrics
+from airflow_cdc.cli_page import page
 from airflow_cdc.cli_quarantine import quarantine
 from airflow_cdc.cli_retype import retype
 from airflow_cdc.cli_schema import schema
@@ -78,6 +79,7 @@ app.command()(retype)
 app.command()(verify)
 app.command()(serve)
 app.command()(completion)
+app.command()(page)
 
 
 @app.command()

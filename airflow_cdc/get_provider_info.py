@@ -59,6 +59,8 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": "airflow_cdc.lineage.asset_dataset",
             }
         ],
+        # Airflow reads it where providers are discovered eagerly; else the entry point `airflow.plugins` names the same class.
+        "plugins": [{"name": "airflow_cdc", "plugin-class": "airflow_cdc.plugins.cdc_plugin.CdcPlugin"}],
         "connection-types": [
             _connection_type(
                 "cdc_archive",

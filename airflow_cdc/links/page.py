@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import conf
 
-_PAGE = "/cdc/#"
+_PAGE = "/plugin/cdc#"
 
 
 def flow_page(lake_conn_id: str, flow: str) -> str:
     """Return the address of one flow."""
-    return _page("flows", lake_conn_id, flow)
+    return _page(lake_conn_id, flow)
 
 
-def flows_page(lake_conn_id: str, globs: Sequence[str] = ()) -> str:
-    """Return the address of a lake's flows, of those that globs match."""
-    return _page("flows", lake_conn_id) + (f"?tables={quote(','.join(globs), safe='')}" if globs else "")
+def flows_page(lake_conn_id: str) -> str:
+    """Return the address of a lake's flows."""
+    return _page(lake_conn_id)
 
 
-def quarantine_page(lake_conn_id: str, flow: str | None = None) -> str:
-    """Return the address of a flow's rejected records, or of the whole lake's."""
-    return _page("quarantine", lake_conn_id, *([flow] if flow else []))
+def quarantine_page(lake_conn_id: str, flow: str) -> str:
+    """Return the address of a flow's rejected records."""
+    return _page(lake_conn_id, flow, "quarantine")
 
 
 def _page(*parts: str) -> str:

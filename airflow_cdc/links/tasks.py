@@ -22,17 +22,18 @@ class FlowLink(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         """Return the page's address."""
         flow = _only_flow(operator)
-        return flow_page(operator.lake_conn_id, flow) if flow else flows_page(operator.lake_conn_id, _globs(operator))
+        return flow_page(operator.lake_conn_id, flow) if flow else flows_page(operator.lake_conn_id)
 
 
 class QuarantineLink(BaseOperatorLink):
-    """To the rejected records of the task's flow; of the lake where it has several."""
+    """To the rejected records of the task's flow; to the list of flows, which counts them, where it has several."""
 
     name = "Quarantine"
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         """Return the page's address."""
-        return quarantine_page(operator.lake_conn_id, _only_flow(operator))
+        flow = _only_flow(operator)
+        return quarantine_page(operator.lake_conn_id, flow) if flow else flows_page(operator.lake_conn_id)
 
 
 class SparkLink(BaseOperatorLink):

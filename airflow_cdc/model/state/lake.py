@@ -83,13 +83,16 @@ class ArchiveState:
         self._surveys: dict[int, Survey] = {}
         self._marking = Lock()
 
-    def ledger(self) -> Ledger:
-        """Return the ledger, caught up with surveys that a crash kept from being entered."""
+    def ledger(self, *, write: bool = True) -> Ledger:
+        """Return the ledger, caught up with surveys that a crash kept from being entered.
+
+        :param write: whether to record what it caught up with; a reader without the right to write sets it to False.
+        """
         ledger = self._read_state(LEDGER, "ledger.json", ledger_from_json) or Ledger()
         behind = False
         while survey := self._read(ledger.surveyed_through + 1):
             ledger, behind = ledger.with_survey(survey), True
-        if behind:
+        if behind and write:
             self._write_state(LEDGER, "ledger.json", {"archive": self.archive, **ledger.to_json()})
         return ledger
 
@@ -277,9 +280,10 @@ class FlowState:
             FLOW.create(self._fs, path, FlowIdentity(self.flow, uuid.uuid4().hex[:12]).to_json())
         return found.incarnation
 
-    def checkpoint(self) -> FlowCheckpoint:
+    def checkpoint(self, *, write: bool = True) -> FlowCheckpoint:
         """Return the checkpoint, caught up with commit markers that a crash kept from being entered.
 
+        :param write: as for :meth:`ArchiveState.ledger`.
         :raises StateLostError: when the intent of a committed microbatch is missing, or another one than its marker records.
         """
         path = f"{self._folder}/checkpoint.json"
@@ -294,7 +298,7 @@ class FlowState:
                     next_step="Restore the flow's state folder whole; or rebuild the flow.",
                 )
             checkpoint, behind = checkpoint.after(intent, commit.report, commit.table), True
-        if behind:
+        if behind and write:
             CHECKPOINT.replace(self._fs, path, checkpoint.to_json())
         return checkpoint
 

@@ -6,7 +6,7 @@ Starts no Spark. What it cannot read (Avro, Parquet, other shapes of records, fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.columns import COMMITTED_AT, DELETED, MICROBATCH, OP, POSITION
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.look.pending import surveyed_pending
 from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
@@ -38,9 +39,21 @@ from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
 from airflow_cdc.pipeline.native.duckdb_sql import text as literal
 from airflow_cdc.pipeline.spark.storage import file_system
 
-MOST_TEXT_BYTES = 1024**3
-"""Estimated text that one story searches; the newest files come first."""
-MOST_MICROBATCHES = 1_000
+FileSystemOf = Callable[[str], tuple[FileSystem, str]]
+"""Returns an archive's file system, and the archive's root in it."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much one story looks through; the newest comes first."""
+
+    text: int = 1024**3
+    """Estimated bytes of archived text."""
+    microbatches: int = 1_000
+    through: int | None = None
+    """Newest microbatch to look through; None: the last one, and the files that wait."""
+    table: int | None = None
+    """Size in bytes of the table above which its rows are not searched; None: any size."""
 
 
 class _Source(NamedTuple):
@@ -63,27 +76,29 @@ class _Facts:
     notes: tuple[str, ...] = ()
 
 
-def key_story(lake: str, flow: str, key: str, *, most_text: int = MOST_TEXT_BYTES, most_microbatches: int = MOST_MICROBATCHES) -> KeyStory:
+def key_story(lake: str, flow: str, key: str, bounds: Bounds = Bounds(), reach: FileSystemOf = file_system) -> KeyStory:
     """Return the story of a key.
 
     :param key: a single key column's value; several as ``column=value,column=value`` or a JSON object.
-    :param most_text: estimated bytes of text to search at most; the oldest files are left out.
-    :param most_microbatches: number of microbatches to look through at most, the newest.
+    :param reach: how an archive is reached, where that differs from the lake's own store.
     :raises ConfigurationError: for a flow that the lake does not know, and a key that does not fit its table.
     """
     fs, root = file_system(lake)
     check_flow(lake, flow)
     state = FlowState(fs, root, flow)
-    checkpoint = state.checkpoint()
-    archives = [(archive, archive.ledger()) for archive in archives_in(fs, root)]
+    checkpoint = state.checkpoint(write=False)
+    archives = [(archive, archive.ledger(write=False)) for archive in archives_in(fs, root)]
     table, notes = _table(table_of(lake, checkpoint))
-    numbers = range(max(1, checkpoint.number - most_microbatches + 1), checkpoint.number + 1)
+    numbers, asked = _numbers(checkpoint, bounds)
     if numbers and numbers[0] > 1:
         notes += (f"microbatches before {numbers[0]} were not looked through",)
-    intents = [intent for number in (*numbers, checkpoint.number + 1) if (intent := state.intent(number))]
+    if bounds.through is not None:
+        notes += (f"microbatches after {bounds.through} and files that wait were not looked through",)
+    intents = [intent for number in asked if (intent := state.intent(number))]
     wanted = parse_key(key, table.keys if table else _keys(intents), table.types if table else {})
-    sources = _sources(intents, checkpoint, [(archive, ledger) for archive, ledger in archives if flow in ledger.topics])
-    found, unread = _search(sources, flow, wanted, most_text)
+    waiting = [(archive, ledger) for archive, ledger in archives if flow in ledger.topics and bounds.through is None]
+    sources = _sources(intents, checkpoint, waiting)
+    found, unread = _search(sources, flow, wanted, bounds.text, reach)
     connector = connector_of(state, checkpoint, archives)
     entry = CONNECTORS.get(connector or "")
     if entry and entry.native is None and found:
@@ -92,13 +107,41 @@ def key_story(lake: str, flow: str, key: str, *, most_text: int = MOST_TEXT_BYTE
         _Placed(source, record, place)
         for (source, record), place in zip(found, places_of([record for _, record in found], entry), strict=True)
     ]
-    facts = _facts(lake, state, table, wanted, {each.record.file for each in placed})
+    is_searched = table is not None and (bounds.table is None or table.size <= bounds.table)
+    if table and not is_searched:
+        notes += (f"the table is larger than {(bounds.table or 0) // 1024**2:,} MiB: its rows were not searched",)
+    facts = _facts(lake, state, table if is_searched else None, wanted, {each.record.file for each in placed})
     reports = {number: report for number in numbers if (report := state.report(number))}
     is_history = table is not None and table.mode not in (TableMode.CURRENT, TableMode.FLAGGED)
     events = _events(placed, facts, reports, checkpoint, connector=connector, keeps_history=is_history)
     texts = {column: value.text for column, value in wanted.items()}
     removals = tuple(_removals(reports, connector))
-    return KeyStory(flow, texts, connector, events, facts.rows, facts.deleted, removals, unread, (*notes, *facts.notes))
+    older = _left_out(numbers, [source for source in sources if unread.get(source.file.path) == _beyond(bounds.text)], bounds)
+    return KeyStory(flow, texts, connector, events, facts.rows, facts.deleted, removals, unread, (*notes, *facts.notes), older)
+
+
+def _numbers(checkpoint: FlowCheckpoint, bounds: Bounds) -> tuple[range, Sequence[int]]:
+    """Return the committed microbatches to look through, and those with the one that is planned."""
+    last = checkpoint.number if bounds.through is None else min(bounds.through, checkpoint.number)
+    numbers = range(max(1, last - bounds.microbatches + 1), last + 1)
+    return numbers, numbers if bounds.through is not None else (*numbers, checkpoint.number + 1)
+
+
+def _left_out(numbers: range, beyond: Iterable[_Source], bounds: Bounds) -> int:
+    """Return the newest microbatch of which the bounds left out a file; 0: none.
+
+    A microbatch that has more text than one story searches would be asked for again and again: where the answer begins with it, the next
+    one begins before it.
+    """
+    if not numbers:
+        return 0
+    newest = numbers[-1] if bounds.through is None else numbers[-1] - 1
+    found = [owner.number for source in beyond for owner in source.owners]
+    return max(numbers[0] - 1, min(newest, max(found, default=0)))
+
+
+def _beyond(most_text: int) -> str:
+    return f"more than {most_text // 1024**2:,} MiB of newer text was searched"
 
 
 def _removals(reports: Mapping[int, BatchReport], connector: str | None) -> Iterator[Removal]:
@@ -158,18 +201,23 @@ def _layouts(shapes: Iterable[TopicShape]) -> dict[str, RecordLayout]:
     return {shape.file: shape.layout for shape in shapes}
 
 
-def _search(sources: Sequence[_Source], flow: str, key: Key, most_text: int) -> tuple[list[tuple[_Source, KeyRecord]], dict[str, str]]:
+def _search(
+    sources: Sequence[_Source], flow: str, key: Key, most_text: int, reach: FileSystemOf
+) -> tuple[list[tuple[_Source, KeyRecord]], dict[str, str]]:
     found: list[tuple[_Source, KeyRecord]] = []
     unread: dict[str, str] = {}
     unreached: dict[str, str] = {}
+    reached: dict[str, tuple[FileSystem, str]] = {}
     left = most_text
     for source in reversed(sources):
         left -= source.file.text_size
-        beyond = f"more than {most_text // 1024**2:,} MiB of newer text was searched" if left < 0 else None
+        beyond = _beyond(most_text) if left < 0 else None
         reason = why_not_searched(source.file) or beyond or unreached.get(source.archive)
         if reason is None:
             try:
-                records = find_records(*file_system(source.archive), source.file, layout=source.layout, topic=flow, key=key)
+                if source.archive not in reached:
+                    reached[source.archive] = reach(source.archive)
+                records = find_records(*reached[source.archive], source.file, layout=source.layout, topic=flow, key=key)
                 found += [(source, record) for record in records]
             except FileNotFoundError:
                 reason = "it is no longer in the archive"

@@ -53,7 +53,7 @@ def parse_key(text: str, columns: Sequence[str], types: Mapping[str, str]) -> Ke
     """
     values = _values(text, columns)
     unknown = [name for name in values if types and name not in types]
-    if unknown or set(columns) - values.keys():
+    if not values or unknown or set(columns) - values.keys():
         expected = ", ".join(f"{name}=…" for name in columns) or "column=value of one column or more"
         raise ConfigurationError(
             f"The key {text!r} does not fit: expected {expected}"

@@ -61,7 +61,25 @@ class NativeTable:
     @property
     def size(self) -> int:
         """Bytes of the live files."""
-        return sum(self._files.column("size_bytes").to_pylist())
+        return sum(self.file_sizes)
+
+    @property
+    def file_sizes(self) -> list[int]:
+        """Bytes of each live file."""
+        sizes: list[int] = self._files.column("size_bytes").to_pylist()
+        return sizes
+
+    @property
+    def stored_rows(self) -> int | None:
+        """Number of rows in the files, hidden ones included; None where the log does not have it."""
+        known = self._files.column("num_records").to_pylist()
+        return None if None in known else sum(known)
+
+    @property
+    def counts_by_log(self) -> bool:
+        """Whether :meth:`count` reads no file: all rows are the source's, and the log has their number."""
+        hides_rows = "deletionVectors" in (self.delta.protocol().reader_features or ())
+        return not self._live and not hides_rows and self.stored_rows is not None
 
     def count(self, *, live: bool = True) -> int:
         """Return the number of rows.
@@ -69,21 +87,50 @@ class NativeTable:
         :param live: only those that the source has.
         :raises NeedsSparkError: where the rows are not read without Spark.
         """
-        where = self._live if live else ""
-        known = self._files.column("num_records").to_pylist()
+        where, stored = self._live if live else "", self.stored_rows
         hides_rows = "deletionVectors" in (self.delta.protocol().reader_features or ())
-        if not where and not hides_rows and None not in known:
-            return sum(known)
-        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc{where}").column("rows").to_pylist() if known else (0,)
+        if not where and not hides_rows and stored is not None:
+            return stored
+        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc{where}").column("rows").to_pylist() if len(self._files) else (0,)
+        return int(found)
+
+    def groups(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the distinct values of columns, each with the number of rows behind them, the most first.
+
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        if not len(self._files):
+            return []
+        listed = ", ".join(map(quote, columns))
+        found = self._query(f"SELECT {listed}, count(*) AS rows FROM cdc GROUP BY {listed} ORDER BY rows DESC, {listed}")
+        return [tuple(row.values()) for row in found.to_pylist()]
+
+    def matching(self, where: str) -> int:
+        """Return the number of rows, past and deleted ones included, for which SQL is true.
+
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        if not len(self._files):
+            return 0
+        (found,) = self._query(f"SELECT count(*) AS rows FROM cdc WHERE {where}").column("rows").to_pylist()
         return int(found)
 
     def rows(
-        self, columns: Sequence[str], *, order: Sequence[str] = (), limit: int | None = None, history: bool = False, where: str = ""
+        self,
+        columns: Sequence[str],
+        *,
+        order: Sequence[str] = (),
+        limit: int | None = None,
+        offset: int = 0,
+        where: str = "",
+        history: bool = False,
     ) -> list[dict[str, Any]]:
         """Return rows as Spark collects them, by column name.
 
         :param order: SQL to sort by, NULL first; empty: any order.
         :param limit: maximum number of rows; None: all.
+        :param offset: number of rows to leave out before them.
+        :param where: SQL that is true for the rows to return; with ``history`` only.
         :param history: whether to include past versions and deleted rows, and to have structs as dictionaries.
         :param where: SQL that is true for the rows to return; empty: all.
         :raises NeedsSparkError: where the rows are not read without Spark.
@@ -95,7 +142,8 @@ class NativeTable:
         by = ", ".join(f"{each} ASC NULLS FIRST" for each in order)
         among = f"(SELECT * FROM cdc{'' if history else self._live})" if where else f"cdc{'' if history else self._live}"
         statement = f"SELECT {', '.join(map(quote, columns))} FROM {among}{f' WHERE {where}' if where else ''}"
-        found = self._query(statement + (f" ORDER BY {by}" if by else "") + ("" if limit is None else f" LIMIT {limit}"))
+        statement += f" ORDER BY {by}" if by else ""
+        found = self._query(statement if limit is None else f"{statement} LIMIT {limit} OFFSET {offset}")
         try:
             return rows_of(found, structs_by_name=history)
         except (ValueError, OverflowError, NotImplementedError) as error:

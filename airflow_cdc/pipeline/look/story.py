@@ -92,6 +92,8 @@ class KeyStory:
     """By path of an archived file that was not searched: the reason."""
     notes: tuple[str, ...] = ()
     """What else the answer lacks."""
+    older: int = 0
+    """Newest microbatch that the bounds left out, wholly or in part; 0: none."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the story as plain JSON values."""

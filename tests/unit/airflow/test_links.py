@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_cdc.links.page import flow_page, flows_page, quarantine_page
 from airflow_cdc.links.tasks import FlowLink, QuarantineLink, SparkLink
 from airflow_cdc.operators.maintain import CdcMaintainOperator
+from airflow_cdc.plugins.cdc_plugin import ROUTE
 from airflow_cdc.sensors.lag import CdcLagSensor
 from tests.unit.airflow.resource_manager import JOB
 
@@ -26,20 +27,19 @@ def link(kind: type, operator: Any) -> str:
 def test_addresses_stand_below_airflows_own(base_url: str | None, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if base_url:
         monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
-    assert flow_page("cdc_lake_default", TOPIC) == f"{prefix}/cdc/#/flows/cdc_lake_default/{TOPIC}"
-    assert flows_page("a/b") == f"{prefix}/cdc/#/flows/a%2Fb"
-    assert flows_page("a", ["server.*", "!server.db.x"]) == f"{prefix}/cdc/#/flows/a?tables=server.%2A%2C%21server.db.x"
-    assert quarantine_page("a", "x#y") == f"{prefix}/cdc/#/quarantine/a/x%23y"
+    assert flow_page("cdc_lake_default", TOPIC) == f"{prefix}/plugin/{ROUTE}#/cdc_lake_default/{TOPIC}"
+    assert flows_page("a/b") == f"{prefix}/plugin/{ROUTE}#/a%2Fb"
+    assert quarantine_page("a", "x#y") == f"{prefix}/plugin/{ROUTE}#/a/x%23y/quarantine"
 
 
 @pytest.mark.parametrize(
     ("tables", "flows", "quarantine"),
     [
-        (TOPIC, f"/cdc/#/flows/lake_a/{TOPIC}", f"/cdc/#/quarantine/lake_a/{TOPIC}"),
-        ("server.*", "/cdc/#/flows/lake_a?tables=server.%2A", "/cdc/#/quarantine/lake_a"),
-        (["!x"], "/cdc/#/flows/lake_a?tables=%21x", "/cdc/#/quarantine/lake_a"),
-        ([TOPIC, OTHER_TOPIC], f"/cdc/#/flows/lake_a?tables={TOPIC}%2C{OTHER_TOPIC}", "/cdc/#/quarantine/lake_a"),
-        (None, "/cdc/#/flows/lake_a", "/cdc/#/quarantine/lake_a"),
+        (TOPIC, f"/plugin/cdc#/lake_a/{TOPIC}", f"/plugin/cdc#/lake_a/{TOPIC}/quarantine"),
+        ("server.*", "/plugin/cdc#/lake_a", "/plugin/cdc#/lake_a"),
+        (["!x"], "/plugin/cdc#/lake_a", "/plugin/cdc#/lake_a"),
+        ([TOPIC, OTHER_TOPIC], "/plugin/cdc#/lake_a", "/plugin/cdc#/lake_a"),
+        (None, "/plugin/cdc#/lake_a", "/plugin/cdc#/lake_a"),
     ],
 )
 def test_a_task_of_one_flow_leads_to_it_and_of_several_to_their_list(scene: Any, tables: Any, flows: str, quarantine: str) -> None:
@@ -69,16 +69,16 @@ def test_a_run_records_its_links_and_names_the_one_flow_that_its_report_has(scen
         recorded = {key: value for key, value in rows if key.startswith("_link_")}
     if recorded[FLOWS].strip('"').endswith("cdc_lake_default"):
         pytest.skip("dag.test of Airflow 3.1 records no links at a task's end")
-    assert recorded[FLOWS].strip('"') == f"/cdc/#/flows/cdc_lake_default/{TOPIC}"
-    assert recorded[QUARANTINE].strip('"') == f"/cdc/#/quarantine/cdc_lake_default/{TOPIC}"
+    assert recorded[FLOWS].strip('"') == f"/plugin/cdc#/cdc_lake_default/{TOPIC}"
+    assert recorded[QUARANTINE].strip('"') == f"/plugin/cdc#/cdc_lake_default/{TOPIC}/quarantine"
 
 
 def test_the_links_are_known_before_the_job_ends_and_one_that_cannot_be_made_fails_nothing(scene: Any, context: Any) -> None:
     operator = scene.merge(tables=TOPIC)
     operator.pre_execute(context)
     assert context["ti"].pushed == {
-        FLOWS: f"/cdc/#/flows/cdc_lake_default/{TOPIC}",
-        QUARANTINE: f"/cdc/#/quarantine/cdc_lake_default/{TOPIC}",
+        FLOWS: f"/plugin/cdc#/cdc_lake_default/{TOPIC}",
+        QUARANTINE: f"/plugin/cdc#/cdc_lake_default/{TOPIC}/quarantine",
     }
     operator.lake_conn_id = None
     operator.pre_execute(context)

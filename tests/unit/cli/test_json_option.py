@@ -17,7 +17,12 @@ from tests.unit.pipeline.look.test_key_story import ANN, Lake
 
 pytestmark = CLOSED_LATE
 
-NO_ANSWER = {("completion",): "a script for a shell", ("demo",): "a story for people", ("metrics",): "OpenMetrics text"}
+NO_ANSWER = {
+    ("completion",): "a script for a shell",
+    ("demo",): "a story for people",
+    ("metrics",): "OpenMetrics text",
+    ("page",): "a server",
+}
 COMMANDS = [command for command in commands_of(typer.main.get_command(app)) if not command.subcommands]
 
 

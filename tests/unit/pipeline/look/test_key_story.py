@@ -11,12 +11,13 @@ import pytest
 from airflow_cdc.model.archive.archived_files import ArchivedFile, classify
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.pipeline.look.key_outcomes import Outcome
-from airflow_cdc.pipeline.look.key_story import key_story
+from airflow_cdc.pipeline.look.key_story import Bounds, key_story
 from tests.support.events import TOPIC as FLOW
 from tests.support.events import lsn, numbered, sqlserver, tombstone, write_records, write_sink_file
 from tests.support.small_lakes import POSITION, field, our_properties, write_quarantine, write_table
@@ -169,10 +170,45 @@ def test_old_text_beyond_the_bound_and_old_microbatches_are_left_out(lake: Lake)
         write_records(lake.archive / f"{number}.jsonl", numbered([sqlserver("u", commit=number, after=BOB)], first=number))
         lake.applied(f"{number}.jsonl")
     size = (lake.archive / "3.jsonl").stat().st_size
-    story = key_story(str(lake.lake), FLOW, "1", most_text=size, most_microbatches=2)
+    story = key_story(str(lake.lake), FLOW, "1", Bounds(size, 2))
     assert [event.microbatches for event in story.events] == [(3,)]
     assert list(story.unread) == ["2.jsonl"]
     assert "microbatches before 2 were not looked through" in story.notes
+    assert story.older == 2
+
+    # Even the file that the answer begins with is larger: the next answer begins before it.
+    below = key_story(str(lake.lake), FLOW, "1", Bounds(1, through=story.older))
+    assert (below.events, sorted(below.unread), below.older) == ((), ["1.jsonl", "2.jsonl"], 1)
+
+    rest = key_story(str(lake.lake), FLOW, "1", Bounds(through=story.older))
+    assert [event.microbatches for event in rest.events] == [(1,), (2,)]
+    assert (rest.unread, rest.older) == ({}, 0)
+    assert rest.notes[-1] == "microbatches after 2 and files that wait were not looked through"
+
+
+def test_a_table_beyond_the_bound_is_not_searched_and_named(lake: Lake) -> None:
+    write_records(lake.archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    lake.applied("1.jsonl")
+    lake.has_row(ANN, 1, 1, op="c")
+    story = key_story(str(lake.lake), FLOW, "1", Bounds(table=1))
+    assert (story.rows, len(story.events)) == ((), 1)
+    assert story.notes == ("the table is larger than 0 MiB: its rows were not searched",)
+
+
+def test_archives_are_reached_as_the_caller_reaches_them_once_each(lake: Lake, tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_records(lake.archive / f"{number}.jsonl", numbered([sqlserver("u", commit=number, after=BOB)], first=number))
+        lake.applied(f"{number}.jsonl")
+    moved = lake.archive.rename(tmp_path / "moved")
+    asked: list[str] = []
+
+    def reach(archive: str) -> tuple[FileSystem, str]:
+        asked.append(archive)
+        return FS, str(moved)
+
+    story = key_story(str(lake.lake), FLOW, "1", reach=reach)
+    assert [event.microbatches for event in story.events] == [(1,), (2,)]
+    assert asked == [str(lake.archive)]
 
 
 def test_an_archive_that_is_not_reached_is_asked_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,102 @@
+"""The page's app as Airflow's API server mounts it: refused without login and permission, over the lakes of Airflow's connections."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.models import Connection
+from airflow.utils.session import create_session
+from fastapi import Depends, FastAPI, Request
+from sqlalchemy import select
+
+from airflow_cdc.hooks.archive import CdcArchiveHook
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.hooks.storage import CdcStorageHook
+from airflow_cdc.model.errors import CdcError, ConfigurationError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.pipeline.spark.storage import file_system, use_options
+from airflow_cdc.plugins import dag_runs
+from airflow_cdc.plugins.page.app import make_app
+from airflow_cdc.plugins.page.lake_view import LakeView
+
+_ENVIRONMENT = "AIRFLOW_CONN_"
+
+
+def airflow_app() -> FastAPI:
+    """Return the app. A mounted app inherits no authentication from Airflow: every route has it as a dependency."""
+    return make_app(AirflowContext(), [Depends(requires_access_view(AccessView.PLUGINS)), Depends(dag_runs.remember_user)])
+
+
+class AirflowContext:
+    """Airflow's side of the page."""
+
+    def __init__(self) -> None:
+        self._views: dict[tuple[str, str], LakeView] = {}
+        self._lock = threading.Lock()
+
+    def lakes(self) -> list[dict[str, Any]]:
+        """Return the lakes of the connections of type ``cdc_lake``, in the database or the environment."""
+        return [self._described(conn_id) for conn_id in connection_ids(CdcLakeHook.conn_type)]
+
+    def view(self, lake: str) -> LakeView:
+        """Return a lake; its files are reached by the connection as it is now.
+
+        :raises ConfigurationError: when there is no such connection, or it is of another type.
+        """
+        if lake not in connection_ids(CdcLakeHook.conn_type):
+            raise ConfigurationError(f"There is no lake {lake}.", next_step="Create a connection of type cdc_lake of that id.")
+        hook = CdcLakeHook(lake)
+        use_options(hook.storage_settings().file_systems)
+        with self._lock:
+            return self._views.setdefault((lake, hook.root), LakeView(hook.root))
+
+    def reach(self, archive: str) -> tuple[FileSystem, str]:
+        """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store."""
+        for conn_id in connection_ids(CdcArchiveHook.conn_type):
+            with suppress(CdcError):
+                hook = CdcArchiveHook(conn_id)
+                if hook.root.rstrip("/") == archive.rstrip("/"):
+                    use_options(hook.storage_settings().file_systems)
+                    break
+        found: tuple[FileSystem, str] = file_system(archive)
+        return found
+
+    def errors(self, request: Request, lake: str) -> dict[str, str]:
+        """Return by flow what its last run failed with."""
+        return dag_runs.last_errors(request, CdcLakeHook(lake).root)
+
+    def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
+        """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""
+        return dag_runs.runs_of(request, CdcLakeHook(lake).root, flow)
+
+    @staticmethod
+    def _described(conn_id: str) -> dict[str, Any]:
+        hook: CdcStorageHook = CdcLakeHook(conn_id)
+        try:
+            return {"id": conn_id, "uri": hook.root, "error": None}
+        except CdcError as error:
+            return {"id": conn_id, "uri": None, "error": str(error)}
+
+
+def connection_ids(conn_type: str) -> list[str]:
+    """Return the ids of the connections of a type. Those of a secrets backend are not listed: no backend lists its own."""
+    kinds = (conn_type, conn_type.replace("_", "-"))
+    with create_session() as session:
+        stored = list(session.scalars(select(Connection.conn_id).where(Connection.conn_type.in_(kinds))))
+    variables = {name.removeprefix(_ENVIRONMENT).lower(): value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+    given = [conn_id for conn_id, value in variables.items() if _is_of(value, kinds)]
+    return sorted({*stored, *given})
+
+
+def _is_of(value: str, kinds: tuple[str, ...]) -> bool:
+    if value.lstrip().startswith("{"):
+        with suppress(ValueError):
+            return json.loads(value).get("conn_type") in kinds
+        return False
+    return value.partition("://")[0] in kinds

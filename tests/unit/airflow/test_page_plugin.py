@@ -1,0 +1,111 @@
+"""The plugin: Airflow accepts it, only the API server makes its app, and nobody without permission gets an answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+REPOSITORY = Path(__file__).parents[3]
+ELSEWHERE = """
+import sys
+from airflow_cdc.plugins.cdc_plugin import CdcPlugin
+assert CdcPlugin.fastapi_apps == [], CdcPlugin.fastapi_apps
+heavy = ("airflow_cdc.pipeline", "airflow_cdc.plugins.page", "pyspark", "duckdb", "deltalake")
+ours = [name for name in sys.modules if name.startswith(heavy)]
+assert ours == [], ours
+"""
+IN_SERVER = """
+import sys
+import airflow.api_fastapi.app
+from airflow_cdc.plugins.cdc_plugin import CdcPlugin
+(app,) = CdcPlugin.fastapi_apps
+assert app["url_prefix"] == "/cdc"
+assert CdcPlugin.fastapi_apps[0]["app"] is app["app"], "made once"
+assert not [name for name in sys.modules if name.startswith(("pyspark", "delta."))]
+"""
+
+
+@pytest.mark.parametrize("code", [ELSEWHERE, IN_SERVER], ids=["elsewhere", "in the API server"])
+def test_the_app_is_made_in_the_api_server_alone_and_never_with_spark(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_airflows_interface_accepts_the_plugin() -> None:
+    from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
+
+    from airflow_cdc.plugins.cdc_plugin import CdcPlugin
+
+    (view,) = (ExternalViewResponse.model_validate(each) for each in CdcPlugin.external_views)
+    assert (view.destination, view.href, view.url_route) == ("nav", "/cdc/", "cdc")
+
+
+def test_the_packages_entry_point_is_the_plugin() -> None:
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert '[project.entry-points."airflow.plugins"]\nairflow_cdc = "airflow_cdc.plugins.cdc_plugin:CdcPlugin"' in text
+
+
+@pytest.fixture
+def client(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Airflow's API with the page mounted, as the API server makes it."""
+    from airflow.api_fastapi.app import create_app, purge_cached_app
+    from fastapi.testclient import TestClient
+
+    from airflow_cdc.plugins.page_in_airflow import airflow_app
+
+    # With it everybody is logged in.
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "of these tests and of no use elsewhere, but long enough for the signature")
+    purge_cached_app()
+    app = create_app(apps="core")
+    # Before the routes of Airflow's own pages, which take whatever is left.
+    app.mount("/cdc", airflow_app())
+    app.router.routes.insert(0, app.router.routes.pop())
+    yield TestClient(app)
+    purge_cached_app()
+
+
+def viewer() -> dict[str, str]:
+    """Return the headers of a user who may look and nothing else."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(SimpleAuthManagerUser(username='vera', role='viewer'))}"}
+
+
+ANSWERS = ("lakes", "flows", "flow", "microbatches", "table", "runs", "quarantine", "key")
+ROUTES = ["", "page.js", *(f"api/{name}?lake=l&flow=f&key=1" for name in ANSWERS)]
+
+
+@pytest.mark.slow
+def test_no_route_answers_without_a_login_or_without_the_permission(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    headers = viewer()
+    assert {route: client.get(f"/cdc/{route}").status_code for route in ROUTES} == dict.fromkeys(ROUTES, 401)
+    assert client.get("/cdc/", headers=headers).status_code == 200
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_view", lambda *_, **__: False)
+    assert {route: client.get(f"/cdc/{route}", headers=headers).status_code for route in ROUTES} == dict.fromkeys(ROUTES, 403)
+
+
+@pytest.mark.slow
+def test_lakes_are_those_of_connections_in_the_environment(client: Any, scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CDC_LAKE_JSON", json.dumps({"conn_type": "cdc_lake", "host": str(scene.lake)}))
+    monkeypatch.setenv("AIRFLOW_CONN_CDC_LAKE_URI", f"cdc-lake://{str(scene.lake).replace('/', '%2F')}")
+    monkeypatch.setenv("AIRFLOW_CONN_CDC_LAKE_BAD", json.dumps({"conn_type": "cdc_lake"}))
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps({"conn_type": "http", "host": "x"}))
+    found = {lake["id"]: lake for lake in client.get("/cdc/api/lakes", headers=viewer()).json()["lakes"]}
+    assert {name for name in found if name.startswith(("cdc_lake_json", "cdc_lake_uri", "cdc_lake_bad", "other"))} == {
+        "cdc_lake_json",
+        "cdc_lake_uri",
+        "cdc_lake_bad",
+    }
+    assert found["cdc_lake_json"]["uri"] == found["cdc_lake_uri"]["uri"] == str(scene.lake)
+    assert "has no root URL" in found["cdc_lake_bad"]["error"]

@@ -1,0 +1,74 @@
+"""How a flow stands to its archive: one word, one sentence, and what waits. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc.model.look.standing import Standing, Waiting, held_by, look_at, standing_of, waiting_of
+from airflow_cdc.model.state.lake import FlowState, archives_in
+from airflow_cdc.model.state.lease import Leases
+from tests.support.many_flows import Shop
+from tests.support.page_lakes import ACCOUNTS, CUSTOMERS, LINES, ORDERS, PAYMENTS, STOCK, TICKETS, write_shop
+from tests.support.surveys import FS
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return write_shop(tmp_path, microbatches=2)
+
+
+def stands(shop: Shop, name: str) -> tuple[Standing, str, Waiting]:
+    root = str(shop.lake)
+    archives = [look_at(state) for state in archives_in(FS, root)]
+    flow = FlowState(FS, root, name)
+    waiting = waiting_of(archives, name, flow.checkpoint(write=False))
+    return *standing_of(FS, root, flow, waiting=waiting, archives=archives), waiting
+
+
+@pytest.mark.parametrize(
+    ("flow", "word", "sentence"),
+    [
+        (CUSTOMERS, Standing.UP_TO_DATE, ""),
+        (ORDERS, Standing.UP_TO_DATE, ""),
+        (LINES, Standing.BEHIND, "1 archived file waits for the next run."),
+        (ACCOUNTS, Standing.BEHIND, "1 archived file waits for the next run."),
+        (PAYMENTS, Standing.WAITING, "1 archived file waits for the rest of a transaction."),
+        (TICKETS, Standing.CATCHING_UP, "Written by process"),
+        (STOCK, Standing.STOPPED, "1 archived file cannot be read: shop.sales.dbo.stock+0+0000000080.json"),
+    ],
+)
+def test_a_flow_stands_in_a_word_and_a_sentence(shop: Shop, flow: str, word: Standing, sentence: str) -> None:
+    standing, reason, _ = stands(shop, flow)
+    assert standing is word
+    assert reason.startswith(sentence)
+    assert bool(reason) is bool(sentence)
+
+
+def test_what_waits_is_counted_in_files_bytes_and_events(shop: Shop) -> None:
+    assert stands(shop, LINES)[2] == Waiting(files=1, bytes=90_000, events=1_200)
+    assert stands(shop, PAYMENTS)[2] == Waiting(files=1, bytes=90_000, events=1_200, for_transactions=1)
+    assert stands(shop, ORDERS)[2] == Waiting()
+
+
+def test_a_lease_that_is_given_back_or_too_old_is_held_by_nobody(shop: Shop) -> None:
+    flow, root = FlowState(FS, str(shop.lake), LINES), str(shop.lake)
+    lease = Leases(FS, root).take(LINES)
+    assert held_by(FS, root, flow) == str(lease.held.holder)
+    old = time.time() - 600
+    os.utime(lease.path, (old, old))
+    assert held_by(FS, root, flow) is None
+    os.utime(lease.path)
+    lease.release()
+    assert held_by(FS, root, flow) is None
+
+
+def test_a_look_writes_nothing_even_where_checkpoint_and_ledger_are_lost(shop: Shop) -> None:
+    for path in [*shop.lake.rglob("checkpoint.json"), *shop.lake.rglob("ledger.json")]:
+        path.unlink()
+    before = {path: path.stat().st_mtime_ns for path in shop.lake.rglob("*")}
+    assert stands(shop, LINES)[0] is Standing.BEHIND
+    assert {path: path.stat().st_mtime_ns for path in shop.lake.rglob("*")} == before

@@ -1,0 +1,237 @@
+"""The page's answers over a lake: listed, searched, sorted, paged; bounded; refused with a next step."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import Depends, HTTPException
+from fastapi.testclient import TestClient
+
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.files import FileSystem
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.plugins.page.app import UI, make_app
+from airflow_cdc.plugins.page.lake_view import LakeView
+from airflow_cdc.plugins.page.plain import plain
+from tests.support.many_flows import write_many
+from tests.support.page_lakes import ACCOUNTS, CUSTOMERS, LINES, ORDERS, PAYMENTS, STOCK, TICKETS, write_shop
+
+
+class Context:
+    """The page's surroundings without Airflow."""
+
+    def __init__(self, lake: Path) -> None:
+        self._view = LakeView(str(lake))
+        self.failed: dict[str, str] = {}
+
+    def lakes(self) -> list[dict[str, Any]]:
+        return [{"id": "shop", "uri": self._view.lake, "error": None}]
+
+    def view(self, lake: str) -> LakeView:
+        if lake != "shop":
+            raise ConfigurationError(f"There is no lake {lake}.", next_step="Create it.")
+        return self._view
+
+    def reach(self, archive: str) -> tuple[FileSystem, str]:
+        return file_system(archive)
+
+    def errors(self, request: Any, lake: str) -> dict[str, str]:
+        return self.failed
+
+    def runs(self, request: Any, lake: str, flow: str) -> dict[str, Any]:
+        return {"runs": [], "dags": []}
+
+
+class Page:
+    """A browser's side of the page."""
+
+    def __init__(self, lake: Path) -> None:
+        self.context = Context(lake)
+        self.client = TestClient(make_app(self.context, []))
+        self.context.view("shop").look(patience=60)
+
+    def get(self, path: str, status: int = 200, **parameters: Any) -> Any:
+        answer = self.client.get(f"/api/{path}", params={"lake": "shop", **parameters})
+        assert answer.status_code == status, answer.text
+        assert answer.headers["cache-control"] == "no-store"
+        return answer.json()
+
+    def listed(self, **parameters: Any) -> list[str]:
+        return [flow["flow"] for flow in self.get("flows", **parameters)["flows"]]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return Page(write_shop(tmp_path_factory.mktemp("shop"), microbatches=12).lake)
+
+
+def test_what_needs_somebody_comes_first(page: Page) -> None:
+    assert page.listed() == [STOCK, PAYMENTS, ACCOUNTS, LINES, TICKETS, CUSTOMERS, ORDERS]
+
+
+def test_flows_are_searched_filtered_sorted_and_paged(page: Page) -> None:
+    assert page.listed(search="DBO.O") == [LINES, ORDERS]
+    assert page.listed(standing="behind") == [ACCOUNTS, LINES]
+    assert page.listed(connector="postgresql") == [ACCOUNTS]
+    assert page.listed(sort="flow", descending=True)[:2] == [TICKETS, STOCK]
+    assert page.listed(sort="flow", size=2, page=2) == [LINES, ORDERS]
+    found = page.get("flows", sort="flow", size=2, search="shop")
+    assert (found["matching"], found["total"], found["known"]) == (6, 7, 7)
+
+
+@pytest.mark.parametrize("parameters", [{"sort": "__class__"}, {"page": 0}, {"size": 100_000}])
+def test_another_parameter_is_refused(page: Page, parameters: dict[str, Any]) -> None:
+    assert page.client.get("/api/flows", params={"lake": "shop", **parameters}).status_code == 422
+
+
+def test_a_row_has_its_last_microbatch_and_the_points_of_its_plot(page: Page) -> None:
+    (flow,) = page.get("flows", search=ORDERS)["flows"]
+    assert flow["last"]["number"] == flow["microbatches"] == 12
+    assert len(flow["spark"]) == 12
+    assert flow["spark"][-1] == [flow["last"]["events"]["read"], flow["last"]["lag"]]
+    assert flow["lag_seconds"] == 0
+
+
+def test_a_flow_whose_last_run_failed_is_stopped_while_something_waits(page: Page) -> None:
+    page.context.failed = {LINES: "TableChangedError: …", ORDERS: "TableChangedError: …", STOCK: "another"}
+    try:
+        flows = {flow["flow"]: flow for flow in page.get("flows")["flows"]}
+        assert (flows[LINES]["standing"], flows[LINES]["reason"]) == ("stopped", "TableChangedError: …")
+        assert flows[ORDERS]["standing"] == "up to date"
+        assert "cannot be read" in flows[STOCK]["reason"], "what the lake shows comes first"
+        assert page.get("flow", flow=LINES)["standing"] == "stopped"
+    finally:
+        page.context.failed = {}
+
+
+def test_microbatches_are_bounded_and_ascending(page: Page) -> None:
+    found = page.get("microbatches", flow=ORDERS, limit=3)
+    assert [each["number"] for each in found["microbatches"]] == [10, 11, 12]
+    assert found["total"] == 12
+    assert [each["number"] for each in page.get("microbatches", flow=ORDERS, limit=2, before=10)["microbatches"]] == [8, 9]
+    assert page.get("microbatches", flow=ORDERS)["rejects"] == {"value_does_not_fit_column": 2}
+    assert [each["number"] for each in page.get("microbatches", flow=ORDERS)["microbatches"] if each["schema"]] == [7]
+    assert page.client.get("/api/microbatches", params={"lake": "shop", "flow": ORDERS, "limit": 1001}).status_code == 422
+
+
+def test_a_flow_has_its_place_in_the_log_and_its_table(page: Page) -> None:
+    found = page.get("flow", flow=CUSTOMERS)
+    assert found["connector"] == "sqlserver"
+    assert [each["lane"] for each in found["applied_through"]] == ["partition 0"]
+    assert (found["epochs"], found["lives"], found["missing_offsets"]) == (1, [1], 0)
+    table = page.get("table", flow=CUSTOMERS)
+    assert (table["note"], table["table"]["rows"], table["table"]["columns"][0]["is_key"]) == ("", 2, True)
+    assert page.get("table", flow=ORDERS)["note"] == "There is no table yet."
+
+
+def test_a_key_and_a_quarantine_are_answered(page: Page) -> None:
+    story = page.get("key", flow=CUSTOMERS, key="1")
+    assert [event["outcome"] for event in story["events"]] == ["superseded", "merged", "stale", "merged", "redelivered"]
+    assert [(row["values"]["name"], row["microbatch"]) for row in story["rows"]] == [("Ada Lovelace", 2)]
+    assert (story["unread"], story["older"]) == ({}, 0)
+    assert page.get("quarantine", flow=CUSTOMERS)["reasons"] == {"malformed_json": 1}
+    assert page.get("quarantine", flow=CUSTOMERS, reason="missing_key")["records"] == []
+
+
+def test_a_key_is_searched_within_bounds_and_from_there_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_cdc.plugins.page.app.MOST_MICROBATCHES", 1)
+    newest = page.get("key", flow=CUSTOMERS, key="1")
+    assert ([event["microbatches"] for event in newest["events"]], newest["older"]) == ([[3]], 2)
+    older = page.get("key", flow=CUSTOMERS, key="1", through=newest["older"])
+    assert ([event["microbatches"] for event in older["events"]], older["older"]) == ([[2], [2]], 1)
+
+
+@pytest.mark.parametrize("path", ["flow", "table", "microbatches"])
+def test_a_flow_that_the_lake_does_not_know_is_not_found(page: Page, path: str) -> None:
+    assert page.client.get(f"/api/{path}", params={"lake": "shop", "flow": "../../etc"}).status_code == 404
+
+
+def test_what_is_wrong_is_answered_with_the_next_step(page: Page) -> None:
+    answer = page.client.get("/api/flows", params={"lake": "nowhere"})
+    assert (answer.status_code, answer.json()["next_step"]) == (422, "Create it.")
+    assert "does not fit: expected id=…" in page.get("key", 422, flow=CUSTOMERS, key='{"other": 1}')["detail"]
+
+
+def test_the_page_is_served_by_name_and_nothing_else_is(page: Page) -> None:
+    index = page.client.get("/")
+    assert index.status_code == 200
+    assert "frame-ancestors 'self'" in index.headers["content-security-policy"]
+    assert page.client.get("/page.js").headers["content-type"].startswith("application/javascript")
+    for path in ("/index.html", "/..%2fcdc_plugin.py", "/%2e%2e/cdc_plugin.py", "/docs", "/openapi.json"):
+        assert page.client.get(path).status_code == 404
+
+
+def test_the_page_names_no_other_origin() -> None:
+    names = {"http://www.w3.org/", "https://react.dev/"}
+    for file in ("index.html", "page.css"):
+        assert "//" not in (UI / file).read_text(encoding="utf-8").replace("<!doctype html>", ""), file
+    script = (UI / "page.js").read_text(encoding="utf-8")
+    found = {part.split('"')[0].split("`")[0] for part in script.split("://")[1:]}
+    assert all(any(f"://{each}".startswith(name.removeprefix("http").removeprefix("s")) for name in names) for each in found), found
+
+
+def test_every_route_has_the_dependencies(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise HTTPException(403, "no")
+
+    app = make_app(Context(write_shop(tmp_path, microbatches=1).lake), [Depends(refuse)])
+    client = TestClient(app)
+    paths = [route.path for route in app.routes]  # type: ignore[attr-defined]
+    assert len(paths) >= 10
+    for path in paths:
+        assert client.get(path.replace("{name}", "page.js"), params={"lake": "shop", "flow": CUSTOMERS, "key": "1"}).status_code == 403, (
+            path
+        )
+    assert {method for route in app.routes for method in getattr(route, "methods", ())} == {"GET"}
+
+
+def test_a_first_look_at_many_flows_is_answered_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_many(tmp_path / "lake", flows=60, microbatches=1)
+    view, go_on = LakeView(str(tmp_path / "lake")), threading.Event()
+    known = view._try
+    looked: list[str] = []
+
+    def slow(name: str, archives: Any, before: Any) -> Any:
+        looked.append(name)
+        assert len(looked) <= 55 or go_on.wait(60)
+        return known(name, archives, before)
+
+    monkeypatch.setattr(view, "_try", slow)
+    first = view.look(patience=5)
+    assert (first.at, first.total) == (0, 60)
+    assert len(first.flows) < 60
+    go_on.set()
+    assert len(view.look(patience=60).flows) == 60
+
+
+def test_a_new_microbatch_is_seen_and_one_that_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = write_shop(tmp_path, microbatches=2)
+    view = LakeView(str(shop.lake))
+    view.look(patience=60)
+    commits = shop.lake / "_cdc" / "flows" / ORDERS / "commits"
+    for path in commits.iterdir():
+        path.write_text("{}")
+    assert [done.report is not None for done in view.microbatches(ORDERS, [2])] == [True], "kept"
+    assert view.flow(ORDERS).checkpoint.number == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (2**53, str(2**53)),
+        (-5, -5),
+        (Decimal("1.10"), "1.10"),
+        (datetime(2026, 1, 2, tzinfo=timezone.utc), "2026-01-02T00:00:00+00:00"),
+        (b"\x00\x01", "AAE="),
+        (float("nan"), "nan"),
+        ({"a": (1, None, True)}, {"a": [1, None, True]}),
+    ],
+)
+def test_values_reach_a_browser_without_loss(value: Any, expected: Any) -> None:
+    assert json.loads(json.dumps(plain(value))) == expected

@@ -1,0 +1,201 @@
+import { useEffect, useState } from "react";
+
+import { airflow, type Dag, type Run, type Runs } from "./api";
+import { ago, duration, moment } from "./format";
+import { AirflowLink, Loading, Trouble } from "./parts";
+import { useAsk, usePlace } from "./use";
+
+type Parameter = { schema?: { enum?: string[] }; value?: unknown };
+type Details = { params?: Record<string, Parameter> | null };
+type Action = { name: string; label: string; what: string; conf: (flow: string, form: Form) => Record<string, unknown> };
+type Form = { from: string; to: string; plan: boolean };
+
+/** What a Dag can do for one flow is read from its operators and parameters: any Dag with these takes part, whatever its name is. */
+function actionsOf(params: Record<string, Parameter>, operators: string[]): Action[] {
+  if (!("tables" in params)) {
+    return [];
+  }
+  const modes = params.mode?.schema?.enum ?? [];
+  if (!modes.length && operators.includes("CdcMergeOperator")) {
+    return [{ name: "merge", label: "Merge now", what: "Applies what waits for this flow.", conf: (flow) => ({ tables: [flow] }) }];
+  }
+  const known: Action[] = [
+    {
+      name: "replay",
+      label: "Replay the quarantine",
+      what: "Reads the files of quarantined records again, and merges what can be merged by now.",
+      conf: (flow, form) => ({ mode: "replay", tables: [flow], only_plan: form.plan }),
+    },
+    {
+      name: "reprocess",
+      label: "Reprocess a range",
+      what: "Reads applied files again and merges what the table lacks.",
+      conf: (flow, form) => ({
+        mode: "reprocess",
+        tables: [flow],
+        only_plan: form.plan,
+        ...(form.from ? { from_position: form.from } : {}),
+        ...(form.to ? { to_position: form.to } : {}),
+      }),
+    },
+    {
+      name: "retype",
+      label: "Retype",
+      what: "Makes the table anew with the types that are known now.",
+      conf: (flow, form) => ({ mode: "retype", tables: [flow], only_plan: form.plan }),
+    },
+  ];
+  return known.filter(({ name }) => modes.includes(name));
+}
+
+export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
+  const { data, error, again } = useAsk<Runs>("runs", { lake, flow }, 10);
+  if (!data) {
+    return error ? <Trouble error={error} /> : <Loading what="Airflow's runs" />;
+  }
+  return (
+    <>
+      <h3>Start a run</h3>
+      <Actions dags={usualFirst(data)} flow={flow} started={again} />
+      <h3>Runs that had this flow</h3>
+      {data.runs.length ? (
+        <div className="scroll" tabIndex={0} role="region" aria-label="Runs">
+          <table className="cards">
+            <thead>
+              <tr>
+                {["Started", "Dag run", "State", "Triggered by", "Took", "What became of the flow"].map((label) => (
+                  <th key={label} scope="col">
+                    {label}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {data.runs.map((run) => (
+                <RunRow key={`${run.dag_id} ${run.run_id} ${run.task_id}`} run={run} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : (
+        <p className="empty small">Airflow has no run of this flow among its newest ones, or none that you may see.</p>
+      )}
+    </>
+  );
+}
+
+/** The Dags that had this flow before, the last one first; then the others. */
+function usualFirst({ dags, runs }: Runs): Dag[] {
+  const last = runs.map((run) => run.dag_id);
+  const rank = ({ dag_id }: Dag) => (last.includes(dag_id) ? last.indexOf(dag_id) : last.length);
+  return [...dags].sort((one, other) => rank(one) - rank(other));
+}
+
+function RunRow({ run }: { run: Run }) {
+  const took = run.started && run.ended ? (new Date(run.ended).getTime() - new Date(run.started).getTime()) / 1000 : null;
+  const failed = run.outcome?.error;
+  return (
+    <tr>
+      <th scope="row" data-label="Started" title={moment(run.started)}>
+        {ago(run.started)}
+      </th>
+      <td data-label="Dag run">
+        <AirflowLink path={`/dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.run_id)}`}>{run.dag_id}</AirflowLink>
+        <span className="hint">{run.run_id}</span>
+      </td>
+      <td data-label="State">{run.state ?? "–"}</td>
+      <td data-label="Triggered by">
+        {run.user ?? run.triggered_by ?? run.run_type}
+        <span className="hint">{run.run_type}</span>
+      </td>
+      <td data-label="Took">{took === null ? "–" : duration(took)}</td>
+      <td data-label="What became of the flow">
+        {failed ? `${failed.type ?? "Error"}: ${failed.message ?? ""}` : (run.error ?? run.outcome?.status ?? "–")}
+        {failed?.next_step ? <span className="hint">Next step: {failed.next_step}</span> : null}
+      </td>
+    </tr>
+  );
+}
+
+function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: () => void }) {
+  const asked = usePlace().parameters.get("do") ?? "";
+  const [params, setParams] = useState<Record<string, Record<string, Parameter>>>({});
+  const [chosen, setChosen] = useState("");
+  const [form, setForm] = useState<Form>({ from: "", to: "", plan: true });
+  const [said, setSaid] = useState("");
+  const [failure, setFailure] = useState<Error | null>(null);
+  const ids = dags.map((dag) => dag.dag_id).join(" ");
+  useEffect(() => {
+    for (const id of ids.split(" ").filter(Boolean)) {
+      airflow<Details>("GET", `dags/${encodeURIComponent(id)}/details`)
+        .then((found) => setParams((before) => ({ ...before, [id]: found.params ?? {} })))
+        .catch(() => undefined);
+    }
+  }, [ids]);
+  const offers = dags.flatMap((dag) => actionsOf(params[dag.dag_id] ?? {}, dag.operators).map((action) => ({ dag, action, id: `${dag.dag_id} ${action.name}` })));
+  const offer = offers.find(({ id }) => id === chosen) ?? offers.find(({ action }) => action.name === asked) ?? offers[0];
+  if (!offer) {
+    return (
+      <p className="empty small">
+        No Dag with the tag <code>cdc</code> takes tables as a parameter, or you may see none. The shipped <code>cdc_merge.py</code> and{" "}
+        <code>cdc_repair.py</code> do.
+      </p>
+    );
+  }
+  const { dag, action } = offer;
+  const plans = action.name !== "merge";
+  const start = () => {
+    setFailure(null);
+    setSaid("");
+    airflow<{ dag_run_id: string }>("POST", `dags/${encodeURIComponent(dag.dag_id)}/dagRuns`, { logical_date: null, conf: action.conf(flow, form) })
+      .then((run) => {
+        setSaid(`Started ${run.dag_run_id}.`);
+        started();
+      })
+      .catch(setFailure);
+  };
+  return (
+    <div className="action">
+      <div className="filters">
+        <label>
+          Action
+          <select value={offer.id} onChange={(event) => setChosen(event.target.value)}>
+            {offers.map((each) => (
+              <option key={each.id} value={each.id}>
+                {each.action.label} ({each.dag.dag_id})
+              </option>
+            ))}
+          </select>
+        </label>
+        {action.name === "reprocess" ? (
+          <>
+            <label>
+              From
+              <input value={form.from} placeholder="the beginning" onChange={(event) => setForm({ ...form, from: event.target.value })} />
+            </label>
+            <label>
+              To
+              <input value={form.to} placeholder="the end" onChange={(event) => setForm({ ...form, to: event.target.value })} />
+            </label>
+          </>
+        ) : null}
+        {plans ? (
+          <label className="check">
+            <input type="checkbox" checked={form.plan} onChange={(event) => setForm({ ...form, plan: event.target.checked })} />
+            Only plan: change nothing
+          </label>
+        ) : null}
+        <button type="button" className="main" onClick={start} disabled={!dag.may_trigger}>
+          {plans && form.plan ? "Plan it" : action.label}
+        </button>
+      </div>
+      <p className="hint">
+        {action.what} It starts Dag <AirflowLink path={`/dags/${encodeURIComponent(dag.dag_id)}`}>{dag.dag_id}</AirflowLink>, which does the work.
+        {dag.is_paused ? " That Dag is paused: the run waits until it is unpaused." : ""}
+        {dag.may_trigger ? "" : " You may not trigger it."}
+      </p>
+      <p role="status">{said}</p>
+      <Trouble error={failure} />
+    </div>
+  );
+}

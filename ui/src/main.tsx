@@ -1,0 +1,15 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+
+import { App } from "./App";
+import { followTheme, takeAddress } from "./host";
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+
+followTheme();
+takeAddress();
+createRoot(document.getElementById("root") as HTMLElement).render(
+  <StrictMode>
+    <App />
+  </StrictMode>,
+);

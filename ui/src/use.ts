@@ -1,0 +1,71 @@
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+
+import { ask, Refused } from "./api";
+import { showAddress } from "./host";
+
+/** A place in the page: `#/<lake>`, `#/<lake>/<flow>/<tab>`, with parameters behind `?`. */
+export type Place = { lake: string; flow: string; tab: string; parameters: URLSearchParams };
+
+function subscribe(changed: () => void): () => void {
+  window.addEventListener("hashchange", changed);
+  return () => window.removeEventListener("hashchange", changed);
+}
+
+export function usePlace(): Place {
+  const hash = useSyncExternalStore(subscribe, () => window.location.hash);
+  useEffect(showAddress, [hash]);
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [lake = "", flow = "", tab = ""] = path.split("/").map(decodeURIComponent);
+  return { lake, flow, tab, parameters: new URLSearchParams(query) };
+}
+
+export function hashOf(lake: string, flow = "", tab = "", parameters: Record<string, string> = {}): string {
+  const parts = [lake, flow, tab].filter(Boolean).map(encodeURIComponent).join("/");
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value)).toString();
+  return `#/${parts}${query ? `?${query}` : ""}`;
+}
+
+export type Asked<T> = { data: T | null; error: Refused | Error | null; loading: boolean; again: () => void };
+
+/** Ask the server, again every `every` seconds while the page is seen. What was answered last stays until the next answer. */
+export function useAsk<T>(path: string, parameters: Record<string, string | number | boolean | null>, every = 0): Asked<T> {
+  const [data, setData] = useState<T | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const [loading, setLoading] = useState(true);
+  const [turn, setTurn] = useState(0);
+  const question = JSON.stringify([path, parameters]);
+  const asked = useRef("");
+  const again = useCallback(() => setTurn((before) => before + 1), []);
+  useEffect(() => {
+    const [where, what] = JSON.parse(question) as [string, Record<string, string>];
+    if (!where) {
+      return undefined;
+    }
+    const abort = new AbortController();
+    if (asked.current.split("?")[0] !== question) {
+      setLoading(true);
+    }
+    asked.current = question;
+    ask<T>(where, what, abort.signal)
+      .then((answer) => {
+        setData(answer);
+        setError(null);
+        setLoading(false);
+      })
+      .catch((failure: Error) => {
+        if (!abort.signal.aborted) {
+          setError(failure);
+          setLoading(false);
+        }
+      });
+    return () => abort.abort();
+  }, [question, turn]);
+  useEffect(() => {
+    if (!every) {
+      return undefined;
+    }
+    const timer = window.setInterval(() => document.visibilityState === "visible" && again(), every * 1000);
+    return () => window.clearInterval(timer);
+  }, [every, again]);
+  return { data, error, loading, again };
+}
