@@ -34,8 +34,8 @@ SEEDS = {
 UNTOUCHED = 0.5
 """Share of the records; more than one record of twenty that is spelled like no other would be the source's own change."""
 PER_SEED = 3
-"""Topics of a capture that are mutated; of shorter ones too little would be left."""
-FEWEST = 80
+"""Topics of a capture that are mutated, and their fewest records: of fewer, damaged keys would be more than one in twenty."""
+FEWEST = 250
 ODD_VALUES: tuple[Any, ...] = (
     None,
     True,
