@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, find_reads, fold, look_beside
@@ -19,7 +19,7 @@ from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
-_KINDS = (*(each.value for each in (Operation.CREATE, Operation.READ, Operation.UPDATE, Operation.DELETE)), RecordKind.TOMBSTONE.value)
+_KINDS = (*(each.value for each in ROW_OPERATIONS), RecordKind.TOMBSTONE.value)
 
 
 @dataclass(frozen=True)

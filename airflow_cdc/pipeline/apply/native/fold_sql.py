@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION
+from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -21,8 +22,8 @@ from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, ma
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
-_ROWS = "('c', 'r', 'u', 'd')"
 _NUMBER = "DECIMAL(38,0)"
+_STREAMED = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
 
 
 def decode(decoder: Decoder, paths: Sequence[str]) -> str:
@@ -59,7 +60,7 @@ WITH lines AS (
 SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {POSITION}, {TRANSACTION}, {SNAPSHOT}, {COMMITTED_AT},
   CASE WHEN topic IS NULL THEN 'a line names no topic'
     WHEN is_tombstone THEN NULL
-    WHEN {OP} IS NULL OR {OP} NOT IN {_ROWS} THEN 'a record is no change of a row'
+    WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
     WHEN payload.source.connector IS NULL OR payload.source.connector NOT IN ({ours}) THEN 'a record names another connector'
     WHEN {PARTITION} IS NULL OR {OFFSET} IS NULL THEN 'a record has no offset'
     WHEN {POSITION}.commit IS NULL OR {POSITION}.change IS NULL OR {POSITION}.serial IS NULL THEN 'a position of another form'
@@ -147,7 +148,6 @@ def fold(keys: Sequence[str], columns: Iterable[str], *, has_reads: bool, reads_
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
-    streamed = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
 WITH {_in_order(key) if reads_among_changes else _by_position()}, near AS (
@@ -168,7 +168,7 @@ WITH {_in_order(key) if reads_among_changes else _by_position()}, near AS (
 SELECT {", ".join(map(name, columns))}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
-  first_value({streamed} IGNORE NULLS) OVER w AS first_position, last_value({streamed} IGNORE NULLS) OVER w AS last_position,
+  first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if has_reads else ""}
 FROM flagged
 WINDOW w AS (PARTITION BY {key} ORDER BY {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
@@ -185,13 +185,12 @@ def _by_position() -> str:
 
 def _in_order(key: str) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
-    streamed = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
     lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {OFFSET}"
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
     return f"""
 near_reads AS (
-  SELECT *, max({streamed}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
-    min({streamed}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
+  SELECT *, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+    min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
   FROM {EVENTS} WHERE NOT is_tombstone
 ), placed AS (
   SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} THEN {POSITION} ELSE streamed_before END END AS placed_at FROM near_reads

@@ -9,7 +9,7 @@ from airflow_cdc.model.archive.archived_files import FileFormat
 from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.model.operation import Operation
+from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
@@ -30,7 +30,7 @@ MOST_TABLE_BYTES = 128 * 1024**2
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ROWS = tuple(operation.value for operation in (Operation.CREATE, Operation.READ, Operation.UPDATE, Operation.DELETE))
+_ROWS = tuple(operation.value for operation in ROW_OPERATIONS)
 
 
 class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the microbatch.
