@@ -235,7 +235,7 @@ def test_two_hundred_columns_are_merged_by_a_key_of_ten(apply: Apply, spark: Spa
     write_records(archive / "1.jsonl", [sqlserver("c", commit=10, after=row, key=key, offset=0)])
     apply(archive, lake)
     changed = {**row, names[7]: "y"}
-    update = sqlserver("u", commit=20, before=row, after=changed, key=key, offset=1)
-    write_records(archive / "2.jsonl", [update, sqlserver("u", commit=15, before=row, after=row, key=key, offset=2)])
+    update = sqlserver("u", commit=20, before=row, after=changed, key=key, offset=2)
+    write_records(archive / "2.jsonl", [update, sqlserver("u", commit=15, before=row, after=row, key=key, offset=1)])
     apply(archive, lake)
     assert read_rows(spark, str(lake), "server1.testDB.dbo.customers").rows == [changed]
