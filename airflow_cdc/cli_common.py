@@ -55,7 +55,10 @@ SparkConf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setti
 
 @contextmanager
 def spark_command(command: str, master: str, conf: list[str] | None, connect: str | None = None) -> Iterator[tuple[SparkSession, Console]]:
-    """Start Spark with its log in a file; end the command with the right exit code when something goes wrong."""
+    """Start Spark with its log in a file; end the command with the right exit code when something goes wrong.
+
+    For ``apply`` it starts only when it is first used: the native engine may do all of the work.
+    """
     settings = settings_of(conf)
     handle, log = tempfile.mkstemp(prefix=f"airflow-cdc-{command}-", suffix=".log")
     os.close(handle)
@@ -64,12 +67,16 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
     try:
         from airflow_cdc import runtime
         from airflow_cdc.pipeline.spark.connect import release_sessions
-        from airflow_cdc.pipeline.spark.session import start_session
+        from airflow_cdc.pipeline.spark.session import start_late, start_session
 
         if not connect:
             os.environ.update(runtime.spark_environment(master))
         try:
-            yield start_session(f"airflow-cdc {command}", master=master, options=settings, remote=connect), console
+            name = f"airflow-cdc {command}"
+            if command == "apply" and not connect:
+                yield start_late(name, master=master, options=settings), console
+            else:
+                yield start_session(name, master=master, options=settings, remote=connect), console
         finally:
             release_sessions()
         failed = False

@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         )
         return apply_archive(run)
 
-    return run_job("apply", given, work, lambda error: ApplyReport(given.archive, given.lake, error=error))
+    return run_job("apply", given, work, lambda error: ApplyReport(given.archive, given.lake, error=error), may_need_no_spark=True)
 
 
 if __name__ == "__main__":

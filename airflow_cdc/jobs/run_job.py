@@ -21,7 +21,7 @@ from airflow_cdc.model.state_kind import JOB_REPORT
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline.run.explain_failure import missing_connector
 from airflow_cdc.pipeline.spark.connect import release_sessions
-from airflow_cdc.pipeline.spark.session import start_session
+from airflow_cdc.pipeline.spark.session import start_late, start_session
 from airflow_cdc.pipeline.spark.storage import use_options
 
 
@@ -51,6 +51,13 @@ def _watch(storage: JobStorage) -> None:
     die_with_parent(farewell=release_sessions)
 
 
+def _session(name: str, storage: JobStorage, *, late: bool) -> SparkSession:
+    # A server's session costs little, and a server that does not answer is an error of the job, not of each flow.
+    if late and not storage.remote:
+        return start_late(name, options=storage.spark)
+    return start_session(name, options=storage.spark, remote=storage.remote)
+
+
 def _cause(problem: Exception) -> dict[str, Any]:
     if refused := storage_refusal(problem):
         return refused.to_json()
@@ -67,7 +74,12 @@ def log_line(line: str) -> None:
 
 
 def run_job(
-    job: str, given: argparse.Namespace, work: Callable[[SparkSession], _Report], failed: Callable[[dict[str, Any]], _Report]
+    job: str,
+    given: argparse.Namespace,
+    work: Callable[[SparkSession], _Report],
+    failed: Callable[[dict[str, Any]], _Report],
+    *,
+    may_need_no_spark: bool = False,
 ) -> int:
     """Do a job's work, write its report and return its exit code: 0 on success, else 1.
 
@@ -75,13 +87,14 @@ def run_job(
         ``storage``, settings of the stores, as JSON (:class:`airflow_cdc.model.storage.JobStorage`) or the path of a file with it, which is
         removed after reading.
     :param failed: makes the report for an error that stopped the work.
+    :param may_need_no_spark: whether Spark starts only when the work first uses it.
     """
     try:
         storage = _storage(given.storage)
         _watch(storage)
         name_this_run(given.run_name)
         use_options(storage.file_systems)
-        report = work(start_session(f"airflow-cdc {job}", options=storage.spark, remote=storage.remote))
+        report = work(_session(f"airflow-cdc {job}", storage, late=may_need_no_spark))
     except CdcError as error:
         report = failed(error.to_json())
     except Exception as problem:  # noqa: BLE001 - any error must reach the operator

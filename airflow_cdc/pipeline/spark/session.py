@@ -11,12 +11,16 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.spark import connect
+from airflow_cdc.pipeline.spark.late_session import is_idle, late_session, started
 
+_YARN_CONTAINER = "CONTAINER_ID"
+"""Environment variable of the processes that YARN starts."""
 _BYTES_PER_SHUFFLE_PARTITION = 32 * 1024**2
 _INTERPRETED_BELOW_BYTES = 4 * 1024**2
 """Below this batch size, compiling Spark's generated code costs more than it saves (docs/adr/measurements.md)."""
@@ -94,11 +98,27 @@ def start_session(
     return session
 
 
+def start_late(app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+    """As :func:`start_session`, but Spark starts only when the session is first used.
+
+    In a YARN container it starts at once: the application fails there unless its driver opens a Spark context.
+    """
+    start = partial(start_session, app_name, master=master, options=options)
+    return start() if _YARN_CONTAINER in os.environ else late_session(start)
+
+
 def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     """Return a session with numbers of shuffle and Delta state partitions that fit a batch of that size.
 
-    Spark's 200 and Delta's 50 partitions would cost a small merge more than its actual work.
+    Spark's 200 and Delta's 50 partitions would cost a small merge more than its actual work. As long as Spark has not started, the session
+    starts it when it is first used.
     """
+    open_one = partial(_open_for_batch, spark, batch_bytes=batch_bytes)
+    return late_session(open_one) if is_idle(spark) else open_one()
+
+
+def _open_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
+    spark = started(spark)
     session: SparkSession = connect.clone(spark) if connect.is_client(spark) else spark.newSession()
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
     settings = {

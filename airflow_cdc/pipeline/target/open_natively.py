@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -60,6 +61,11 @@ def open_table(uri: str) -> Any:
 def describe_natively(uri: str) -> Description | None:
     """Return a table's description; None where only Spark can give it."""
     return _unless_refused(uri, _describe)
+
+
+def is_absent(uri: str) -> bool:
+    """Return whether there is no table at a local URI; False for another store, where only Spark may have the credentials."""
+    return is_local(uri) and not Path(native_path(uri), "_delta_log").exists()
 
 
 def _describe(uri: str) -> Description | None:

@@ -1,0 +1,51 @@
+"""A Spark session that starts when it is first used: a run that the native engine does alone starts no JVM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+
+class LateSession:
+    """Stands for a session. Each attribute is the session's; the first one starts it.
+
+    :param start: makes the session; called once, by whichever thread comes first. What it raises, that thread's caller sees, and the next
+        one calls it again.
+    """
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start, self._lock = start, threading.RLock()
+        self._session: SparkSession | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the session was started."""
+        return self._session is not None
+
+    def session(self) -> SparkSession:
+        """Return the session, started if it was not."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._start()
+            return self._session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session(), name)
+
+
+def late_session(start: Callable[[], SparkSession]) -> SparkSession:
+    """Return a session that starts when it is first used; see :class:`LateSession`."""
+    return cast("SparkSession", LateSession(start))
+
+
+def started(spark: SparkSession) -> SparkSession:
+    """Return the session itself, started if it was not: for what asks for its type."""
+    return spark.session() if isinstance(spark, LateSession) else spark
+
+
+def is_idle(spark: SparkSession) -> bool:
+    """Return whether a session was never used, so that there is nothing to set or to release."""
+    return isinstance(spark, LateSession) and not spark.is_started
