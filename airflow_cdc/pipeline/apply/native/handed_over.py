@@ -23,9 +23,9 @@ from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import why_not_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
-MOST_TEXT_BYTES = 256 * 1024**2
+MOST_TEXT_BYTES = 1024**3
 """Text of a microbatch that one process decodes and folds."""
-MOST_TABLE_BYTES = 128 * 1024**2
+MOST_TABLE_BYTES = 4 * 1024**3
 """Size of a table that delta-rs, which copies whole files, merges into."""
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""

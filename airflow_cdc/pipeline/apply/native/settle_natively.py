@@ -86,7 +86,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
         _check_table(target.uri)
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
-    changes = fold_natively(decoder, run.microbatch.archive)
+    changes = fold_natively(decoder, run.microbatch.archive, threads=4 if run.microbatch.text_size > 32 * 1024**2 else 1)
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")

@@ -27,6 +27,7 @@ from airflow_cdc.pipeline.decode.types.native_readings import (
     Reading,
     read_boolean,
     read_bytes,
+    read_calendar,
     read_days,
     read_double,
     read_float,
@@ -96,11 +97,18 @@ def cast_to(sql_type: str) -> ColumnType:
         # A cast would read 18000 (days since 1970, as connectors write a date) as the year 18000, and drop a time of day.
         # isostring has a date with a zone, which is UTC: 2026-11-24Z.
         text = "trim(TRAILING 'Z' FROM {})".format
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(text(value)), rf"{value} RLIKE r'{_CALENDAR_DATE}\s*Z?$'"))
+        pattern = rf"{_CALENDAR_DATE}\s*Z?$"
+        return ColumnType(
+            sql_type,
+            lambda value: _within_years(sql_type, cast(text(value)), f"{value} RLIKE r'{pattern}'"),
+            native=read_calendar(sql_type),
+        )
     if sql_type in ("TIMESTAMP", "TIMESTAMP_NTZ"):
         # A cast would read 18000 as a year and 12:34:56 as a time of the current day, and truncate to microseconds.
         pattern = f"{_CALENDAR_DATE}{_IN_MICROSECONDS}"
-        return ColumnType(sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"))
+        return ColumnType(
+            sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"), native=read_calendar(sql_type)
+        )
     return ColumnType(sql_type, cast, native=_NATIVE.get(sql_type))
 
 

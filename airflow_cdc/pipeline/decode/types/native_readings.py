@@ -17,6 +17,8 @@ _INTEGERS = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BI
 _BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _MOST_BYTES = 15
 """Bytes of a decimal's unscaled value that surely have fewer than 38 digits."""
+_DATE, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+"""Patterns. To DuckDB 24:00 is the next day's midnight, and to Spark no time."""
 _MIDNIGHT = "TIMESTAMP '1970-01-01 00:00:00'"
 
 
@@ -120,9 +122,24 @@ def read_instant(units_per_second: int, first_day: int, last_day: int) -> Readin
 
 def read_zoned(leaf: str) -> str:
     """Return the SQL of an ISO timestamp in UTC with at most six fraction digits, as ``ZonedTimestamp`` usually has it."""
-    spelled = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
+    spelled = f"{_DATE}T{_TIME}Z"
     value = text(leaf)
     return f"CASE WHEN regexp_full_match({value}, '{spelled}') AND {value} >= '0001' THEN TRY_CAST(rtrim({value}, 'Z') AS TIMESTAMP) END"
+
+
+def read_calendar(sql_type: str) -> Reading:
+    """Return the reading of a DATE, TIMESTAMP or TIMESTAMP_NTZ that is archived as ISO text.
+
+    A time without a zone is UTC in a TIMESTAMP; one with a zone is left to Spark where the column has none.
+    """
+    spelled = _DATE if sql_type == "DATE" else f"{_DATE}[T ]{_TIME}{'Z?' if sql_type == 'TIMESTAMP' else ''}"
+    kind = "DATE" if sql_type == "DATE" else "TIMESTAMP"
+
+    def read(leaf: str) -> str:
+        value = text(leaf)
+        return f"CASE WHEN regexp_full_match({value}, '{spelled}') AND {value} >= '0001' THEN TRY_CAST(rtrim({value}, 'Z') AS {kind}) END"
+
+    return read
 
 
 def read_time_of_day(units_per_second: int, *, signed: bool) -> Reading:

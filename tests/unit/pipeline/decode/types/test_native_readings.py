@@ -48,6 +48,25 @@ _DATES = (
     "0000-01-01T00:00:00Z",
     "2026-11-24",
     "24:00:00",
+    "0001-01-03",
+    "9999-12-31",
+    "1582-10-10",
+    "1900-02-29",
+    "2024-02-29",
+    "2024-2-9",
+    "12024-02-29",
+    "2026-11-24Z",
+    "2026-11-24T10:00:00",
+    "2026-11-24 10:00:00.5",
+    "2026-11-24T10:00",
+    "2026-11-24T24:00:00",
+    "2026-11-24T24:00:00Z",
+    "2026-11-24T10:00:60",
+    "2026-11-24T10:00:00+01:00",
+    "2026-11-24T10:00:00.1234560",
+    "0001-01-03T00:00:00",
+    "9999-12-31T23:59:59.999999Z",
+    "1582-10-10 12:00:00",
 )
 _OTHERS = ("true", "false", "null", "[1, 2]", '{"a": 1}', "[]")
 LEAVES = [
@@ -66,6 +85,7 @@ def _field(kind: str, name: str | None = None, **parameters: str) -> ColumnType:
 
 RULES = {
     **{kind: cast_to(kind) for kind in ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "STRING", "BINARY")},
+    **{kind: cast_to(kind) for kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")},
     **{f"DECIMAL({digits})": cast_to(f"DECIMAL({digits})") for digits in ("5,2", "38,0", "38,38", "20,4")},
     "decimal in bytes": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="2", **{"connect.decimal.precision": "10"}),
     "decimal in bytes, no scale": _field("bytes", "org.apache.kafka.connect.data.Decimal", scale="0"),
