@@ -12,6 +12,7 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
+from airflow_cdc.pipeline.apply.native.bounds import why_too_large
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
@@ -23,10 +24,6 @@ from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import why_not_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
-MOST_TEXT_BYTES = 1024**3
-"""Text of a microbatch that one process decodes and folds."""
-MOST_TABLE_BYTES = 4 * 1024**3
-"""Size of a table that delta-rs, which copies whole files, merges into."""
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -47,7 +44,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
     modes = (flow.mode, *([target.mode] if target else []))
-    size = target.size if target else 0
+    large = why_too_large(microbatch.text_size)
     unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
         "the table does not keep current rows by key": any(mode is not TableMode.CURRENT for mode in modes),
@@ -59,7 +56,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
         "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
         "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
         f"{unreached}": unreached,
-        "the microbatch or the table is large": microbatch.text_size > MOST_TEXT_BYTES or size > MOST_TABLE_BYTES,
+        f"{large}": large,
         "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
         "records are respelled": any(file.respelled for file in files),
         "columns are renamed, or taken out of documents": flow.document_columns or (target and target.renamed),

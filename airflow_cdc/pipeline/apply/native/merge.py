@@ -65,7 +65,6 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         target_alias="t",
         # Otherwise no file is skipped by the range of its keys.
         streamed_exec=False,
-        max_spill_size=2 * 1024**3,
         writer_properties=WriterProperties(compression="ZSTD"),
         commit_properties=properties,
     )

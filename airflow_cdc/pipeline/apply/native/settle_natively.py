@@ -20,6 +20,7 @@ from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.fold_changes import Folded
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
+from airflow_cdc.pipeline.apply.native.bounds import MOST_TOUCHED_BYTES, THREADED_FROM_BYTES, touched_bytes
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
@@ -39,6 +40,7 @@ from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import open_natively, open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
+_THREADS = 4
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
 
 
@@ -82,11 +84,13 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
-    if target:
-        _check_table(target.uri)
+    table = _open(target.uri) if target else None
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
-    changes = fold_natively(decoder, run.microbatch.archive, threads=4 if run.microbatch.text_size > 32 * 1024**2 else 1)
+    threads = _THREADS if run.microbatch.text_size >= THREADED_FROM_BYTES else 1
+    changes = fold_natively(decoder, run.microbatch.archive, threads=threads)
+    if target and target.size > MOST_TOUCHED_BYTES and touched_bytes(table, changes.rows, target.keys) > MOST_TOUCHED_BYTES:
+        raise HandedOver("the keys are all over a large table")
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
@@ -95,12 +99,17 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     return settled
 
 
-def _check_table(uri: str) -> None:
+def _open(uri: str) -> Any:
+    """Return the table, if delta-rs may merge into it.
+
+    :raises HandedOver: where it may not.
+    """
     table = open_natively(uri)
     if table is None or not may_write(table):
         raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
     if misread := _misread(table, uri):
         raise HandedOver(misread)
+    return table
 
 
 def _misread(table: Any, uri: str) -> str | None:

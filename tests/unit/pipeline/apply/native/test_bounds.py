@@ -1,0 +1,68 @@
+"""What is too large for one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc.pipeline.apply.native import bounds
+from airflow_cdc.pipeline.apply.native.bounds import touched_bytes, why_too_large
+
+pa = pytest.importorskip("pyarrow")
+deltalake = pytest.importorskip("deltalake")
+
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("text", "free", "reason"),
+    [
+        (0, 256 * MIB, None),
+        (1024 * MIB, None, None),
+        (1025 * MIB, None, "the microbatch has more than 1,024 MiB of text"),
+        (100 * MIB, 456 * MIB, None),
+        (101 * MIB, 456 * MIB, "the microbatch may take 458 MiB of memory, and 456 MiB are free"),
+    ],
+)
+def test_a_microbatch_is_too_large_by_its_text_or_for_the_free_memory(
+    monkeypatch: pytest.MonkeyPatch, text: int, free: int | None, reason: str | None
+) -> None:
+    monkeypatch.setattr(bounds, "free_memory", lambda: free)
+    assert why_too_large(text) == reason
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> object:
+    """Files with the keys 0 to 9, 10 to 19 and 20 to 29, of two columns."""
+    for first in (0, 10, 20):
+        rows = pa.table({"id": list(range(first, first + 10)), "part": ["a"] * 10, "text": ["x"] * 10})
+        deltalake.write_deltalake(tmp_path / "table", rows, mode="append", configuration={"delta.dataSkippingStatsColumns": "id,part"})
+    return deltalake.DeltaTable(tmp_path / "table")
+
+
+def sizes(table: object) -> dict[int, int]:
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()  # type: ignore[attr-defined]
+    return {file["min.id"]: file["size_bytes"] for file in files}
+
+
+def rows(*keys: int, part: str = "a", text: str = "x") -> object:
+    return pa.table({"id": list(keys), "part": [part] * len(keys), "text": [text] * len(keys)})
+
+
+def test_the_files_whose_range_meets_the_rows_are_touched(table: object) -> None:
+    of = sizes(table)
+    assert touched_bytes(table, rows(3, 4), ["id"]) == of[0]
+    assert touched_bytes(table, rows(19, 20), ["id"]) == of[10] + of[20]
+    assert touched_bytes(table, rows(0, 29), ["id"]) == sum(of.values())
+    assert touched_bytes(table, rows(30), ["id"]) == 0
+
+
+def test_each_column_of_the_key_counts(table: object) -> None:
+    assert touched_bytes(table, rows(3, part="b"), ["id", "part"]) == 0
+    assert touched_bytes(table, rows(3, part="a"), ["id", "part"]) == sizes(table)[0]
+
+
+def test_a_column_without_statistics_leaves_no_file_out(table: object) -> None:
+    assert touched_bytes(table, rows(3), ["text"]) == sum(sizes(table).values())
+    assert touched_bytes(table, pa.table({"id": ["a"]}), ["id"]) == sum(sizes(table).values())
