@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.fold_changes import Folded
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
-from airflow_cdc.pipeline.apply.native.bounds import MOST_TOUCHED_BYTES, THREADED_FROM_BYTES, touched_bytes
+from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES, most_touched_bytes, touched_bytes
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
@@ -89,8 +89,9 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
     threads = _THREADS if run.microbatch.text_size >= THREADED_FROM_BYTES else 1
     changes = fold_natively(decoder, run.microbatch.archive, threads=threads)
-    if target and target.size > MOST_TOUCHED_BYTES and touched_bytes(table, changes.rows, target.keys) > MOST_TOUCHED_BYTES:
-        raise HandedOver("the keys are all over a large table")
+    most = most_touched_bytes(run.microbatch.text_size)
+    if target and target.size > most and touched_bytes(table, changes.rows, target.keys) > most:
+        raise HandedOver("few events touch many files of a large table")
     settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc.pipeline.apply.native import bounds
-from airflow_cdc.pipeline.apply.native.bounds import touched_bytes, why_too_large
+from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes, why_too_large
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
@@ -66,3 +66,8 @@ def test_each_column_of_the_key_counts(table: object) -> None:
 def test_a_column_without_statistics_leaves_no_file_out(table: object) -> None:
     assert touched_bytes(table, rows(3), ["text"]) == sum(sizes(table).values())
     assert touched_bytes(table, pa.table({"id": ["a"]}), ["id"]) == sum(sizes(table).values())
+
+
+def test_more_events_may_touch_more_files() -> None:
+    assert most_touched_bytes(0) == 64 * MIB
+    assert most_touched_bytes(400 * MIB) == 464 * MIB

@@ -1,4 +1,4 @@
-"""The native engine's packages: without them auto goes to Spark, and native stops the flow. And what it leaves to Spark once it knows the keys."""
+"""The native engine without its packages, and what it leaves to Spark once it knows the keys."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_keys_all_over_a_large_table_go_to_spark_and_others_do_not(apply: Apply,
     apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow})
     files = [path.stat().st_size for path in (tmp_path / "lake" / TOPIC).glob("*.parquet")]
     assert len(files) == 2
-    monkeypatch.setattr(settle_natively, "MOST_TOUCHED_BYTES", max(files))
+    monkeypatch.setattr(settle_natively, "most_touched_bytes", lambda text: max(files))
 
     def update(number: int, *keys: int) -> tuple[str, str]:
         rows = [
@@ -70,4 +70,4 @@ def test_keys_all_over_a_large_table_go_to_spark_and_others_do_not(apply: Apply,
         return batch.engine, batch.engine_reason
 
     assert update(100, 3) == ("native", "")
-    assert update(200, 3, 13) == ("spark", "the keys are all over a large table")
+    assert update(200, 3, 13) == ("spark", "few events touch many files of a large table")
