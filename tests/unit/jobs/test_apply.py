@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs import apply, run_job
 from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
@@ -16,7 +18,7 @@ from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.storage import JobStorage
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
-from airflow_cdc.pipeline.spark import storage
+from airflow_cdc.pipeline.spark import session, storage
 
 
 @dataclass
@@ -27,14 +29,22 @@ class Job:
     runs: list[ArchiveRun] = field(default_factory=list)
     options: Mapping[str, str] = field(default_factory=dict)
     remote: str | None = None
+    starts: int = 0
     farewells: list[object] = field(default_factory=list)
     failure: Exception | None = None
 
-    def start(self, _: str, *, options: Mapping[str, str], remote: str | None) -> None:
+    uses_spark: bool = True
+
+    def start(self, _: str, *, options: Mapping[str, str], remote: str | None = None, master: str | None = None) -> SparkSession:
+        assert master is None, "spark-submit chooses it"
+        self.starts += 1
         self.options, self.remote = options, remote
+        return cast("SparkSession", SimpleNamespace(version="4.2"))
 
     def apply(self, run: ArchiveRun) -> ApplyReport:
         self.runs.append(run)
+        if self.uses_spark:
+            assert run.spark.version == "4.2"
         if self.failure:
             raise self.failure
         return ApplyReport(run.archive, run.lake)
@@ -49,7 +59,9 @@ class Job:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     recorded = Job(tmp_path)
+    # At once for a server, and late for a Spark of its own.
     monkeypatch.setattr(run_job, "start_session", recorded.start)
+    monkeypatch.setattr(session, "start_session", recorded.start)
     monkeypatch.setattr(run_job, "die_with_parent", lambda farewell: None)
     monkeypatch.setattr(run_job, "end_on_sigterm", recorded.farewells.append)
     monkeypatch.setattr(apply, "apply_archive", recorded.apply)
@@ -89,7 +101,7 @@ def test_credentials_are_read_once_and_their_file_is_gone_before_spark_starts(jo
     handed = job.folder / "storage.json"
     handed.write_text(json.dumps(given.to_json()))
     there: list[bool] = []
-    monkeypatch.setattr(run_job, "start_session", lambda _, **given: there.append(handed.exists()) or job.start(_, **given))
+    monkeypatch.setattr(session, "start_session", lambda _, **given: there.append(handed.exists()) or job.start(_, **given))
     assert job.main("--storage", str(handed))["ok"] is True
     assert there == [False]
     assert (job.options, job.remote) == (given.spark, None)
@@ -104,6 +116,14 @@ def test_a_client_of_a_server_gets_its_url_by_the_same_file_and_ends_what_it_run
     assert job.main("--storage", str(handed))["ok"] is True
     assert (job.options, job.remote, handed.exists()) == ({"spark.sql.x": "1"}, "sc://h:1/;token=s3cr3t", False)
     assert job.farewells == [run_job.release_sessions]
+
+
+def test_a_run_that_uses_no_spark_starts_none_but_asks_a_server_at_once(job: Job) -> None:
+    job.uses_spark = False
+    assert job.main()["ok"] is True
+    assert job.starts == 0
+    job.main("--storage", json.dumps(JobStorage(remote="sc://h:1").to_json()))
+    assert job.starts == 1
 
 
 def test_what_is_no_secret_may_stand_in_the_arguments(job: Job) -> None:
