@@ -17,11 +17,8 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
-from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.session import session_for_batch, start_session
-from airflow_cdc.pipeline.spark.uris import spark_uri
-from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions
-from airflow_cdc.pipeline.target.target_table import read_target
+from tests.support.versions import wrong_versions
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("unhurried", deadline=None)
@@ -85,11 +82,8 @@ Apply = Callable[..., ApplyReport]
 def check_versions(spark: SparkSession, lake: str, flows: Iterable[CdcFlow]) -> None:
     """Versions of a key overlap in no table that a test makes."""
     for flow in flows:
-        target = read_target(spark, spark_uri(flow.table_path(lake))) if flow.mode is TableMode.VERSIONS else None
-        if target and target.mode is TableMode.VERSIONS:
-            versions = target.with_default_names(spark.sql(f"SELECT * FROM {sql.delta(target.uri)}"))
-            wrong = overlapping_versions(versions, target.keys)
-            assert wrong.limit(5).collect() == [], flow.name
+        if flow.mode is TableMode.VERSIONS:
+            assert wrong_versions(spark, lake, flow) == [], flow.name
 
 
 @pytest.fixture(scope="session")

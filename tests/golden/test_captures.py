@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.flow.routes import RoutedFlows
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
+from tests.support.tables import read_rows
 
 CAPTURES = Path(__file__).parent / "captures"
 

@@ -18,10 +18,10 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 from tests.support.events import write_records
+from tests.support.tables import read_rows
 
 TABLES = {
     "pg_recreated": ("*.customers", "*.lines", "*.tags"),

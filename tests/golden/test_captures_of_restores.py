@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnSnapshot
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
+from tests.support.tables import read_rows
 
 ACCEPT = {"on_log_went_back": OnLogWentBack.ACCEPT}
 DECIDED: dict[str, dict[str, object]] = {

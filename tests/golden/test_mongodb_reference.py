@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.report.batch_report import EventCounts
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.test_reference_events import by_flow, message, record, stored
 from tests.support.events import write_records
+from tests.support.tables import read_rows
 
 CUSTOMERS = "fulfillment.inventory.customers"
 KEYS = {

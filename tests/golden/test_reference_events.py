@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import EventCounts
 from airflow_cdc.model.state.lake import ArchiveState
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, write_records
+from tests.support.tables import read_rows
 
 REFERENCE = Path(__file__).parent / "reference"
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.golden.printed_values import AS_PRINTED, NUMERALS, as_printed
+from tests.support.tables import read_rows
 
 CAPTURES = Path(__file__).parent / "captures"
 

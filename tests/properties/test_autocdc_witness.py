@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.properties.test_histories import SHUFFLED, TOPIC, differing, land
 from tests.support.connectors import DIALECTS, Row
 from tests.support.events import Record
 from tests.support.histories import Archive
+from tests.support.tables import read_rows
 
 COLUMNS = "db INT, id INT, v STRING, body STRING"
 SEQUENCE = "STRUCT<commit: BIGINT, change: BIGINT, serial: INT>"

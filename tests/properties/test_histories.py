@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.connectors import DIALECTS, Row
 from tests.support.events import Record, write_records
 from tests.support.histories import Archive
+from tests.support.tables import read_rows
 
 TOPIC = "source.dbo.histories"
 HAZARDS = {

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.properties.test_order_independence import land
 from tests.support.crashes import apply_through_crashes
 from tests.support.lives import Life, LivesHistory, lives_histories
 from tests.support.oracle import Statement
+from tests.support.tables import read_rows
 
 TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}

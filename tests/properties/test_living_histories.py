@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.properties.test_histories import IN_ORDER, SHUFFLED, TOPIC, differing, land
 from tests.support.connectors import DIALECTS
 from tests.support.living_histories import LivingArchive
+from tests.support.tables import read_rows
 
 SOME = ("in part", "restored", "topic")
 ALL = ("in part", "restored", "raised", "topic", "in part")

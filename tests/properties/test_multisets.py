@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, mariadb, postgresql, record, sqlserver, write_records
+from tests.support.tables import read_rows
 
 Row = tuple[int, str | None]
 ROWS: list[Row] = [(number, text) for number in (1, 2) for text in ("a", "b", None)]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.crashes import apply_through_crashes
 from tests.support.events import Record, write_records
 from tests.support.oracle import History, SourceDatabase, Statement, histories
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.connectors import DIALECTS
 from tests.support.events import write_records
 from tests.support.histories import Archive
 from tests.support.living_histories import LivingArchive
 from tests.support.stories import overlaps
+from tests.support.tables import read_rows
 
 TOPIC = "source.dbo.histories"
 States = list[tuple[str, str] | None]

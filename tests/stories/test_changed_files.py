@@ -12,9 +12,9 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.apply_report import FlowStatus
 from airflow_cdc.pipeline.upkeep.expire_markers import expire_markers
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, sqlserver, write_records
+from tests.support.tables import read_rows
 
 OTHER = "server1.testDB.dbo.other"
 

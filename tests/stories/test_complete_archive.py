@@ -13,9 +13,10 @@ from airflow_cdc.model.errors import OffsetGapError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
 from airflow_cdc.model.report.apply_report import FlowStatus
 from airflow_cdc.pipeline.survey import find_holes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, tombstone, write_records
+from tests.support.tables import read_rows
 
 
 def creates(first: int, last: int, *, partition: int = 0) -> list[dict[str, Any]]:

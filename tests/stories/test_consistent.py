@@ -16,9 +16,9 @@ from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.pipeline.run import end_together
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.support.events import Record, lsn, postgresql, record, sqlserver, tombstone, write_records
+from tests.support.tables import read_quarantine
 
 ORDERS, ITEMS, TRANSACTIONS = "shop.db.orders", "shop.db.items", "shop.transaction"
 

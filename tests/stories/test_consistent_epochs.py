@@ -111,7 +111,8 @@ def torn(by_topic: dict[str, list[Record]]) -> tuple[dict[str, list[Record]], di
     return {**by_topic, ITEMS: by_topic[ITEMS][:1]}, {ITEMS: by_topic[ITEMS][1:]}
 
 
-@pytest.mark.parametrize("in_one_run", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("in_one_run", [True, False])
 def test_a_run_that_cuts_behind_a_restore_applies_the_epoch_before_it_first(
     in_one_run: bool, tmp_path: Path, apply: Apply, spark: SparkSession
 ) -> None:

@@ -18,10 +18,10 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.report.batch_report import RowCounts
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, lsn, sqlserver, write_records
 from tests.support.life_story import change, snapshot
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
 DAY = 86_400_000
@@ -265,6 +265,7 @@ def test_a_source_that_was_restored_when_its_topic_was_made_anew_gives_its_rows(
     assert scene.rows() == {**EVERYTHING, 7: "G1"}
 
 
+@pytest.mark.deep
 def test_a_range_of_an_epoch_reads_the_events_of_that_epoch_alone(scene: Scene) -> None:
     restored(scene)
     scene.apply()

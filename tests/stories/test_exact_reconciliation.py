@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, write_records
 from tests.support.hazards import HAZARDS, Row
 from tests.support.last_event import last_event_per_key, table_of_hazards
+from tests.support.tables import read_rows
 
 OF_THE_WHOLE_TABLE = ("snapshot", "column")
 """Hazards that concern a table as a whole have one of their own; all others share one, each with a value of ``db`` to itself."""

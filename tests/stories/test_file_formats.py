@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, tombstone, write_records, write_sink_file
+from tests.support.tables import read_quarantine, read_rows
 
 Record = dict[str, Any]
 

@@ -10,12 +10,13 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import TableModeError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply
 from tests.support.connectors import DIALECTS
 from tests.support.events import Record, write_records
 from tests.support.histories import Archive
 from tests.support.stories import PLACEHOLDER, TOPIC, Table, event, milliseconds, truncate
+from tests.support.tables import read_rows
 
 Flagged = tuple[int, str | None, str, int, bool, int | None]
 

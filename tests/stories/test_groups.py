@@ -15,9 +15,9 @@ from airflow_cdc.model.look.pending import pending_files
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.pipeline.spark.storage import file_system
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, sqlserver, write_records
+from tests.support.tables import read_rows
 
 ORDERS, ITEMS, USERS = (f"s.db.dbo.{name}" for name in ("orders", "items", "users"))
 TOPICS = (ITEMS, ORDERS, USERS)

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, postgresql, record, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 A, B, C = "pg.public.a", "pg.public.b", "pg.public.c"
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot, WriteDisposition
 from airflow_cdc.model.look.snapshot_state import snapshot_state
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record
 from tests.support.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate
+from tests.support.tables import read_rows
 
 VERSIONS = {"stored_as_scd_type": 2}
 LOG = {"write_disposition": WriteDisposition.APPEND}
@@ -46,6 +46,7 @@ def two_tables(*, first: int = 0) -> list[Record]:
     return [of_table(change("c", 1, table, at=10 + place, offset=first + place), table) for place, table in enumerate(("t_1", "t_2"))]
 
 
+@pytest.mark.deep
 def test_a_truncate_of_one_of_several_tables_ends_the_versions_of_that_one(story: Story) -> None:
     story.apply(*two_tables(), **VERSIONS)
     story.apply(truncate(at=20, offset=5, table="t_1"), **VERSIONS)

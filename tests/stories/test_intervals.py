@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.archive.interval import Interval, parse_interval
 from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
 from airflow_cdc.model.state.lake import FlowState
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
+from tests.support.tables import read_rows
 
 DAYS = 4
 

@@ -27,10 +27,10 @@ from airflow_cdc.pipeline.repair.retype import Retyping, retype
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.target.target_table import latest_version
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
 NARROW = CdcFlow(TOPIC, columns={"n": "INT"})

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnMissingFile
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, mongodb, sqlserver, write_records
+from tests.support.tables import read_rows
 
 ANN, BEN = ({"id": number, "name": name} for number, name in ((1, "ann"), (2, "ben")))
 KEEP = {TOPIC: CdcFlow(TOPIC, on_missing_file=OnMissingFile.KEEP)}

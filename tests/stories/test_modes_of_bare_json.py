@@ -24,9 +24,10 @@ from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, Sou
 from airflow_cdc.model.pull.settings import settings_of
 from airflow_cdc.model.pull.source_column import source_column
 from airflow_cdc.model.state.lake import FlowState
-from airflow_cdc.pipeline.upkeep.inspect_lake import FlowRows, read_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import FlowRows
 from tests.conftest import Apply
 from tests.support.events import Record, mariadb, oracle, postgresql, sqlserver, write_records
+from tests.support.tables import read_rows
 from tests.unit.model.catalogue.test_modes import BINARIES, DECIMALS, MODES_OF_TIMES, ROWS, TIMES
 
 TYPES_PAGE = Path(__file__).parents[2] / "docs/reference/types.md"

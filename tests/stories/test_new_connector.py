@@ -24,9 +24,9 @@ from airflow_cdc.model.connectors.connector import (
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.pipeline.decode.types.connect_types import column_type
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, Row, record, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "pot.t"
 DATE = "io.debezium.time.Date"

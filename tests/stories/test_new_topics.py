@@ -17,10 +17,10 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing
 from airflow_cdc.pipeline.repair.reprocess_flows import FlowsAgain, replay_flows
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import sqlserver, write_records
 from tests.support.surveys import FS
+from tests.support.tables import read_quarantine, read_rows
 
 KNOWN, OTHER, STRAY = (f"server1.testDB.dbo.{name}" for name in ("known", "other", "stray"))
 

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, sqlserver, write_records
 from tests.support.stories import CHOSEN
+from tests.support.tables import read_quarantine, read_rows
 
 PLACEHOLDER = "__debezium_unavailable_value"
 KEYS = ("key, `no.` 1", "ORDER")

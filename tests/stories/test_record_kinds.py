@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, record, sqlserver, tombstone, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "server1.testDB.dbo.kinds"
 OUTBOX = "shop.events"

@@ -16,9 +16,9 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.routes import Route, RoutedFlows
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import sqlserver, write_records
+from tests.support.tables import read_rows
 
 ORDERS, CARTS = "server1.testDB.dbo.orders", "server1.testDB.dbo.carts"
 ROUTE = Route(r"server1\.testDB\.(\w+)\.(\w+)", r"gold/\1/\2", (r"routing_\1", r"\2"))

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, sqlserver, write_records
 from tests.support.stories import CHOSEN, PLACEHOLDER, TOPIC, Table, event, milliseconds, truncate
+from tests.support.tables import read_rows
 
 Version = tuple[int, str | None, int, int | None, str, int | None]
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, numbered, postgresql, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -15,9 +15,9 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.record.row_log import content_of
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, record, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "pg.public.log"
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -18,12 +18,13 @@ from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.target.table_properties import SCD_COLUMNS_PROPERTY
 from airflow_cdc.pipeline.target.target_table import latest_version
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes
 from tests.conftest import Apply
 from tests.support.events import Record, mongodb, write_records
 from tests.support.stories import CHOSEN, TOPIC, Table, event, milliseconds, truncate, under_default_names
+from tests.support.tables import read_quarantine, read_rows
 
 PLAIN = ScdColumns(valid_from="valid_from", valid_to="valid_to", is_current="is_current", previous_key="previous_key")
 FLOW = CdcFlow(TOPIC, stored_as_scd_type=2, scd_columns=PLAIN)
@@ -189,8 +190,11 @@ def test_maintenance_clusters_a_table_by_a_chosen_name(table: Table, spark: Spar
 
 @pytest.mark.parametrize(
     ("made", "asked"),
-    [(PLAIN, ScdColumns()), (ScdColumns(), PLAIN), (PLAIN, replace(PLAIN, valid_from="Valid_From"))],
-    ids=["without the setting", "with the setting", "in another case"],
+    [
+        pytest.param(PLAIN, ScdColumns(), id="without the setting"),
+        pytest.param(ScdColumns(), PLAIN, id="with the setting", marks=pytest.mark.deep),
+        pytest.param(PLAIN, replace(PLAIN, valid_from="Valid_From"), id="in another case", marks=pytest.mark.deep),
+    ],
 )
 def test_other_names_than_those_of_the_table_stop_the_flow(
     made: ScdColumns, asked: ScdColumns, table: Table, failed: Failed, apply: Apply, spark: SparkSession, archive: Path, lake: Path
@@ -214,6 +218,7 @@ def test_other_names_than_those_of_the_table_stop_the_flow(
     assert [(row["v"], row["__cdc_is_current"]) for row in table.rows()] == [("one", False), ("two", True)]
 
 
+@pytest.mark.deep
 def test_a_table_that_records_no_names_goes_on_under_the_default_ones(
     table: Table, failed: Failed, spark: SparkSession, lake: Path
 ) -> None:
@@ -235,7 +240,7 @@ def with_column(record: Record, name: str, value: str | None) -> Record:
     return {**record, "value": {**record["value"], "after": {**record["value"]["after"], name: value}}}
 
 
-@pytest.mark.parametrize(("name", "value"), [("valid_from", "spring"), ("Valid_From", None)])
+@pytest.mark.parametrize(("name", "value"), [("valid_from", "spring"), pytest.param("Valid_From", None, marks=pytest.mark.deep)])
 def test_a_source_column_with_a_chosen_name_stops_the_flow_before_anything_is_written(
     name: str, value: str | None, table: Table, failed: Failed, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
@@ -258,6 +263,7 @@ def test_a_source_column_with_a_chosen_name_stops_the_flow_before_anything_is_wr
     assert row.get("valid_from") == value
 
 
+@pytest.mark.deep
 def test_so_does_one_that_the_source_adds_later(table: Table, failed: Failed, spark: SparkSession, archive: Path, lake: Path) -> None:
     table.load(event("c", 10, 1, "one"))
     was = latest_version(spark, str(lake / TOPIC))
@@ -283,6 +289,7 @@ def test_so_does_one_that_the_source_adds_later(table: Table, failed: Failed, sp
     ]
 
 
+@pytest.mark.deep
 def test_the_columns_of_documents_cannot_have_a_chosen_name_either(apply: Apply, archive: Path, lake: Path) -> None:
     topic = "mg.shop.orders"
     write_records(archive / "1.jsonl", [mongodb("c", "1", second=1, offset=0, after='{"_id": 1}')])

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, sqlserver, tombstone, write_records, write_sink_file
+from tests.support.tables import read_rows
 
 TOPIC = "server1.testDB.dbo.single"
 SPELLED: dict[str, Callable[[int], Any]] = {

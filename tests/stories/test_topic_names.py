@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.apply_report import ApplyReport
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, Record, numbered, postgresql, sqlserver, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 NAMES = (
     "..",

@@ -177,6 +177,7 @@ OF_FEATURES = {
 """Not both: delta-rs reads no deletion vectors of a table with wider types, and Spark answers."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("changes", OF_FEATURES.values(), ids=OF_FEATURES)
 def test_what_somebody_changed_in_a_table_is_read_the_same(
     changes: tuple[str, ...], spark: SparkSession, looked_at: str, apply: Apply, archived: Path, tmp_path: Path

@@ -21,9 +21,9 @@ from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, Sou
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.target.target_table import columns_of
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, Record, numbered, sqlserver, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _AT = datetime(2026, 11, 24, 8, 0, 0, 123456, tzinfo=timezone.utc)

@@ -19,9 +19,9 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, Flow
 from airflow_cdc.model.state.lake import archives_in
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.survey.survey_files import survey_files
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import numbered, sqlserver, write_records, write_sink_file
+from tests.support.tables import read_rows
 
 ORDERS, CARTS = "server1.testDB.dbo.orders", "server1.testDB.dbo.carts"
 

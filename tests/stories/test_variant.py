@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import postgresql, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "pg.public.carts"
 PLACEHOLDER = "__debezium_unavailable_value"

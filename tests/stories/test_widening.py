@@ -15,9 +15,9 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.decode.types.column_types import common_type, widened
 from airflow_cdc.pipeline.target.target_table import columns_of
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, sqlserver, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "server1.testDB.dbo.grown"
 

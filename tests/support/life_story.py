@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
 MILLISECONDS = 1_700_000_000_000

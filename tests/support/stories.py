@@ -13,9 +13,9 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import FlowOutcome
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
 PLACEHOLDER = "__debezium_unavailable_value"

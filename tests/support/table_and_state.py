@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange, WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
+from tests.support.tables import read_rows
 
 WARN = {TOPIC: CdcFlow(TOPIC, on_foreign_change=OnForeignChange.WARN)}
 HISTORY = {TOPIC: CdcFlow(TOPIC, stored_as_scd_type=2)}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.support.events import numbered, sqlserver, write_records
+from tests.support.tables import read_rows
 from tests.system.live_airflow import LiveAirflow
 
 

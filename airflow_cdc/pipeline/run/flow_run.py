@@ -55,7 +55,7 @@ from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
 from airflow_cdc.pipeline.spark.connect import release_session
-from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.spark.session import late_session_for_batch
 from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
@@ -302,7 +302,7 @@ class FlowRun:
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
         after_effect = lease.guarding(partial(self._after, microbatch))
         after_effect("intent")
-        session = session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
+        session = late_session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
         attempt = MicrobatchRun(

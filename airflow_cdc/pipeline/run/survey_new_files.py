@@ -9,7 +9,7 @@ from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark.connect import release_session
-from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.spark.session import late_session_for_batch
 from airflow_cdc.pipeline.survey.find_holes import find_holes
 from airflow_cdc.pipeline.survey.look import Look
 from airflow_cdc.pipeline.survey.survey_readable import survey_readable
@@ -41,7 +41,7 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFile
     new = found.files
     size = sum(file.size for file in new)
     run.progress(f"looking into {len(new)} new files ({megabytes(size)})")
-    session = session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
+    session = late_session_for_batch(run.spark, batch_bytes=sum(file.text_size for file in new))
     surveyed = survey_readable(session, run.archive, new, natively=run.may_survey_natively)
     skipping = set(may_skip_offsets(surveyed.shapes))
     holes = find_holes(session, run.archive, [file for file in surveyed.files if file.path in skipping])

@@ -110,14 +110,8 @@ def start_late(app_name: str, *, master: str | None = None, options: Mapping[str
 def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     """Return a session with numbers of shuffle and Delta state partitions that fit a batch of that size.
 
-    Spark's 200 and Delta's 50 partitions would cost a small merge more than its actual work. As long as Spark has not started, the session
-    starts it when it is first used.
+    Spark's 200 and Delta's 50 partitions would cost a small merge more than its actual work.
     """
-    open_one = partial(_open_for_batch, spark, batch_bytes=batch_bytes)
-    return late_session(open_one) if is_idle(spark) else open_one()
-
-
-def _open_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     spark = started(spark)
     session: SparkSession = connect.clone(spark) if connect.is_client(spark) else spark.newSession()
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
@@ -132,6 +126,15 @@ def _open_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
         settings |= _INTERPRETED
     connect.set_options(session, settings)
     return session
+
+
+def late_session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
+    """As :func:`session_for_batch`, for work that the native engine may do: as long as Spark has not started, the first use starts it.
+
+    Functions of columns fail until then: call :func:`~airflow_cdc.pipeline.spark.late_session.started` before the first of them.
+    """
+    open_one = partial(session_for_batch, spark, batch_bytes=batch_bytes)
+    return late_session(open_one) if is_idle(spark) else open_one()
 
 
 def compile_for_table(session: SparkSession, *, table_bytes: int) -> None:

@@ -16,10 +16,10 @@ from airflow_cdc.model.position.snapshot import SnapshotChoice
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation, confirm_snapshot
 from airflow_cdc.pipeline.spark.storage import file_system
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
 from tests.support.stories import CHOSEN
+from tests.support.tables import read_rows
 from tests.unit.cli.conftest import CLOSED_LATE, Run
 
 pytestmark = CLOSED_LATE

@@ -15,11 +15,11 @@ import yaml
 from airflow.providers.common.compat.sdk import BaseHook
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.golden.bare_archives import RecordedServer
 from tests.stories.test_types_of_bare_json import AT, PLACED, row, with_schema
 from tests.support.events import TOPIC, Record, sqlserver, write_records
 from tests.support.pages import HOW_TO, blocks, commands
+from tests.support.tables import read_rows
 from tests.unit.cli.conftest import CLOSED_LATE, Ended, Run
 
 pytestmark = CLOSED_LATE

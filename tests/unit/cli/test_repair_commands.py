@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs import rebuild, replay, reprocess, retype, run_job
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.support.events import TOPIC, lsn
+from tests.support.tables import read_rows
 from tests.unit.cli.conftest import ANN, CLOSED_LATE, ORDERS, Run, Scene
 
 pytestmark = CLOSED_LATE

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.pipeline.decode.foreign_shapes import Foreign, find_foreign
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, sqlserver, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "server1.testDB.dbo.spelled"
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnRepeatedOffsets
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import EventCounts
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, Row, record, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "cdl.public.ct_pg2hudi"
 VERSIONS = ("1.0", "2.0")

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.report.batch_report import EventCounts
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import mongodb, record, tombstone, write_records, write_sink_file
+from tests.support.tables import read_quarantine, read_rows
 
 TOPIC = "mg.shop.orders"
 

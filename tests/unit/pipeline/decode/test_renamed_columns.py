@@ -15,10 +15,10 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.settle.find_renames import renames_in, stated_renames
 from airflow_cdc.pipeline.survey.schema_changes import ChangedColumn, TableChange
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.stories.test_widening import decimal, plain, typed
 from tests.support.events import Record, mariadb, postgresql, schema_change, sqlserver, write_records
+from tests.support.tables import read_rows
 
 TOPIC = "mdb.shop.orders"
 RENAME = "ALTER TABLE `shop`.`orders` RENAME COLUMN `n` TO `the number`"

@@ -13,8 +13,9 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows, source_rows
+from airflow_cdc.pipeline.upkeep.inspect_lake import source_rows
 from tests.conftest import Apply
+from tests.support.tables import read_rows
 
 TOPIC = "pg.public.wide"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"

@@ -19,9 +19,9 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, Record, lsn, numbered, postgresql, sqlserver, write_records
+from tests.support.tables import read_rows
 
 PG, ORDERS = "pg.public.customers", "server1.testDB.dbo.orders"
 # What each transaction did, and what the table then held.

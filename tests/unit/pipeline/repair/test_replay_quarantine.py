@@ -17,9 +17,9 @@ from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.replay_quarantine import Replayed, replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
 from airflow_cdc.pipeline.upkeep.expire_markers import expire_markers
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, lsn, numbered, sqlserver, write_records
+from tests.support.tables import read_quarantine, read_rows
 
 LARGE = 2**40
 UNFIT, MALFORMED = (reason.value for reason in (RejectReason.VALUE_DOES_NOT_FIT_COLUMN, RejectReason.MALFORMED_JSON))

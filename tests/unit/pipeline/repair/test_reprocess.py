@@ -17,9 +17,9 @@ from airflow_cdc.model.report.batch_report import RowCounts
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine
 from tests.conftest import Apply
 from tests.support.events import TOPIC, lsn, numbered, postgresql, sqlserver, write_records
+from tests.support.tables import read_quarantine
 
 PG = "pg.public.customers"
 NOTHING = RowCounts()

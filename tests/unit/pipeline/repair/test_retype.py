@@ -18,12 +18,12 @@ from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.retype import Retyping, retype
 from airflow_cdc.pipeline.repair.retype_flows import FlowsRetyping, retype_flows
 from airflow_cdc.pipeline.target.target_table import columns_of, read_target
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows
 from tests.conftest import Apply
 from tests.stories.test_types_of_bare_json import ROW, TYPES, bare, failure, row, rows, types
 from tests.support.crashes import CrashError
 from tests.support.events import TOPIC, sqlserver, write_records
 from tests.support.stories import CHOSEN
+from tests.support.tables import read_quarantine, read_rows
 
 GUESSED = CdcFlow(TOPIC, on_unknown_types=OnUnknownTypes.GUESS, max_microbatch_bytes=1)
 COLUMNS: dict[str, Any] = {

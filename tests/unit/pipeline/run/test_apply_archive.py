@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate
 from airflow_cdc.model.report.batch_report import EventCounts
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_quarantine, read_rows, summarize_flows
+from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, postgresql, sqlserver, tombstone, write_records, write_sink_file
+from tests.support.tables import read_quarantine, read_rows
 
 ANN, BEN, CAT = ({"id": number, "name": name} for number, name in ((1, "ann"), (2, "ben"), (3, "cat")))
 

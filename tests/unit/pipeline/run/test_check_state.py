@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.support.table_and_state import (
@@ -26,6 +25,7 @@ from tests.support.table_and_state import (
     steps,
     version,
 )
+from tests.support.tables import read_rows
 
 # State that is older than the table
 

@@ -242,6 +242,7 @@ def test_where_the_archive_lacks_a_file_nothing_is_changed_and_the_file_is_named
     assert both.are_equal
 
 
+@pytest.mark.deep
 def test_where_the_settings_of_today_give_another_table_nothing_is_changed(twins: Callable[..., Twins], spark: SparkSession) -> None:
     both = twins(ROWS, is_alone=True)
     both.step(sqlserver("t", commit=6), sqlserver("c", commit=7, after=row(5, "a")))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.pipeline.spark import session as sessions
 from airflow_cdc.pipeline.spark.connect import is_client, release_session
 from airflow_cdc.pipeline.spark.late_session import is_idle, late_session, started
-from airflow_cdc.pipeline.spark.session import session_for_batch, start_late
+from airflow_cdc.pipeline.spark.session import late_session_for_batch, session_for_batch, start_late
 
 
 class Start:
@@ -66,12 +66,12 @@ def test_to_release_one_that_was_never_used_starts_nothing() -> None:
 
 def test_a_batch_s_session_starts_no_sooner_than_the_application(spark: SparkSession) -> None:
     application = late_session(lambda: spark)
-    session = session_for_batch(application, batch_bytes=100 * 1024**2)
+    session = late_session_for_batch(application, batch_bytes=100 * 1024**2)
     assert (is_idle(application), is_idle(session)) == (True, True)
     assert session.conf.get("spark.sql.shuffle.partitions") == "4"
     assert (is_idle(application), is_idle(session)) == (False, False)
     # Once it runs, there is nothing to put off.
-    assert isinstance(session_for_batch(application, batch_bytes=0), SparkSession)
+    assert isinstance(late_session_for_batch(application, batch_bytes=0), SparkSession)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
@@ -84,3 +84,9 @@ def test_in_a_yarn_container_it_starts_at_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000001")
     assert not is_idle(start_late("job"))
     assert start.count == 1
+
+
+def test_what_surely_needs_spark_starts_it(spark: SparkSession) -> None:
+    application = late_session(lambda: spark)
+    assert isinstance(session_for_batch(application, batch_bytes=0), SparkSession)
+    assert not is_idle(application)

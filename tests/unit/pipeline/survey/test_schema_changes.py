@@ -19,9 +19,9 @@ from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.pipeline.survey import schema_changes
 from airflow_cdc.pipeline.survey.schema_changes import SchemaChanges, TableChange, topics_of
 from airflow_cdc.pipeline.target.target_table import columns_of
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import Record, mariadb, numbered, schema_change, sqlserver, write_records, write_sink_file
+from tests.support.tables import read_rows
 
 ORDERS = "mdb.shop.orders"
 MICROS = 1_531_481_430_123_456

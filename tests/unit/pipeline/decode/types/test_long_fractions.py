@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from tests.conftest import Apply
 from tests.support.events import sqlserver
+from tests.support.tables import read_rows
 
 TOPIC = "server1.testDB.dbo.prices"
 LONG, OTHER = "1234567890123456.12345678901234567", "1234567890123456.12345678901234568"
