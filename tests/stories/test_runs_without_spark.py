@@ -55,6 +55,12 @@ def test_the_command_applies_an_archive(archive: Path, lake: Path, flows: Path) 
     assert again.returncode == 0, again.stdout + again.stderr
 
 
+def test_types_that_nobody_declared_are_no_reason_to_start_it(archive: Path, lake: Path, flows: Path) -> None:
+    applied = run("airflow_cdc", "apply", "--archive", archive, "--lake", lake)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    assert rows_of(lake) == [{"id": 0, "name": "other"}, {"id": 2, "name": "name 2"}]
+
+
 def test_so_does_the_job_and_reports_it(archive: Path, lake: Path, flows: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     job = ("airflow_cdc.jobs.apply", "--archive", archive, "--lake", lake, "--flows", flows, "--report", report)

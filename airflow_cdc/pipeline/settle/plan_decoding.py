@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +14,7 @@ from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.connectors.registry import ANY, CONNECTORS, connector_of
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDroppedColumn
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.epochs import FIRST_EPOCH, Epochs
@@ -25,6 +27,8 @@ from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.value_shapes import shape_of
 from airflow_cdc.pipeline.locate.file_parts import read_microbatch
 from airflow_cdc.pipeline.settle.find_renames import find_renames
+from airflow_cdc.pipeline.settle.images import Images, ImagesInSpark
+from airflow_cdc.pipeline.settle.images_natively import NativeImages, may_look_natively
 from airflow_cdc.pipeline.settle.settle_columns import Source, settle_columns
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
@@ -71,7 +75,7 @@ def plan_decoding(
         ours = [shape for shape in rows if not foreign.holds(shape)]
         renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
         source = Source(flow, ours, target, facts, renames, without_key=without_key)
-        columns = settle_columns(source, lambda: _images(spark, flow, microbatch, dialect, without_key=without_key))
+        columns = settle_columns(source, partial(_images, spark, source, microbatch, dialect))
         if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
             columns = _clearing(columns, target and target.under(renames))
     flow.scd_columns.refuse_columns((*columns.types, *columns.untyped, *columns.keys), flow.name)
@@ -176,11 +180,20 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
     return SourceColumns(dict.fromkeys(columns, STRING), (key,))
 
 
-def _images(spark: SparkSession, flow: CdcFlow, microbatch: Microbatch, connector: Connector, *, without_key: bool) -> DataFrame:
-    """Return the JSON texts of the topic's row images and keys that carry no schema, in one column ``image``."""
+def _images(spark: SparkSession, source: Source, microbatch: Microbatch, connector: Connector, columns: Sequence[str]) -> Images:
+    """Return the topic's row images and keys that carry no schema."""
+    members = [*shape_of(connector).images, *(["before"] if source.without_key else [])]
+    in_spark = ImagesInSpark(partial(_texts_of_images, spark, source.flow.topic, microbatch, members), source.renames)
+    is_spark_s = (source.flow.engine or DEFAULT_ENGINE) is Engine.SPARK or source.renames
+    if is_spark_s or not may_look_natively(microbatch):
+        return in_spark
+    return NativeImages(microbatch, source.flow.topic, members, columns, in_spark)
+
+
+def _texts_of_images(spark: SparkSession, flow: str, microbatch: Microbatch, members: Sequence[str]) -> DataFrame:
+    """Return the JSON texts of images and keys, in one column ``image``."""
     lines = read_microbatch(spark, microbatch)
-    topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow.topic)}) = {sql.text(flow.topic)}"
-    members = [*shape_of(connector).images, *(["before"] if without_key else [])]
+    topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow)}) = {sql.text(flow)}"
     images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
     texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
     return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")

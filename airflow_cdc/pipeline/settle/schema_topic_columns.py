@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
-
 from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import SchemaChangeError
@@ -16,7 +14,7 @@ from airflow_cdc.pipeline.decode.types.column_types import holds
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, column_type
 from airflow_cdc.pipeline.decode.types.native_types import NativeType, native_type
 from airflow_cdc.pipeline.decode.types.schema_topic_types import common_native, schema_topic_types
-from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
+from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.survey.schema_changes import ChangesOf, TableChange
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -38,7 +36,7 @@ def schema_topic_columns(
     rows: Sequence[TopicShape],
     target: TargetTable | None,
     changes_of: ChangesOf,
-    images: Callable[[], DataFrame],
+    images: Callable[[], Images],
     *,
     names: Sequence[str],
 ) -> SchemaTopicColumns:
@@ -48,7 +46,7 @@ def schema_topic_columns(
     unless the topic declares a wider number: its rows were read by another rule.
 
     :param rows: shapes of the microbatch's row events.
-    :param images: returns the JSON texts of the row images; costs a pass over the microbatch, made for new columns only.
+    :param images: returns the row images; costs a pass over the microbatch, made for new columns only.
     :param names: the columns whose types no earlier origin knows.
     :raises SchemaChangeError: when a column of the table was created from the topic, and the topic no longer defines how to read it.
     """
@@ -67,7 +65,7 @@ def schema_topic_columns(
         if name in there and name in natives and (name in made or _is_wider(natives[name], rules[name], there[name]))
     }
     new = [name for name in names if name in natives and name not in there]
-    seen = look_at_values(images(), new) if new else {}
+    seen = images().values(new) if new else {}
     types = {**kept, **schema_topic_types(natives, seen, connector, proven=made)}
     encoded = frozenset(name for name in types if natives[name].is_encoded)
     return SchemaTopicColumns(types, encoded, _keys(changes, rows))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
-
-from pyspark.sql import DataFrame
 
 from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT, Origin, TypeReport
-from airflow_cdc.pipeline.decode.renamed_columns import formerly, images_today, under_new_names
+from airflow_cdc.pipeline.decode.renamed_columns import formerly, under_new_names
 from airflow_cdc.pipeline.decode.source_columns import (
     SourceColumns,
     column_names,
@@ -26,9 +24,8 @@ from airflow_cdc.pipeline.decode.source_columns import (
     schema_types,
 )
 from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType, is_encoded
-from airflow_cdc.pipeline.decode.types.infer_types import infer_types
-from airflow_cdc.pipeline.decode.types.seen_values import look_at_values
 from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspicions
+from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.settle.known_columns import KnownColumns, known_columns, spelling
 from airflow_cdc.pipeline.settle.schema_topic_columns import SchemaTopicColumns, schema_topic_columns
 from airflow_cdc.pipeline.survey.schema_changes import TableChange
@@ -70,10 +67,10 @@ class Source:
         return tuple(change.under(self.renames) for change in self.facts.changes(topic))
 
 
-def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceColumns:
+def settle_columns(source: Source, images: Callable[[Sequence[str]], Images]) -> SourceColumns:
     """Settle the columns; the first origin that knows a type decides (:class:`~airflow_cdc.model.flow.column_origin.Origin`).
 
-    :param images: returns the JSON texts of the row images and keys without a schema, in one column ``image``; reads the microbatch once.
+    :param images: returns the row images and keys without a schema, for columns of these names.
     :raises KeysUnknownError: when nothing identifies a row.
     :raises SchemaChangeError: when the columns cannot be settled, or would be read differently from the table's.
     :raises TypesUnknownError: when new columns look encoded, and the flow's policy is to stop.
@@ -84,9 +81,7 @@ def settle_columns(source: Source, images: Callable[[], DataFrame]) -> SourceCol
     known = known_columns(flow, names, source.connector, source.facts, source.renames)
     others = [name for name in names if name not in known.types]
 
-    def images_now() -> DataFrame:
-        return images_today(images(), source.renames)
-
+    images_now = cache(lambda: images(others))
     of_topic = schema_topic_columns(flow, rows, table, source.changes, images_now, names=others)
     held = table.columns if table else {}
     unknown = [name for name in others if name not in of_topic.types and name not in held]
@@ -137,10 +132,10 @@ class _Guess:
     doubts: Mapping[str, Suspicion] = field(default_factory=dict)
 
 
-def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: DataFrame) -> _Guess:
-    types = infer_types(images, unknown)
+def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: Images) -> _Guess:
+    types = images.types(unknown)
     of_events = [member_names(shape.key_shape) for shape in source.rows if shape.key_shape]
-    doubts = find_suspicions(look_at_values(images, types), {*keys, *(name for names in of_events for name in names)}) if types else {}
+    doubts = find_suspicions(images.values(types), {*keys, *(name for names in of_events for name in names)}) if types else {}
     if source.flow.on_unknown_types is OnUnknownTypes.TEXT:
         types |= dict.fromkeys(doubts, "STRING")
     return _Guess(types, doubts)

@@ -44,10 +44,15 @@ def infer_types(images: DataFrame, columns: Collection[str]) -> dict[str, str]:
     by_column: dict[str, set[str]] = {}
     for row in found.collect():
         by_column.setdefault(row["name"], set()).add(row["kind"])
-    return {name: _common(kinds) for name, kinds in by_column.items()}
+    return {name: common_type(kinds) for name, kinds in by_column.items()}
 
 
-def _common(kinds: set[str]) -> str:
+def common_type(kinds: set[str]) -> str:
+    """Return the type that holds values of all these kinds.
+
+    :param kinds: not empty; ``BOOLEAN``, ``BIGINT``, ``DECIMAL`` (an integer beyond 64 bits), ``DOUBLE`` (a fraction), ``FRACTION`` (with
+        more digits than a double holds), ``STRING``, or any other kind of JSON.
+    """
     if kinds == {"BOOLEAN"}:
         return "BOOLEAN"
     if kinds == {"BIGINT"}:

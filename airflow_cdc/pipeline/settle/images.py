@@ -1,0 +1,41 @@
+"""The row images and keys of a microbatch that carry no schema: what their values show of the columns' types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from airflow_cdc.pipeline.decode.renamed_columns import images_today
+from airflow_cdc.pipeline.decode.types.infer_types import infer_types
+from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
+
+
+class Images(Protocol):
+    """Row images and keys; both methods know their columns by today's names."""
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        """Return a Spark SQL type for each of the columns with a value."""
+
+    def values(self, columns: Collection[str]) -> dict[str, SeenValues]:
+        """Return the observations of each of the columns with a value."""
+
+
+@dataclass(frozen=True)
+class ImagesInSpark:
+    """Images that a Spark job reads, once for each question."""
+
+    read: Callable[[], DataFrame]
+    """Returns the JSON texts of the images, in one column ``image``."""
+    renames: Mapping[str, str]
+    """Current names by former ones."""
+
+    def types(self, columns: Collection[str]) -> dict[str, str]:
+        """Return a Spark SQL type for each of the columns with a value."""
+        return infer_types(images_today(self.read(), self.renames), columns)
+
+    def values(self, columns: Collection[str]) -> dict[str, SeenValues]:
+        """Return the observations of each of the columns with a value."""
+        return look_at_values(images_today(self.read(), self.renames), columns)
