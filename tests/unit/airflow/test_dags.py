@@ -107,6 +107,7 @@ def test_the_pages_are_links_where_the_installation_publishes_them(monkeypatch: 
     assert "(https://docs.example.com/cdc/how-to/maintenance.md)" in text
 
 
+@pytest.mark.slow
 def test_the_alias_of_the_shipped_dags_announces_the_tables_that_a_run_changed(scene: Any, run_dag: Any) -> None:
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session

@@ -95,6 +95,7 @@ def test_a_failure_comes_the_same_way_with_what_was_done_as_its_xcom(
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_airflows_default_makes_every_operator_deferrable() -> None:
     # Read once, when the operators are imported.
     names = [(kind.__module__, kind.__name__) for kind, *_ in OPERATORS]

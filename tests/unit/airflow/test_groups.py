@@ -75,6 +75,7 @@ def states_of(instances: list[Any]) -> list[tuple[str, str, int]]:
     return [(ti.task_id, str(ti.state), ti.try_number) for ti in instances]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logical_date", DATES, ids=["scheduled", "without a date"])
 def test_each_group_is_merged_by_a_mapped_task_and_a_retry_submits_only_the_group_that_failed(
     scene: Any, run_groups: Any, logical_date: datetime | None

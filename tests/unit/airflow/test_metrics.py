@@ -54,6 +54,7 @@ def run_by_dag_test(scene: Any, *tasks: Any) -> str:
     return str(dag.test().state)
 
 
+@pytest.mark.slow
 def test_a_merge_in_a_dag_sends_what_it_did_and_the_lag_that_remains(scene: Any, airflow_database: None, statsd: StatsdServer) -> None:
     scene.land("0000000000")
     scene.land("0000000001")

@@ -31,6 +31,7 @@ assert not [name for name in sys.modules if name.startswith(("pyspark", "delta."
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [ELSEWHERE, IN_SERVER], ids=["elsewhere", "in the API server"])
 def test_the_app_is_made_in_the_api_server_alone_and_never_with_spark(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -146,6 +146,7 @@ def test_a_backfill_by_the_pages_commands_leaves_each_run_its_files(scene: Any, 
     assert commits(scene) == 4
 
 
+@pytest.mark.slow
 def test_unpausing_the_merge_instead_would_leave_the_backfill_nothing(scene: Any, scheduler: Scheduler) -> None:
     # Why the page says to pause it.
     for number, day in enumerate(("2025-01-01", "2025-03-07")):

@@ -118,6 +118,7 @@ def test_the_lakes_hook_reads_the_engine_of_its_form(scene: Any, engine: str | N
     assert CdcLakeHook("filled").engine == engine
 
 
+@pytest.mark.slow
 def test_airflow_lists_the_provider_and_its_connection_types(tmp_path: Path) -> None:
     # Installed by hand into a folder: the test must not depend on how the package came onto this machine.
     installed = tmp_path / "airflow_cdc-0.0.0.dist-info"

@@ -43,6 +43,7 @@ def test_its_tasks_and_their_order_are_those_of_the_shipped_dag(file: str, max_g
         assert [getattr(each, name) for name in limits] == [getattr(theirs[each.task_id.removeprefix("cdc.")], name) for name in limits]
 
 
+@pytest.mark.slow
 def test_a_run_merges_then_maintains_then_goes_on_and_one_with_nothing_to_do_is_skipped(scene: Any, airflow_database: None) -> None:
     with DAG("own", schedule=None) as dag:
 

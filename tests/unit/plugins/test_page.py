@@ -191,6 +191,7 @@ def test_every_route_has_the_dependencies(tmp_path: Path) -> None:
     assert {method for route in app.routes for method in getattr(route, "methods", ())} == {"GET"}
 
 
+@pytest.mark.slow
 def test_a_first_look_at_many_flows_is_answered_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_many(tmp_path / "lake", flows=60, microbatches=1)
     view, go_on = LakeView(str(tmp_path / "lake")), threading.Event()

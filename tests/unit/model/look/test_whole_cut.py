@@ -52,6 +52,7 @@ def shop(scene: Scene, past: str | None = None) -> tuple[bool, str | None, list[
     return cut.is_past, cut.transaction, [item.transaction for item in cut.waits_for]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("capture", "prefix", "last"), [pytest.param("pg_load", "shop", "5344", marks=pytest.mark.deep), ("maria_load", "msh", "0-1-6025")]
 )

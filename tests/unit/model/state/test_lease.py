@@ -114,6 +114,7 @@ def test_a_lease_of_another_machine_that_nobody_renews_is_taken_over_and_its_hol
     assert "lease 2" in silent.lost
 
 
+@pytest.mark.slow
 def test_a_renewed_lease_of_another_machine_is_not_taken_over(tmp_path: Path) -> None:
     # Long enough for a machine on which the thread that renews may get no turn for a second.
     seconds = 3.0
