@@ -150,7 +150,7 @@ def fold(keys: Sequence[str], columns: Iterable[str], *, has_reads: bool, reads_
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
-WITH {_in_order(key) if reads_among_changes else _by_position()}, near AS (
+WITH {_in_order(key) if reads_among_changes else _by_position(key)}, near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
@@ -164,23 +164,31 @@ WITH {_in_order(key) if reads_among_changes else _by_position()}, near AS (
     {OP} = 'd' AND coalesce({created} OR {behind_more}, false) AS removes_another,
     ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads
   FROM near
-)
-SELECT {", ".join(map(name, columns))}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
+), latest AS (
+  SELECT event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if has_reads else ""}
 FROM flagged
 WINDOW w AS (PARTITION BY {key} ORDER BY {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
-QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_LATEST_FIRST}) = 1"""
+QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_LATEST_FIRST}) = 1
+)
+SELECT {", ".join(f"events.{name(column)}" for column in columns)}, latest.* EXCLUDE (event)
+FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event"""
 
 
 _ORDER = f"order_position NULLS FIRST, is_read, {OFFSET}"
 _LATEST_FIRST = f"order_position DESC NULLS LAST, is_read DESC, {OFFSET} DESC"
 
 
-def _by_position() -> str:
-    return f"ordered AS (SELECT *, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
+def _narrow(key: str) -> str:
+    """Return the columns that decide the order, and the event's place: a window sorts and copies whatever it is given."""
+    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}"
+
+
+def _by_position(key: str) -> str:
+    return f"ordered AS (SELECT {_narrow(key)}, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
 
 
 def _in_order(key: str) -> str:
@@ -189,7 +197,7 @@ def _in_order(key: str) -> str:
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
     return f"""
 near_reads AS (
-  SELECT *, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+  SELECT {_narrow(key)}, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
     min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
   FROM {EVENTS} WHERE NOT is_tombstone
 ), placed AS (
