@@ -64,7 +64,7 @@ def _built(report: str) -> dict[str, Any]:
             raise Asked({"command": [*command[:place], report, *command[place + 1 :]], "environment": hook._env or hook._env_vars or {}})
 
     try:
-        context: Any = {"ti": SimpleNamespace(dag_id="bench", task_id="merge", run_id="bench", map_index=-1)}
+        context: Any = {"ti": SimpleNamespace(dag_id="bench", task_id="merge", run_id="bench", map_index=-1, try_number=1)}
         Asking(task_id="merge").execute(context)
     except Asked as asked:
         built: dict[str, Any] = asked.args[0]
