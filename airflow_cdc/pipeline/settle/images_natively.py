@@ -22,6 +22,7 @@ from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_n
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.settle.images import Images
+from airflow_cdc.pipeline.survey.survey_natively import has_lenient
 
 MOST_TEXT_BYTES = 256 * 1024**2
 """Text that one process looks at; more is spread over Spark's executors."""
@@ -107,6 +108,8 @@ class NativeImages:
             files = FetchedFiles(self.microbatch.archive, [file.path for file in self.microbatch.files])
             with connect_duckdb() as connection:
                 connection.register_filesystem(files)
+                if has_lenient(connection, files.uris):
+                    return None
                 rows = rows_by_name(connection.execute(self._statement(files.uris)))
                 fractions = any("fraction" in row["kinds"] for row in rows)
                 if any(row["is_uncertain"] for row in rows) or (fractions and _has_uncertain_number(connection, files.uris)):

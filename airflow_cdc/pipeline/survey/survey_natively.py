@@ -73,7 +73,7 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
         try:
             files = FetchedFiles(archive, paths)
             connection.register_filesystem(files)
-            if _has_lenient(connection, files.uris):
+            if has_lenient(connection, files.uris):
                 return None
             cursor = connection.execute(_statement(files.uris))
         except (duckdb.Error, OSError):
@@ -83,7 +83,8 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
     return [{**row, "path": by_uri[row["filename"]]} for row in rows]
 
 
-def _has_lenient(connection: Any, paths: Sequence[str]) -> bool:
+def has_lenient(connection: Any, paths: Sequence[str]) -> bool:
+    """Return whether files may hold a comma behind a last member, which DuckDB accepts and Spark does not."""
     anywhere = " OR ".join(f"contains(json, {text(part)})" for part in _LENIENT)
     lines = f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"
     return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE {anywhere} LIMIT 1").fetchall())

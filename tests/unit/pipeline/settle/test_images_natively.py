@@ -16,6 +16,9 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import infer_types
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
 from airflow_cdc.pipeline.settle.images_natively import NativeImages
+from tests.conftest import Apply
+from tests.support.events import sqlserver, write_records
+from tests.support.tables import read_rows
 from tests.unit.pipeline.decode.types.test_native_readings import LEAVES
 
 pytest.importorskip("duckdb")
@@ -124,6 +127,18 @@ def test_lines_that_are_not_plain_are_left_to_spark(tmp_path: Path, line: str) -
     file.write_text(f"{file.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
     with pytest.raises(LookupError):
         images.types(["name"])
+
+
+def test_a_line_with_a_comma_behind_its_last_member_counts_for_nothing(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    write_records(archive / "1.jsonl", [sqlserver("c", commit=key, after={"id": key, "n": key}, offset=key) for key in range(40)])
+    odd = json.dumps(sqlserver("c", commit=99, after={"id": 99, "n": "text"}, offset=99))[:-1] + ",}\n"
+    with (archive / "1.jsonl").open("a", encoding="utf-8") as file:
+        file.write(odd)
+    (batch,) = apply(archive, lake).flows[0].batches
+    assert (batch.events.merged, batch.rejects) == (40, {"malformed_json": 1})
+    assert read_rows(spark, str(lake), TOPIC).columns == {"id": "BIGINT", "n": "BIGINT"}
 
 
 def test_names_that_differ_in_case_alone_are_left_to_spark(tmp_path: Path) -> None:
