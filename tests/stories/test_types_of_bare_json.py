@@ -122,72 +122,74 @@ def test_the_flow_goes_over_the_events_and_these_over_the_archive_and_that_over_
     assert rows(spark, lake)[1]["placed"] == ROW["placed"]
 
 
+ENCODED = {
+    "total": "C2E=",
+    "wide": "C2E=",
+    "bytes": "/+8=",
+    "url": "_-8=",
+    "hex": "ffef",
+    "free": {"scale": 3, "value": "C2E="},
+    "exact": {"scale": 3, "value": "C2E="},
+    "due": 20781,
+    "millis": PLACED // 1_000,
+    "micros": PLACED,
+    "zoned": PLACED,
+    "nanos": PLACED * 1_000 + 789,
+    "whole": PLACED * 1_000,
+    "time": 37_830_123_456,
+    "days": [20781, None],
+    "iso": "2026-11-24Z",
+    "at": "2026-11-24T08:00:00.123456Z",
+}
+DECLARED = {
+    "total": {"type": "DECIMAL(12,2)", "encoding": "base64"},
+    "wide": {"type": "DECIMAL(38,6)", "encoding": "base64", "scale": 2},
+    "bytes": {"type": "BINARY", "encoding": "base64"},
+    "url": {"type": "BINARY", "encoding": "base64url"},
+    "hex": {"type": "BINARY", "encoding": "hex"},
+    "free": {"type": "STRING", "encoding": "variable_scale"},
+    "exact": {"type": "DECIMAL(10,3)", "encoding": "variable_scale"},
+    "due": {"type": "DATE", "unit": "days"},
+    "millis": {"type": "TIMESTAMP_NTZ", "unit": "millis"},
+    "micros": {"type": "TIMESTAMP_NTZ", "unit": "micros"},
+    "zoned": {"type": "TIMESTAMP", "unit": "micros"},
+    "nanos": {"type": "STRING", "encoding": "epoch", "unit": "nanos"},
+    "whole": {"type": "TIMESTAMP_NTZ", "unit": "nanos"},
+    "time": {"type": "STRING", "encoding": "time_of_day", "unit": "micros"},
+    "days": {"type": "ARRAY<DATE>", "unit": "days"},
+    "iso": "DATE",
+    "at": "TIMESTAMP_NTZ",
+}
+DECODED = {
+    1: {
+        "id": 1,
+        "total": Decimal("29.13"),
+        "wide": Decimal("29.13"),
+        "bytes": b"\xff\xef",
+        "url": b"\xff\xef",
+        "hex": b"\xff\xef",
+        "free": "2.913",
+        "exact": Decimal("2.913"),
+        "due": date(2026, 11, 24),
+        "millis": AT.replace(microsecond=123000),
+        "micros": ROW["placed"],
+        "zoned": AT,
+        "nanos": "2026-11-24 08:00:00.123456789",
+        "whole": ROW["placed"],
+        "time": "10:30:30.123456",
+        "days": [date(2026, 11, 24), None],
+        "iso": date(2026, 11, 24),
+        "at": ROW["placed"],
+    }
+}
+
+
 @pytest.mark.deep
 def test_each_declared_encoding_is_read(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
-    nanos = PLACED * 1_000 + 789
-    values = {
-        "total": "C2E=",
-        "wide": "C2E=",
-        "bytes": "/+8=",
-        "url": "_-8=",
-        "hex": "ffef",
-        "free": {"scale": 3, "value": "C2E="},
-        "exact": {"scale": 3, "value": "C2E="},
-        "due": 20781,
-        "millis": PLACED // 1_000,
-        "micros": PLACED,
-        "zoned": PLACED,
-        "nanos": nanos,
-        "whole": PLACED * 1_000,
-        "time": 37_830_123_456,
-        "days": [20781, None],
-        "iso": "2026-11-24Z",
-        "at": "2026-11-24T08:00:00.123456Z",
-    }
-    columns = {
-        "total": {"type": "DECIMAL(12,2)", "encoding": "base64"},
-        "wide": {"type": "DECIMAL(38,6)", "encoding": "base64", "scale": 2},
-        "bytes": {"type": "BINARY", "encoding": "base64"},
-        "url": {"type": "BINARY", "encoding": "base64url"},
-        "hex": {"type": "BINARY", "encoding": "hex"},
-        "free": {"type": "STRING", "encoding": "variable_scale"},
-        "exact": {"type": "DECIMAL(10,3)", "encoding": "variable_scale"},
-        "due": {"type": "DATE", "unit": "days"},
-        "millis": {"type": "TIMESTAMP_NTZ", "unit": "millis"},
-        "micros": {"type": "TIMESTAMP_NTZ", "unit": "micros"},
-        "zoned": {"type": "TIMESTAMP", "unit": "micros"},
-        "nanos": {"type": "STRING", "encoding": "epoch", "unit": "nanos"},
-        "whole": {"type": "TIMESTAMP_NTZ", "unit": "nanos"},
-        "time": {"type": "STRING", "encoding": "time_of_day", "unit": "micros"},
-        "days": {"type": "ARRAY<DATE>", "unit": "days"},
-        "iso": "DATE",
-        "at": "TIMESTAMP_NTZ",
-    }
-    write_records(archive / "1.jsonl", [sqlserver("c", commit=1, after={"id": 1, **values}, offset=0)])
-    flow = CdcFlow.from_mapping({"topic": TOPIC, "columns": columns})
+    write_records(archive / "1.jsonl", [sqlserver("c", commit=1, after={"id": 1, **ENCODED}, offset=0)])
+    flow = CdcFlow.from_mapping({"topic": TOPIC, "columns": DECLARED})
     report = apply(archive, lake, flows={TOPIC: flow})
-    assert rows(spark, lake) == {
-        1: {
-            "id": 1,
-            "total": Decimal("29.13"),
-            "wide": Decimal("29.13"),
-            "bytes": b"\xff\xef",
-            "url": b"\xff\xef",
-            "hex": b"\xff\xef",
-            "free": "2.913",
-            "exact": Decimal("2.913"),
-            "due": date(2026, 11, 24),
-            "millis": AT.replace(microsecond=123000),
-            "micros": ROW["placed"],
-            "zoned": AT,
-            "nanos": "2026-11-24 08:00:00.123456789",
-            "whole": ROW["placed"],
-            "time": "10:30:30.123456",
-            "days": [date(2026, 11, 24), None],
-            "iso": date(2026, 11, 24),
-            "at": ROW["placed"],
-        }
-    }
+    assert rows(spark, lake) == DECODED
     reported = report.flows[0].batches[0].types
     assert (reported["total"].spelled, reported["due"].spelled, reported["iso"].spelled) == ("base64", "epoch", "")
 
