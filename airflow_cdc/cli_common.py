@@ -72,11 +72,8 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
         if not connect:
             os.environ.update(runtime.spark_environment(master))
         try:
-            name = f"airflow-cdc {command}"
-            if command == "apply" and not connect:
-                yield start_late(name, master=master, options=settings), console
-            else:
-                yield start_session(name, master=master, options=settings, remote=connect), console
+            start = start_late if command == "apply" else start_session
+            yield start(f"airflow-cdc {command}", master=master, options=settings, remote=connect), console
         finally:
             release_sessions()
         failed = False

@@ -51,13 +51,6 @@ def _watch(storage: JobStorage) -> None:
     die_with_parent(farewell=release_sessions)
 
 
-def _session(name: str, storage: JobStorage, *, late: bool) -> SparkSession:
-    # A server's session costs little, and a server that does not answer is an error of the job, not of each flow.
-    if late and not storage.remote:
-        return start_late(name, options=storage.spark)
-    return start_session(name, options=storage.spark, remote=storage.remote)
-
-
 def _cause(problem: Exception) -> dict[str, Any]:
     if refused := storage_refusal(problem):
         return refused.to_json()
@@ -94,7 +87,8 @@ def run_job(
         _watch(storage)
         name_this_run(given.run_name)
         use_options(storage.file_systems)
-        report = work(_session(f"airflow-cdc {job}", storage, late=may_need_no_spark))
+        start = start_late if may_need_no_spark else start_session
+        report = work(start(f"airflow-cdc {job}", options=storage.spark, remote=storage.remote))
     except CdcError as error:
         report = failed(error.to_json())
     except Exception as problem:  # noqa: BLE001 - any error must reach the operator

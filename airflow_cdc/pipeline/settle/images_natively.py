@@ -12,17 +12,16 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from airflow_cdc.model.archive.archived_files import FileFormat
 from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, read_whole, struct, text
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.settle.images import Images
-from airflow_cdc.pipeline.survey.survey_natively import has_lenient
+from airflow_cdc.pipeline.survey.survey_natively import has_lenient, is_of_lines
 
 MOST_TEXT_BYTES = 256 * 1024**2
 """Text that one process looks at; more is spread over Spark's executors."""
@@ -67,7 +66,7 @@ def may_look_natively(microbatch: Microbatch) -> bool:
         and not microbatch.parts
         and microbatch.text_size <= MOST_TEXT_BYTES
         and is_fetched(microbatch.archive)
-        and all(file.format is FileFormat.LINES and not (file.respelled or file.keys_path) for file in microbatch.files)
+        and all(map(is_of_lines, microbatch.files))
         and all(shape.layout is RecordLayout.RECORD for shape in microbatch.shapes)
     )
 
@@ -146,8 +145,9 @@ FROM observed GROUP BY name"""
 
 
 def _has_uncertain_number(connection: Any, paths: Sequence[str]) -> bool:
-    lines = f"read_ndjson_objects([{', '.join(map(text, paths))}], hive_partitioning = false)"
-    return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE regexp_matches(json, '{_UNCERTAIN_NUMBER}') LIMIT 1").fetchall())
+    return bool(
+        connection.execute(f"SELECT 1 FROM {read_whole(paths)} WHERE regexp_matches(json, '{_UNCERTAIN_NUMBER}') LIMIT 1").fetchall()
+    )
 
 
 @dataclass(frozen=True)

@@ -47,5 +47,5 @@ def started(spark: SparkSession) -> SparkSession:
 
 
 def is_idle(spark: SparkSession) -> bool:
-    """Return whether a session was never used, so that there is nothing to set or to release."""
+    """Return whether a session was never used."""
     return isinstance(spark, LateSession) and not spark.is_started

@@ -98,13 +98,16 @@ def start_session(
     return session
 
 
-def start_late(app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
-    """As :func:`start_session`, but Spark starts only when the session is first used.
+def start_late(
+    app_name: str, *, master: str | None = None, options: Mapping[str, str] | None = None, remote: str | None = None
+) -> SparkSession:
+    """As :func:`start_session`, but a Spark of this process starts only when the session is first used.
 
-    In a YARN container it starts at once: the application fails there unless its driver opens a Spark context.
+    In a YARN container it starts at once: the application fails there unless its driver opens a Spark context. A server is asked at once:
+    its session costs little, and where it does not answer, the run has failed and not each of its flows.
     """
-    start = partial(start_session, app_name, master=master, options=options)
-    return start() if _YARN_CONTAINER in os.environ else late_session(start)
+    start = partial(start_session, app_name, master=master, options=options, remote=remote)
+    return start() if remote or _YARN_CONTAINER in os.environ else late_session(start)
 
 
 def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:

@@ -17,7 +17,7 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, read_whole, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark.storage import is_local
@@ -44,9 +44,7 @@ _INTEGER = "-?[0-9]{1,18}"
 
 def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
     """Return the shapes and counts of plain files' records, and the files that are left to Spark."""
-    own = [
-        file for file in files if file.format is FileFormat.LINES and not (file.respelled or file.keys_path or _is_hidden(file, archive))
-    ]
+    own = [file for file in files if is_of_lines(file) and not _is_hidden(file, archive)]
     if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
     found = _read(archive, [file.path for file in own])
@@ -56,7 +54,8 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     return rows, [file for file in files if file.path not in done]
 
 
-def _is_of_lines(file: ArchivedFile) -> bool:
+def is_of_lines(file: ArchivedFile) -> bool:
+    """Return whether a file holds records as they are, one JSON document a line."""
     return file.format is FileFormat.LINES and not (file.respelled or file.keys_path)
 
 
@@ -86,8 +85,7 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
 def has_lenient(connection: Any, paths: Sequence[str]) -> bool:
     """Return whether files may hold a comma behind a last member, which DuckDB accepts and Spark does not."""
     anywhere = " OR ".join(f"contains(json, {text(part)})" for part in _LENIENT)
-    lines = f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"
-    return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE {anywhere} LIMIT 1").fetchall())
+    return bool(connection.execute(f"SELECT 1 FROM {read_whole(paths)} WHERE {anywhere} LIMIT 1").fetchall())
 
 
 def _statement(paths: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -63,9 +62,12 @@ def describe_natively(uri: str) -> Description | None:
     return _unless_refused(uri, _describe)
 
 
-def is_absent(uri: str) -> bool:
-    """Return whether there is no table at a local URI; False for another store, where only Spark may have the credentials."""
-    return is_local(uri) and not Path(native_path(uri), "_delta_log").exists()
+def live_files(table: Any) -> list[dict[str, Any]]:
+    """Return the files of a table of delta-rs, each with ``path``, ``size_bytes``, and its statistics as ``min.column`` and so on."""
+    import pyarrow as pa
+
+    files: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return files
 
 
 def _describe(uri: str) -> Description | None:

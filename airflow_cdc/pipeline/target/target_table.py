@@ -17,7 +17,9 @@ from airflow_cdc.model.flow.document_columns import definition_of
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.target.open_natively import Description, describe_natively, is_absent
+from airflow_cdc.pipeline.spark.storage import is_local
+from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
+from airflow_cdc.pipeline.target.read_commits import has_log
 from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
     KEYS_PROPERTY,
@@ -92,7 +94,9 @@ def describe_table(spark: SparkSession, uri: str) -> Row | None:
 
 def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
     """Return the target table, None where there is none yet."""
-    found = describe_natively(uri) or (None if is_absent(uri) else _describe_in_spark(spark, uri))
+    # Of another store only Spark may have the credentials.
+    is_absent = is_local(uri) and not has_log(uri)
+    found = describe_natively(uri) or (None if is_absent else _describe_in_spark(spark, uri))
     if found is None:
         return None
     properties = found.properties

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_cdc.pipeline.native.free_memory import free_memory
+from airflow_cdc.pipeline.target.open_natively import live_files
 
 MOST_TEXT_BYTES = 1024**3
 """Text of a microbatch that one process decodes and folds."""
@@ -41,12 +42,10 @@ def touched_bytes(table: Any, rows: Any, keys: Sequence[str]) -> int:
     :param table: delta-rs's table.
     :param rows: Arrow table of row changes.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     ranges = {key: pc.min_max(rows.column(key)).as_py() for key in keys}
-    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return sum(file["size_bytes"] for file in files if all(_may_hold(file, key, ranges[key]) for key in keys))
+    return sum(file["size_bytes"] for file in live_files(table) if all(_may_hold(file, key, ranges[key]) for key in keys))
 
 
 def _may_hold(file: Mapping[str, Any], key: str, wanted: Mapping[str, Any]) -> bool:

@@ -6,12 +6,13 @@ sentinels 0001-01-01 and 9999-12-31, becomes another one without an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote
 
 from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.target.open_natively import live_files
 
 _FIRST, _LAST = datetime(1678, 1, 1, tzinfo=timezone.utc), datetime(2262, 1, 1, tzinfo=timezone.utc)
 
@@ -25,15 +26,9 @@ def misread_file(table: Any, uri: str) -> str | None:
     :raises OSError: when a footer cannot be read.
     """
     times = [field.name for field in table.schema().fields if "timestamp" in str(field.type) and "ntz" not in str(field.type)]
-    files = list(_files(table)) if times else []
+    files = live_files(table) if times else []
     doubtful = [file["path"] for file in files if not all(_lies_within(file, name) for name in times)]
     return next((path for path in doubtful if _has_int96(uri, path)), None)
-
-
-def _files(table: Any) -> Iterator[Mapping[str, Any]]:
-    import pyarrow as pa
-
-    yield from pa.table(table.get_add_actions(flatten=True)).to_pylist()
 
 
 def _lies_within(file: Mapping[str, Any], column: str) -> bool:

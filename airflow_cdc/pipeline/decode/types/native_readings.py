@@ -120,11 +120,14 @@ def read_instant(units_per_second: int, first_day: int, last_day: int) -> Readin
     return read
 
 
+def _calendar(leaf: str, spelled: str, kind: str) -> str:
+    value = text(leaf)
+    return f"CASE WHEN regexp_full_match({value}, '{spelled}') AND {value} >= '0001' THEN TRY_CAST(rtrim({value}, 'Z') AS {kind}) END"
+
+
 def read_zoned(leaf: str) -> str:
     """Return the SQL of an ISO timestamp in UTC with at most six fraction digits, as ``ZonedTimestamp`` usually has it."""
-    spelled = f"{_DATE}T{_TIME}Z"
-    value = text(leaf)
-    return f"CASE WHEN regexp_full_match({value}, '{spelled}') AND {value} >= '0001' THEN TRY_CAST(rtrim({value}, 'Z') AS TIMESTAMP) END"
+    return _calendar(leaf, f"{_DATE}T{_TIME}Z", "TIMESTAMP")
 
 
 def read_calendar(sql_type: str) -> Reading:
@@ -132,14 +135,10 @@ def read_calendar(sql_type: str) -> Reading:
 
     A time without a zone is UTC in a TIMESTAMP; one with a zone is left to Spark where the column has none.
     """
-    spelled = _DATE if sql_type == "DATE" else f"{_DATE}[T ]{_TIME}{'Z?' if sql_type == 'TIMESTAMP' else ''}"
-    kind = "DATE" if sql_type == "DATE" else "TIMESTAMP"
-
-    def read(leaf: str) -> str:
-        value = text(leaf)
-        return f"CASE WHEN regexp_full_match({value}, '{spelled}') AND {value} >= '0001' THEN TRY_CAST(rtrim({value}, 'Z') AS {kind}) END"
-
-    return read
+    if sql_type == "DATE":
+        return lambda leaf: _calendar(leaf, _DATE, "DATE")
+    zone = "Z?" if sql_type == "TIMESTAMP" else ""
+    return lambda leaf: _calendar(leaf, f"{_DATE}[T ]{_TIME}{zone}", "TIMESTAMP")
 
 
 def read_time_of_day(units_per_second: int, *, signed: bool) -> Reading:
