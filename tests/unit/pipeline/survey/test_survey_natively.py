@@ -76,6 +76,7 @@ ODD = {
     "a document behind another": f"{PLAIN} {PLAIN}",
     "a comma behind the last member": PLAIN[:-1] + ",}",
     "a comma behind the last element": PLAIN.replace('"x":1', '"x":[1, ]'),
+    "a comma and white space": PLAIN[:-1] + ", \t }",
     "a cut line": PLAIN[:-7],
     "a member that comes twice": PLAIN.replace('"offset":3', '"offset":3,"offset":4'),
     "a column that comes twice": PLAIN.replace('"x":1', '"id":1'),
@@ -95,6 +96,12 @@ def test_a_file_with_any_other_line_is_left_to_spark_whole(line: str, tmp_path: 
     (tmp_path / "odd.jsonl").write_bytes(f"{PLAIN}\n{line}\n{PLAIN}\n".encode("utf-8", "surrogateescape"))
     rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
     assert (rows, [file.path for file in others]) == ([], ["odd.jsonl"])
+
+
+@pytest.mark.parametrize("name", ["text.jsonl.bz2", "text.jsonl.GZ", "text.jsonl.zstd"])
+def test_text_under_the_name_of_a_compressed_file_is_left_to_spark(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(PLAIN)
+    assert survey_natively(str(tmp_path), files_of(tmp_path))[0] == []
 
 
 def test_a_plain_file_beside_one_of_other_records_is_surveyed(tmp_path: Path) -> None:
