@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from airflow_cdc.pipeline.native.duckdb_sql import text, texts
 
 _MEMORY = "4GB"
 """By default DuckDB takes four fifths of the machine's, in each connection."""
@@ -35,3 +37,9 @@ def rows_by_name(cursor: Any) -> list[dict[str, Any]]:
     """Return the rows of an executed statement, by column name."""
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def has_line_like(connection: Any, paths: Iterable[str], pattern: str) -> bool:
+    """Return whether a JSON line, as it is archived, contains a match of a regular expression (RE2)."""
+    lines = f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"
+    return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE regexp_matches(json, {text(pattern)}) LIMIT 1").fetchall())

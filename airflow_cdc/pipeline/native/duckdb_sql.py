@@ -33,8 +33,3 @@ def read_members(paths: Iterable[str], members: Mapping[str, str]) -> str:
     columns = ", ".join(f"{text(member)}: {text(kind)}" for member, kind in members.items())
     options = f"format = 'newline_delimited', hive_partitioning = false, filename = true, columns = {{{columns}}}"
     return f"read_json([{texts(paths)}], {options})"
-
-
-def read_whole(paths: Iterable[str]) -> str:
-    """Return the table function that reads JSON lines as they are archived, in one column ``json``."""
-    return f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"

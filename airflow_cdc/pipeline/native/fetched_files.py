@@ -20,12 +20,18 @@ from airflow_cdc.pipeline.spark.storage import OBJECT_STORES, file_system, is_lo
 _SCHEME = "cdc-files"
 _URI = re.compile(rf"{_SCHEME}://(\d+)[.a-z]*")
 _COMPRESSED = (".gz", ".zst")
+_OTHERWISE_COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2)$", re.IGNORECASE)
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 
 def is_fetched(archive: str) -> bool:
     """Return whether files of an archive's store are fetched."""
     return is_local(archive) or urlsplit(store_of(archive)).scheme in OBJECT_STORES
+
+
+def is_named_alike(path: str) -> bool:
+    """Return whether DuckDB and Spark decompress a file alike, by its name: ``.gz`` and ``.zst`` in small letters, or not at all."""
+    return path.endswith(_COMPRESSED) or not _OTHERWISE_COMPRESSED.search(path)
 
 
 class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]

@@ -17,8 +17,8 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, read_whole, struct, text
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, has_line_like, rows_by_name
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.survey.survey_natively import has_lenient, is_of_lines
@@ -111,7 +111,7 @@ class NativeImages:
                     return None
                 rows = rows_by_name(connection.execute(self._statement(files.uris)))
                 fractions = any("fraction" in row["kinds"] for row in rows)
-                if any(row["is_uncertain"] for row in rows) or (fractions and _has_uncertain_number(connection, files.uris)):
+                if any(row["is_uncertain"] for row in rows) or (fractions and has_line_like(connection, files.uris, _UNCERTAIN_NUMBER)):
                     return None
         except (duckdb.Error, OSError):
             # Whatever it is, Spark names it.
@@ -142,12 +142,6 @@ SELECT name, list_distinct(list(kind)) AS kinds, coalesce(bool_or(kind = 'whole'
   coalesce(bool_or(kind = 'other' OR regexp_full_match(leaf, '-0[.]0*') OR (kind = 'text' AND text IS NULL)
     OR ({nearly} AND NOT (length(text) % 4 = 0 AND regexp_full_match(text, '{_BASE64}')))), false) AS is_uncertain
 FROM observed GROUP BY name"""
-
-
-def _has_uncertain_number(connection: Any, paths: Sequence[str]) -> bool:
-    return bool(
-        connection.execute(f"SELECT 1 FROM {read_whole(paths)} WHERE regexp_matches(json, '{_UNCERTAIN_NUMBER}') LIMIT 1").fetchall()
-    )
 
 
 @dataclass(frozen=True)

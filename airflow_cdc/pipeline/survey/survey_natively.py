@@ -7,7 +7,6 @@ are all files where one does not parse.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -17,9 +16,9 @@ from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, read_whole, struct, text, texts
-from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, has_line_like, rows_by_name
+from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
+from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched, is_named_alike
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark.storage import is_local
 
@@ -39,11 +38,8 @@ _MEMBERS = {
     "value": struct(_VALUE),
 }
 _LENIENT = r",\s*[}\]]"
-"""Pattern of what a line may hold where DuckDB takes a comma behind the last member, which is no JSON. One pattern costs as much as one text
-to look for."""
+"""Pattern of what a line may hold where DuckDB takes a comma behind the last member, which is no JSON."""
 _INTEGER = "-?[0-9]{1,18}"
-_OTHERWISE_COMPRESSED = re.compile(r"\.(?!gz$|zst$)(gz|zst|zstd|bz2)$", re.IGNORECASE)
-"""Endings by which DuckDB reads text, or compressed text, and Spark does not."""
 
 
 def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
@@ -59,8 +55,8 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
 
 
 def is_of_lines(file: ArchivedFile) -> bool:
-    """Return whether a file holds records as they are, one JSON document a line, and both engines take its name alike."""
-    return file.format is FileFormat.LINES and not (file.respelled or file.keys_path or _OTHERWISE_COMPRESSED.search(file.path))
+    """Return whether a file holds records as they are, one JSON document a line, compressed as both engines know it."""
+    return file.format is FileFormat.LINES and is_named_alike(file.path) and not (file.respelled or file.keys_path)
 
 
 def _is_hidden(file: ArchivedFile, archive: str) -> bool:
@@ -88,8 +84,7 @@ def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
 
 def has_lenient(connection: Any, paths: Sequence[str]) -> bool:
     """Return whether files may hold a comma behind a last member, which DuckDB accepts and Spark does not."""
-    found = connection.execute(f"SELECT 1 FROM {read_whole(paths)} WHERE regexp_matches(json, {text(_LENIENT)}) LIMIT 1")
-    return bool(found.fetchall())
+    return has_line_like(connection, paths, _LENIENT)
 
 
 def _statement(paths: Sequence[str]) -> str:
