@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,9 @@ def closing(console: Console, stage: Stage, seconds: float) -> None:
     lake = _short(stage.lake)
     console.print()
     _headline(console, f"Done in {seconds:.0f} s. Look on:")
+    activate = Path(sys.prefix, "bin", "activate")
+    if shutil.which("airflow-cdc") is None and activate.exists():
+        _print(console, Text(f". {_short(activate)}", style="bold"))
     for command in ("tables", "show pg.public.queue", "quarantine list"):
         _print(console, Text(f"airflow-cdc {command} --lake {lake}", style="bold"))
     _print(console, Text(f"airflow-cdc page --lake {lake} --home {_short(stage.airflow_home)}", style="bold"))
