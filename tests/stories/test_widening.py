@@ -143,6 +143,18 @@ def test_a_table_takes_wider_types_its_key_s_too(on_delete: OnDelete, apply: App
     assert source.load(late).batches[0].events.stale == 1
 
 
+def test_a_table_that_was_widened_takes_the_next_microbatches(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    # delta-rs opens a table with type widening, and refuses to commit to it: every later run ended with "another run committed first".
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    narrow, wide = ([plain("id", "int32"), plain("n", kind)] for kind in ("int32", "int64"))
+    source.load(source.event("c", narrow, 1, 7))
+    assert source.load(source.event("c", wide, 2, HUGE)).batches[0].columns_widened == ("n",)
+    (batch,) = source.load(source.event("u", wide, 1, HUGE), source.event("d", wide, 2)).batches
+    assert batch.engine == "spark"
+    assert "feature" in batch.engine_reason
+    assert read_rows(spark, str(source.lake), TOPIC).rows == [{"id": 1, "n": HUGE}]
+
+
 def test_what_no_type_holds_stops_the_flow_with_both_schemas_and_goes_on_once_it_is_declared(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

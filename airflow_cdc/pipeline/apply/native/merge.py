@@ -12,12 +12,13 @@ from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 _SELDOM = {"delta.checkpointInterval": "100"}
+WRITABLE_FEATURES = frozenset({"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint"})
+"""Delta features of whose tables delta-rs commits a merge. It opens tables of others, such as type widening, and refuses the commit."""
 
 
 def may_write(table: Any) -> bool:
     """Return whether delta-rs writes a table of these features."""
-    known = {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint", "typeWidening", "typeWidening-preview"}
-    return set(table.protocol().writer_features or ()) <= known
+    return set(table.protocol().writer_features or ()) <= WRITABLE_FEATURES
 
 
 def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: int) -> Any:
@@ -50,6 +51,7 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
     """Make one MERGE commit of row changes and return delta-rs's counts.
 
     :raises ConcurrentRunError: when another run committed first.
+    :raises CommitFailedError: when delta-rs does not write the table's features (:func:`may_write`).
     """
     from deltalake import CommitProperties, Transaction, WriterProperties
     from deltalake.exceptions import CommitFailedError
@@ -74,6 +76,8 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         with without_answers(table.table_uri):
             counts: Mapping[str, Any] = merge.execute()
     except CommitFailedError as error:
+        if "table features" in str(error):
+            raise
         raise ConcurrentRunError(
             f"Another run committed to {table.table_uri} first ({error}).",
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",

@@ -1,0 +1,56 @@
+"""The features of tables into which the native engine merges, against delta-rs itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, may_write
+
+READER_FEATURES = {"deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
+
+
+def table_with(feature: str, folder: Path) -> DeltaTable:
+    """Return an empty table of one column that requires a Delta feature of its writers."""
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": sorted({feature} & READER_FEATURES), "writerFeatures": [feature]}
+    metadata = {
+        "id": feature,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 1,
+    }
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("\n".join(json.dumps(action) for action in ({"protocol": protocol}, {"metaData": metadata})))
+    return DeltaTable(str(folder))
+
+
+def merge_into(table: DeltaTable) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    table.merge(rows, "t.id = s.id", source_alias="s", target_alias="t").when_not_matched_insert({"id": "s.id"}).execute()
+
+
+@pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
+def test_delta_rs_commits_a_merge_into_a_table_of_each_feature(feature: str, tmp_path: Path) -> None:
+    table = table_with(feature, tmp_path / "t")
+    assert may_write(table)
+    merge_into(table)
+    opened = DeltaTable(str(tmp_path / "t"))
+    assert [row["num_records"] for row in pa.table(opened.get_add_actions(flatten=True)).to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview", "inCommitTimestamp", "rowTracking", "clustering"])
+def test_a_table_that_delta_rs_opens_and_does_not_commit_to_is_left_to_spark(feature: str, tmp_path: Path) -> None:
+    table = table_with(feature, tmp_path / "t")
+    assert not may_write(table)
+    # Why; where this fails, delta-rs has learned to write the feature.
+    with pytest.raises(CommitFailedError, match="Unsupported table features"):
+        merge_into(table)
