@@ -146,7 +146,7 @@ def test_scns_are_numbers_of_any_length(spark: SparkSession) -> None:
     assert [found[text, text] for text in texts] == [(int(text), int(text), 0) for text in texts]
     # A snapshot read has no commit, only the snapshot's scn.
     assert positions(spark, ORACLE, "scn", sources=[("2000000",)]) == {("2000000",): (2000000, 2000000, 0)}
-    bad = positions(spark, ORACLE, "commit_scn", "scn", sources=[(None, None), ("", ""), ("x", "1.2.3"), ("9" * 39, None)])
+    bad = positions(spark, ORACLE, "commit_scn", "scn", sources=[(None, None), ("", ""), ("x", "1.2.3"), ("9" * 39, None), ("x", "7")])
     assert {commit for commit, _, _ in bad.values()} == {None}
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnSnapshot
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.record.row_log import content_of
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
@@ -104,6 +104,19 @@ def test_a_truncate_and_a_second_complete_snapshot_take_what_was_there(table: Ta
     # An event that the snapshot has read, and the same snapshot sent again by a connector that crashed in it.
     table.load({**event("c", 39, C), "offset": 19}, *({**item, "offset": 25 + place} for place, item in enumerate(read_again)))
     assert table.rows() == {1: 2, 2: 2}
+
+
+def test_a_later_snapshot_that_may_remove_nothing_adds_the_rows_that_it_read(table: Table) -> None:
+    # The insert of another A, and the deletes of B and C, are lost.
+    kept = CdcFlow(TOPIC, on_snapshot=OnSnapshot.KEEP)
+    table.load(*snapshot(10, A, B), event("c", 20, C), event("c", 21, D), flow=kept)
+    read_again = [{**item, "offset": 10 + place} for place, item in enumerate([*snapshot(50, A, A, D), event("d", 60, before=A)])]
+    (batch,) = table.load(*read_again, flow=kept).batches
+    assert table.rows() == {1: 1, 2: 1, 3: 1, 4: 1}
+    assert batch.rows_unconfirmed == 2
+    # The lost insert comes late: the snapshot has counted its row.
+    table.load({**event("c", 30, A), "offset": 4}, {**event("c", 70, C), "offset": 14}, flow=kept)
+    assert table.rows() == {1: 1, 2: 1, 3: 2, 4: 1}
 
 
 @pytest.mark.deep

@@ -149,8 +149,9 @@ ORACLE = Connector(
     title="Oracle",
     position=PositionRule(
         fields=("commit_scn", "scn", "rs_id", "ssn", "txId"),
-        # A snapshot read has no commit; its scn is the whole snapshot's.
-        commit=f"coalesce(try_cast(source.commit_scn AS {NUMBER}), try_cast(source.scn AS {NUMBER}))",
+        # A snapshot read has no commit; its scn is the whole snapshot's. A damaged commit_scn has no stand-in: the change's own scn may
+        # lie behind other commits, as if the source's log had gone back.
+        commit=f"try_cast(CASE WHEN source.commit_scn IS NULL THEN source.scn ELSE source.commit_scn END AS {NUMBER})",
         # Changes of a transaction may share an scn; their redo records differ, and rise with it.
         change=f"coalesce({_redo_record()}, try_cast(source.scn AS {NUMBER}))",
     ),

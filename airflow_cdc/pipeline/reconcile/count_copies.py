@@ -1,17 +1,20 @@
 """Count copies: how often a table without a key holds each row, from all known events of equal rows.
 
 An event adds its after image's row and takes its before image's: a running sum in the order of the log, whatever the order of arrival.
-Where the sum falls below zero, an event took an unknown row. That row is missing, and no later row compensates for it. Pure.
+Where the sum falls below zero, an event took an unknown row. That row is missing, and no later row compensates for it. Pure but for
+:func:`unconfirmed_copies`, which runs a job.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ADDED, CONTENT, IDENTITY, OFFSET, OP, PARTITION, POSITION, SENT_AT, TAKEN
 from airflow_cdc.pipeline.decode.position_literal import position_literal
-from airflow_cdc.pipeline.reconcile.find_base import Base
+from airflow_cdc.pipeline.reconcile.find_base import Base, Bases
 
 COPIES = "__cdc_copies"
 """bigint: number of equal rows."""
@@ -41,7 +44,7 @@ def contents_of(events: DataFrame) -> DataFrame:
     return events.select(F.explode(F.array(ADDED, TAKEN)).alias(CONTENT)).filter(f"{CONTENT} IS NOT NULL").distinct()
 
 
-def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
+def count_copies(log: DataFrame, bases: Bases, touched: DataFrame | None) -> DataFrame:
     """Return :data:`COPIES` and :data:`MISSING` by content; a content whose events are all void is left out.
 
     >>> #  op  before  after        content  copies
@@ -49,9 +52,21 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     >>> #   c            A             B        1
     >>> #   u     A      B
 
+    A snapshot that may not remove rows still adds those that it read: their events may be lost. So of each content there are as many
+    copies as counted from the base or from such a snapshot, whichever gives more.
+
     :param log: all known events.
     :param touched: the contents to count; None: all.
     """
+    counted = _count(log, bases.base, touched)
+    if not bases.later:
+        return counted
+    shown = [_count(log, later, touched).withColumn(MISSING, F.lit(0).cast("bigint")) for later in bases.later]
+    every = reduce(DataFrame.unionByName, [counted, *shown])
+    return every.groupBy(CONTENT).agg(F.max(COPIES).alias(COPIES), F.max(MISSING).alias(MISSING))
+
+
+def _count(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
     halves = F.expr(f"explode(array(named_struct('content', {ADDED}, 'sign', 1), named_struct('content', {TAKEN}, 'sign', -1)))")
     contents = log.filter(f"{OP} <> 't'").select(POSITION, OP, IDENTITY, PARTITION, OFFSET, SENT_AT, halves.alias("half"))
     contents = contents.select("*", F.col("half.content").alias(CONTENT), F.col("half.sign").alias(_SIGN)).filter(f"{CONTENT} IS NOT NULL")
@@ -75,16 +90,16 @@ def count_copies(log: DataFrame, base: Base, touched: DataFrame | None) -> DataF
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
 
 
-def unconfirmed_copies(log: DataFrame, base: Base, snapshot: Base) -> DataFrame:
-    """Return one number: the rows that would go if they were counted from a snapshot on; NULL if there are no rows.
+def unconfirmed_copies(log: DataFrame, bases: Bases) -> int:
+    """Return the number of rows that would go if they were counted from the newest snapshot behind the base; 0 where there is none.
 
     :param log: all known events.
-    :param base: the base from which they are counted.
-    :param snapshot: the base with that snapshot instead.
     """
-    found = count_copies(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
-    held = count_copies(log, base, None).join(found, CONTENT, "left")
-    return held.agg(F.sum(F.greatest(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)), F.lit(0))))
+    if not bases.later:
+        return 0
+    found = _count(log, bases.later[0], None).select(CONTENT, F.col(COPIES).alias(_FOUND))
+    held = count_copies(log, bases, None).join(found, CONTENT, "left")
+    return int(held.agg(F.sum(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)))).collect()[0][0] or 0)
 
 
 def _read_copies(contents: DataFrame, base: Base) -> DataFrame:

@@ -1,8 +1,9 @@
 """Find the base: the snapshot and the truncate from which on the events of a table without a key are counted.
 
-The base depends on all known events, not on their order of arrival: the newest complete full snapshot, what the archive holds behind it,
-and the last truncate there. With a key, each read is placed among the key's events. Equal rows share a content, so here the snapshot is
-placed as a whole. Runs Spark jobs: the deliveries of each snapshot decide the next query.
+The base depends on all known events, not on their order of arrival: the newest complete full snapshot that may remove rows, what the
+archive holds behind it, and the last truncate there. With a key, each read is placed among the key's events. Equal rows share a content, so
+here the snapshot is placed as a whole. A complete snapshot behind the base that may not remove rows shows rows all the same: each row that
+it read was there. Runs Spark jobs: the deliveries of each snapshot decide the next query.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Bases:
+    """The base, and the complete snapshots behind it that may not remove rows."""
+
+    base: Base
+    later: tuple[Base, ...] = ()
+    """Of each row, the table holds at least as many copies as counted from each of these; the newest first."""
+
+
+@dataclass(frozen=True)
 class _Reads:
     """The reads of one snapshot."""
 
@@ -85,8 +95,10 @@ class _Beside:
     """Partition and offset of the events archived between the reads."""
 
 
-def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_replace: Callable[[bool], bool] = bool) -> tuple[Base, Base]:
-    """Return the base without and with a microbatch's events. Costs two jobs, and a third if the microbatch has reads.
+def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_replace: Callable[[bool], bool] = bool) -> tuple[Bases, Bases]:
+    """Return the bases without and with a microbatch's events.
+
+    Costs one job, and one for each complete snapshot behind the base; twice that for snapshots with reads in the microbatch.
 
     :param log: all known events.
     :param floor: position of the last truncate before the table was created.
@@ -99,41 +111,68 @@ def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_repl
     def beside_of(first: tuple[tuple[str, int], ...], last: tuple[tuple[str, int], ...]) -> list[Row]:
         return _streamed_beside(marked, dict(first), dict(last))
 
-    def base(*, mine: bool) -> Base:
+    def bases(*, mine: bool) -> Bases:
         known = [row for row in rows if mine or not row[_MINE]]
 
         def streamed(reads: _Reads) -> _Beside:
             found = beside_of(tuple(sorted(reads.first.items())), tuple(sorted(reads.last.items())))
             return _merged(row for row in found if mine or not row[_MINE])
 
-        return _base(known, streamed, floor, may_replace)
+        return _bases(_by_snapshot(known), _truncates(known, floor), streamed, may_replace)
 
-    return base(mine=False), base(mine=True)
+    return bases(mine=False), bases(mine=True)
 
 
-def _base(rows: list[Row], streamed: Callable[[_Reads], _Beside], floor: Position | None, may_replace: Callable[[bool], bool]) -> Base:
-    truncates = [(position_of(row[POSITION]), partition_of(row), row["first"]) for row in rows if row[OP] == "t"]
-    truncates += [(floor, UNKNOWN_PARTITION, None)] if floor else []
+_Truncate = tuple[Position, str, int | None]
+"""Position, Kafka partition and offset."""
+
+
+def _truncates(rows: list[Row], floor: Position | None) -> list[_Truncate]:
+    found = [(position_of(row[POSITION]), partition_of(row), row["first"]) for row in rows if row[OP] == "t"]
+    return [*found, *([(floor, UNKNOWN_PARTITION, None)] if floor else [])]
+
+
+def _by_snapshot(rows: list[Row]) -> dict[Position, list[Row]]:
     snapshots: dict[Position, list[Row]] = {}
     for row in rows:
         if row[OP] == "r":
             snapshots.setdefault(position_of(row[POSITION]), []).append(row)
+    return snapshots
+
+
+def _bases(
+    snapshots: Mapping[Position, list[Row]],
+    truncates: list[_Truncate],
+    streamed: Callable[[_Reads], _Beside],
+    may_replace: Callable[[bool], bool],
+) -> Bases:
     if not snapshots:
-        return Base(truncated_through=max((position for position, _, _ in truncates), default=None))
-    oldest = min(snapshots)
+        return Bases(Base(truncated_through=max((position for position, _, _ in truncates), default=None)))
+    oldest, newest_first = min(snapshots), sorted(snapshots, reverse=True)
+    reads = {position: _reads(found) for position, found in snapshots.items()}
+
+    @cache
+    def is_complete(each: Position) -> bool:
+        return _is_complete(reads[each], streamed)
+
     # A later snapshot counts only if it cannot be partial: in another epoch of the log, the first snapshot is always an initial one.
-    newest = [
-        each
-        for each in sorted(snapshots, reverse=True)
-        if each == oldest or each.epoch > oldest.epoch or may_replace(any(row["initial"] for row in snapshots[each]))
-    ]
-    reads = {position: _reads(snapshots[position]) for position in newest}
-    position = next((each for each in newest if _is_complete(reads[each], streamed)), newest[0])
-    counted, found = reads[position], streamed(reads[position])
-    is_first = position == newest[-1] and not found.precedes
-    starts = _starts(counted, found)
+    def replaces(each: Position) -> bool:
+        return each.epoch > oldest.epoch or may_replace(any(row["initial"] for row in snapshots[each]))
+
+    candidates = [each for each in newest_first if each == oldest or replaces(each)]
+    chosen = next(filter(is_complete, candidates), candidates[0])
+
+    def base(each: Position) -> Base:
+        return _base(each, reads[each], streamed(reads[each]), truncates, may_be_first=each == oldest)
+
+    return Bases(base(chosen), tuple(base(each) for each in newest_first if each > chosen and is_complete(each)))
+
+
+def _base(position: Position, reads: _Reads, found: _Beside, truncates: list[_Truncate], *, may_be_first: bool) -> Base:
+    is_first = may_be_first and not found.precedes
+    starts = _starts(reads, found)
     # If the snapshot was sent twice, events between the two deliveries lie behind the first.
-    ends = {partition: starts[partition][0] - 1 if partition in starts else last for partition, last in counted.last.items()}
+    ends = {partition: starts[partition][0] - 1 if partition in starts else last for partition, last in reads.last.items()}
     cut = min(position, found.behind or position)
     behind = [place for place in truncates if is_first or _is_behind(place, ends, cut)]
     return Base(
@@ -151,7 +190,7 @@ def _is_complete(reads: _Reads, streamed: Callable[[_Reads], _Beside]) -> bool:
     return bool(reads.finishes) or (not reads.begins and streamed(reads).behind is not None)
 
 
-def _is_behind(truncate: tuple[Position, str, int | None], ends: Mapping[str, int], since: Position) -> bool:
+def _is_behind(truncate: _Truncate, ends: Mapping[str, int], since: Position) -> bool:
     position, partition, offset = truncate
     return offset > ends[partition] if offset is not None and partition in ends else position >= since
 

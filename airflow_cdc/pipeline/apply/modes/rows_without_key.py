@@ -128,17 +128,16 @@ class CountedEvents(KeptEvents):
         run, ended = self.run, self.snapshots.ended
         log = run.spark.read.format("delta").load(run.state(events_uri))
         floor = max(run.checkpoint.truncated_through.values(), default=None)
-        base_before, base = find_bases(log, run.microbatch.number, floor, may_replace=may_be_base(run, self.decoder))
-        if ended:
-            _, newest = find_bases(log, run.microbatch.number, floor, may_replace=lambda _is_initial: True)
-            if newest != base:
-                rows_left = unconfirmed_copies(log, base, newest).collect()[0][0]
-                report = with_unconfirmed_rows(report, ended, int(rows_left or 0))
+        before, bases = find_bases(log, run.microbatch.number, floor, may_replace=may_be_base(run, self.decoder))
         # Rows of only NULLs create no table, but may already be logged.
         was_empty = self.target is None or not self.target.size
-        everything = was_empty or base != base_before
+        everything = was_empty or bases != before
+        # A file of earlier events may change what an earlier microbatch found of the newest snapshot.
+        newest = ended or (report.snapshot if everything else None)
+        if newest and bases.later:
+            report = with_unconfirmed_rows(report, newest, unconfirmed_copies(log, bases))
         touched = None if everything else contents_of(rows)
-        counted = run.write_down(count_copies(log, base, touched), "counted")
+        counted = run.write_down(count_copies(log, bases, touched), "counted")
         held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
         held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
         changes = run.write_down(copy_changes(target, held, counted, log=log), "changes")

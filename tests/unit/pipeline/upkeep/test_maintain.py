@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import os
 import re
 import shutil
 import threading

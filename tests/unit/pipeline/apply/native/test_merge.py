@@ -18,7 +18,12 @@ READER_FEATURES = {"deletionVectors", "timestampNtz", "typeWidening", "typeWiden
 def table_with(feature: str, folder: Path) -> DeltaTable:
     """Return an empty table of one column that requires a Delta feature of its writers."""
     field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": sorted({feature} & READER_FEATURES), "writerFeatures": [feature]}
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted({feature} & READER_FEATURES),
+        "writerFeatures": [feature],
+    }
     metadata = {
         "id": feature,
         "format": {"provider": "parquet", "options": {}},
