@@ -26,6 +26,12 @@ const OUTCOMES: [keyof Events, string, string][] = [
   ["control", "control", "--c6"],
   ["rejected", "rejected", "--c7"],
 ];
+/** The parts of a microbatch's seconds, by the effects that end them; none in reports of older versions. */
+const STAGES: [string, string[], string][] = [
+  ["decode and fold", ["stage"], "--c2"],
+  ["merge", ["merge", "append"], "--c1"],
+  ["quarantine, markers, columns", ["quarantine", "target", "fill", "log", "delete_markers"], "--c4"],
+];
 
 export function FlowPage({ place }: { place: Place }) {
   const { lake, flow } = place;
@@ -91,7 +97,7 @@ function MicrobatchesTab({ lake, flow, last }: { lake: string; flow: string; las
   const points = useMemo(() => data?.microbatches.filter((each) => each.events) ?? [], [data]);
   const numbers = useMemo(() => points.map((each) => each.number), [points]);
   const outcomes = useMemo(() => seriesOf(points), [points]);
-  const seconds = useMemo<Series[]>(() => [{ label: "seconds", colour: "--c2", values: points.map((each) => each.seconds ?? null) }], [points]);
+  const seconds = useMemo(() => secondsOf(points), [points]);
   const lag = useMemo<Series[]>(() => [{ label: "lag", colour: "--c4", values: points.map((each) => each.lag ?? null) }], [points]);
   if (!data) {
     return error ? <Trouble error={error} /> : <Loading what="the microbatches" />;
@@ -118,7 +124,7 @@ function MicrobatchesTab({ lake, flow, last }: { lake: string; flow: string; las
       <div className="plots">
         <Plot title="Events by what became of them" numbers={numbers} series={outcomes} kind="stack" format={short} />
         <Plot title="Lag when committed" numbers={numbers} series={lag} kind="line" format={duration} />
-        <Plot title="Seconds" numbers={numbers} series={seconds} kind="bar" format={duration} />
+        <Plot title="Seconds by stage" numbers={numbers} series={seconds} kind="stack" format={duration} />
         <Breakdown title="Rejects by reason" counts={data.rejects} />
       </div>
       {changes.length ? (
@@ -142,6 +148,15 @@ function seriesOf(points: Point[]): Series[] {
   return OUTCOMES.map(([name, label, colour]) => ({ label, colour, values: points.map((each) => each.events?.[name] ?? 0) })).filter(
     ({ label, values }) => label === "merged" || values.some(Boolean),
   );
+}
+
+function secondsOf(points: Point[]): Series[] {
+  const parts = STAGES.map(([label, stages, colour]) => {
+    const of = (each: Point) => stages.reduce((sum, stage) => sum + (each.stage_seconds?.[stage] ?? 0), 0);
+    return { label, colour, values: points.map(of) };
+  });
+  const others = points.map((each, place) => Math.max(0, (each.seconds ?? 0) - parts.reduce((sum, part) => sum + part.values[place], 0)));
+  return [...parts, { label: "others", colour: "--c5", values: others }].filter(({ values }) => values.some(Boolean));
 }
 
 function Breakdown({ title, counts }: { title: string; counts: Record<string, number> }) {

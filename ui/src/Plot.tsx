@@ -2,7 +2,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 
 export type Series = { label: string; colour: string; values: (number | null)[] };
-type Props = { title: string; numbers: number[]; series: Series[]; kind: "stack" | "line" | "bar"; format: (value: number) => string };
+type Props = { title: string; numbers: number[]; series: Series[]; kind: "stack" | "line"; format: (value: number) => string };
 
 const HEIGHT = 170;
 

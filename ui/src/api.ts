@@ -18,6 +18,7 @@ export type Point = {
   files?: number;
   bytes?: number;
   seconds?: number;
+  stage_seconds?: Record<string, number>;
   engine?: string;
   engine_reason?: string;
   plan?: string;

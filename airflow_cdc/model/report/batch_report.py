@@ -128,6 +128,9 @@ class BatchReport(JsonObject, required=_REQUIRED):
     engine_reason: str = ""
     """Why the native engine did not take the microbatch, where the flow allows it."""
     seconds: float = 0.0
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    """The parts of ``seconds``, in order: up to each effect (:mod:`airflow_cdc.pipeline.apply.apply_microbatch`), and ``count`` behind
+    the last."""
     offsets: OffsetReport = field(default_factory=OffsetReport)
     """Kafka offsets that are missing, repeated, or not recorded in the files."""
 

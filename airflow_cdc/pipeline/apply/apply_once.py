@@ -27,7 +27,8 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
     :raises TableModeError: when the flow's settings ask for another table (:func:`refuse_other_shape`).
     :raises ConcurrentRunError: when another run committed first.
     """
-    started = time.monotonic()
+    stages = _Stages()
+    run = replace(run, after_effect=stages.timing(run.after_effect))
     target = read_target(run.spark, run.table)
     if target is None:
         _refuse_another_place(run)
@@ -43,7 +44,34 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
             f" ({type(error).__name__}).",
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
         ) from error
-    return replace(report, seconds=round(time.monotonic() - started, 3))
+    return stages.in_report(report)
+
+
+class _Stages:
+    """Measures how long a microbatch takes from one effect to the next."""
+
+    def __init__(self) -> None:
+        self._started = self._since = time.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    def timing(self, after_effect: Callable[[str], None]) -> Callable[[str], None]:
+        """Return ``after_effect``, which now also ends a stage."""
+
+        def done(effect: str) -> None:
+            self._end(effect)
+            after_effect(effect)
+
+        return done
+
+    def in_report(self, report: BatchReport) -> BatchReport:
+        """Return the report with the seconds of the microbatch; what follows the last effect is its count."""
+        self._end("count")
+        return replace(report, seconds=round(self._since - self._started, 3), stage_seconds=self._seconds)
+
+    def _end(self, stage: str) -> None:
+        now = time.monotonic()
+        self._seconds[stage] = round(self._seconds.get(stage, 0.0) + now - self._since, 3)
+        self._since = now
 
 
 def _refuse_another_place(run: MicrobatchRun) -> None:

@@ -1,8 +1,7 @@
 """Count copies: how often a table without a key holds each row, from all known events of equal rows.
 
 An event adds its after image's row and takes its before image's: a running sum in the order of the log, whatever the order of arrival.
-Where the sum falls below zero, an event took an unknown row. That row is missing, and no later row compensates for it. Pure but for
-:func:`unconfirmed_copies`, which runs a job.
+Where the sum falls below zero, an event took an unknown row. That row is missing, and no later row compensates for it. Pure.
 """
 
 from __future__ import annotations
@@ -90,16 +89,15 @@ def _count(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
 
 
-def unconfirmed_copies(log: DataFrame, bases: Bases) -> int:
-    """Return the number of rows that would go if they were counted from the newest snapshot behind the base; 0 where there is none.
+def unconfirmed_copies(log: DataFrame, bases: Bases) -> DataFrame:
+    """Return one number: the rows that would go if they were counted from the newest snapshot behind the base; NULL if there are no rows.
 
     :param log: all known events.
+    :param bases: with at least one snapshot behind the base.
     """
-    if not bases.later:
-        return 0
     found = _count(log, bases.later[0], None).select(CONTENT, F.col(COPIES).alias(_FOUND))
     held = count_copies(log, bases, None).join(found, CONTENT, "left")
-    return int(held.agg(F.sum(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0)))).collect()[0][0] or 0)
+    return held.agg(F.sum(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0))))
 
 
 def _read_copies(contents: DataFrame, base: Base) -> DataFrame:

@@ -21,6 +21,7 @@ def point(done: DoneMicrobatch) -> dict[str, Any]:
         "files": report.files,
         "bytes": report.bytes,
         "seconds": report.seconds,
+        "stage_seconds": report.stage_seconds,
         "engine": report.engine,
         "engine_reason": report.engine_reason,
         "plan": report.merge_plan,

@@ -135,7 +135,8 @@ class CountedEvents(KeptEvents):
         # A file of earlier events may change what an earlier microbatch found of the newest snapshot.
         newest = ended or (report.snapshot if everything else None)
         if newest and bases.later:
-            report = with_unconfirmed_rows(report, newest, unconfirmed_copies(log, bases))
+            rows_left = unconfirmed_copies(log, bases).collect()[0][0]
+            report = with_unconfirmed_rows(report, newest, int(rows_left or 0))
         touched = None if everything else contents_of(rows)
         counted = run.write_down(count_copies(log, bases, touched), "counted")
         held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")

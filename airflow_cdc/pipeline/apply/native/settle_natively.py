@@ -174,7 +174,7 @@ class NativeRowChanges(RowChanges):
         table = open_table(target.uri)
         rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
-            with _named_failure(run, "append its delete markers"):
+            with _named_failure(run, "delta-rs could not append the delete markers"):
                 append_markers(run.state(delete_markers_uri), rows, target.keys)
             run.after_effect("delete_markers")
         return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
@@ -184,13 +184,13 @@ class NativeRowChanges(RowChanges):
         plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
         report = replace(report, merge_plan=plan)
         metadata = run.commit_metadata(report, files=target.files)
-        with _named_failure(run, "merge"):
+        with _named_failure(run, "delta-rs could not merge"):
             merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
         return report
 
 
 @contextmanager
-def _named_failure(run: MicrobatchRun, action: str) -> Iterator[None]:
+def _named_failure(run: MicrobatchRun, failure: str) -> Iterator[None]:
     """Name the way out where delta-rs fails: what Spark would do then is no longer the same microbatch."""
     from deltalake.exceptions import DeltaError
 
@@ -198,7 +198,6 @@ def _named_failure(run: MicrobatchRun, action: str) -> Iterator[None]:
         yield
     except DeltaError as error:
         raise UnexpectedError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: delta-rs could not {action}"
-            f" ({first_line(error)}).",
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: {failure} ({first_line(error)}).",
             next_step="Nothing is lost; run again. Where it fails again, set the flow's engine to spark.",
         ) from error

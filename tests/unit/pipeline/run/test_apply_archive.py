@@ -58,6 +58,9 @@ def test_a_table_follows_its_source_through_snapshot_changes_key_change_and_rede
     assert rows(spark, lake) == [CAT, moved]
     assert report.flows[0].events == counts(read=7, merged=4, superseded=1, tombstones=2)
     assert vars(report.flows[0].rows) == {"inserted": 2, "updated": 0, "deleted": 2}
+    (batch,) = report.flows[0].batches
+    assert list(batch.stage_seconds) == ["stage", "target", "delete_markers", "merge", "count"]
+    assert sum(batch.stage_seconds.values()) == pytest.approx(batch.seconds, abs=0.01)
 
     # load 3: the connector restarted and sent the second half of load 2 again; then a deleted key is born anew
     again = numbered(changes[3:], first=9)

@@ -44,7 +44,7 @@ def test_native_without_the_packages_stops_the_flow(nothing_installed: None, app
 
 def test_a_failure_of_delta_rs_names_the_microbatch_and_the_way_out() -> None:
     run: Any = SimpleNamespace(flow=SimpleNamespace(name="orders"), microbatch=SimpleNamespace(number=3), table="/lake/orders")
-    with pytest.raises(UnexpectedError) as raised, settle_natively._named_failure(run):
+    with pytest.raises(UnexpectedError) as raised, settle_natively._named_failure(run, "delta-rs could not merge"):
         raise DeltaError("no such column\nat line 1")
     assert raised.value.message == "Flow orders, microbatch 3, table /lake/orders: delta-rs could not merge (no such column)."
     assert "set the flow's engine to spark" in raised.value.next_step
