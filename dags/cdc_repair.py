@@ -2,6 +2,8 @@
 
 It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). Of a repair and
 a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
+
+A rebuild reads the whole archive, so it waits until somebody approves it (*Required Actions*).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
 from airflow_cdc.doc_links import with_links
@@ -91,22 +94,46 @@ with DAG(
             section="Rebuild",
             description="Connection of the new lake. Empty: a folder below the live lake's _cdc/rebuilds.",
         ),
+        "needs_approval": Param(
+            default=True,
+            type="boolean",
+            title="Needs approval",
+            section="Rebuild",
+            description="Wait until somebody approves the rebuild.",
+        ),
     },
     tags=["cdc"],
 ):
 
     @task.branch(retries=0)
     def choose(params: Any = None) -> str:
-        """Return the task of the mode; refuse fields of other modes: who fills in a range believes that it counts."""
+        """Return the task that comes next; refuse fields of other modes: who fills in a range believes that it counts."""
         mode = params["mode"]
         foreign = sorted(name for names in MODES.values() for name in names - MODES[mode] if params[name])
         if foreign:
             raise AirflowFailException(f"Mode {mode} takes no {', '.join(foreign)}; leave that out, or choose another mode.")
-        return str(mode)
+        return "approve" if mode == "rebuild" and params["needs_approval"] else str(mode)
 
     tables = "{{ params.tables | join(',') }}"
 
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Rebuild {{ params.tables | join(', ') }}?",
+        body="The whole archive of these flows is read{{ ', up to ' ~ params.as_of if params.as_of else '' }}, and their tables are made in"
+        " {{ params.into_lake_conn_id or 'a folder of this run' }}. The live tables are not touched.",
+    )
+    rebuild = CdcRebuildOperator(
+        task_id="rebuild",
+        tables=tables,
+        as_of="{{ params.as_of or '' }}",
+        into_lake_conn_id="{{ params.into_lake_conn_id or '' }}",
+        max_active_tis_per_dag=1,
+        # It comes behind the choice or behind the approval.
+        trigger_rule="none_failed_min_one_success",
+    )
+
     choose() >> [
+        approve,
         CdcReprocessOperator(
             task_id="reprocess",
             tables=tables,
@@ -128,12 +155,7 @@ with DAG(
             only_plan="{{ params.only_plan }}",
             max_active_tis_per_dag=1,
         ),
-        CdcRebuildOperator(
-            task_id="rebuild",
-            tables=tables,
-            as_of="{{ params.as_of or '' }}",
-            into_lake_conn_id="{{ params.into_lake_conn_id or '' }}",
-            max_active_tis_per_dag=1,
-        ),
+        rebuild,
     ]
+    approve >> rebuild
 # [END howto_cdc_repair]

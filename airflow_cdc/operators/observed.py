@@ -1,4 +1,4 @@
-"""ObservedOperator: what Airflow shows of a task that submits a job and reads its report: links, and metrics after the report."""
+"""ObservedOperator: what Airflow shows of a task that submits a job and reads its report: links, and metrics and spans after the report."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.links.tasks import FlowLink, QuarantineLink, SparkLink
 from airflow_cdc.metrics import send
+from airflow_cdc.model.report.apply_report import ApplyReport
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
@@ -37,5 +38,10 @@ class ObservedOperator:
         return ()
 
     def reported(self, lake: CdcLakeHook, report: Any) -> None:
-        """Send the report's metrics. It is called once per report, whether the task fails or not, and raises nothing."""
+        """Send the report's metrics and spans. It is called once per report, whether the task fails or not, and raises nothing."""
         send(lake.conn_id, lambda: self.samples(report))
+        if isinstance(report, ApplyReport):
+            # Imported here: Dag files import this module.
+            from airflow_cdc.traces import trace_microbatches
+
+            trace_microbatches(lake.conn_id, report)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ from tests.system.shop import Shop
 from tests.system.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.system_deep
-MERGE, ON_FILES, HOURLY, PATIENT = "cdc_merge", "cdc_merge_on_files", "cdc_hourly", "cdc_patient"
+MERGE, ON_FILES, HOURLY, PATIENT, REPAIR = "cdc_merge", "cdc_merge_on_files", "cdc_hourly", "cdc_patient", "cdc_repair"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,24 @@ def test_a_run_by_hand_merges_what_is_archived(airflow: LiveAirflow, shop: Shop,
     assert shop.rows(spark) == {"t1": 20}
     result = airflow.xcom(MERGE, run, "merge")
     assert result["flows"]["server1.testDB.dbo.t1"]["rows"]["inserted"] == 20
+
+
+def test_a_rebuild_waits_for_an_approval_and_a_rejected_one_does_nothing(airflow: LiveAirflow, shop: Shop) -> None:
+    shop.land(tables=1)
+    airflow.unpause(MERGE)
+    assert airflow.wait_for_run(MERGE, airflow.trigger(MERGE, conf={"tables": ["*.t0"]})) == "success", airflow.logs()
+    airflow.unpause(REPAIR)
+    for answer, state in (("Reject", "skipped"), ("Approve", "success")):
+        run = airflow.trigger(REPAIR, conf={"mode": "rebuild", "tables": ["*.t0"]})
+        airflow.wait_for_task(REPAIR, run, "approve", "awaiting_input", "deferred")
+        assert airflow.task(REPAIR, run, "rebuild")["state"] is None
+        place = f"/dags/{REPAIR}/dagRuns/{quote(run)}/taskInstances/approve/-1/hitlDetails"
+        assert airflow.ask("GET", place)["subject"] == "Rebuild *.t0?"
+        airflow.ask("PATCH", place, {"chosen_options": [answer], "params_input": {}})
+        assert airflow.wait_for_run(REPAIR, run) == "success", airflow.logs()
+        assert airflow.task(REPAIR, run, "rebuild")["state"] == state
+    rebuilt = airflow.xcom(REPAIR, run, "rebuild")
+    assert rebuilt["flows"]["server1.testDB.dbo.t0"]["rows"]["inserted"] == 20
 
 
 def test_a_worker_killed_while_it_merges_loses_nothing(airflow: LiveAirflow, shop: Shop, spark: SparkSession) -> None:

@@ -44,6 +44,12 @@ function actionsOf(params: Record<string, Parameter>, operators: string[]): Acti
       what: "Makes the table anew with the types that are known now.",
       conf: (flow, form) => ({ mode: "retype", tables: [flow], only_plan: form.plan }),
     },
+    {
+      name: "rebuild",
+      label: "Rebuild beside it",
+      what: "Asks for approval, then makes the table anew from the archive in a lake of its own; the live table is not touched.",
+      conf: (flow, form) => ({ mode: "rebuild", tables: [flow], ...(form.to ? { as_of: form.to } : {}) }),
+    },
   ];
   return known.filter(({ name }) => modes.includes(name));
 }
@@ -143,7 +149,7 @@ function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: 
     );
   }
   const { dag, action } = offer;
-  const plans = action.name !== "merge";
+  const plans = !["merge", "rebuild"].includes(action.name);
   const start = () => {
     setFailure(null);
     setSaid("");
@@ -178,6 +184,12 @@ function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: 
               <input value={form.to} placeholder="the end" onChange={(event) => setForm({ ...form, to: event.target.value })} />
             </label>
           </>
+        ) : null}
+        {action.name === "rebuild" ? (
+          <label>
+            As of
+            <input value={form.to} placeholder="everything" onChange={(event) => setForm({ ...form, to: event.target.value })} />
+          </label>
         ) : null}
         {plans ? (
           <label className="check">

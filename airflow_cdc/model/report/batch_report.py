@@ -127,6 +127,8 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """The engine that decoded, folded and merged the microbatch: ``spark`` or ``native``."""
     engine_reason: str = ""
     """Why the native engine did not take the microbatch, where the flow allows it."""
+    started_at: int | None = None
+    """When the microbatch began, in milliseconds since 1970; None where the report was rebuilt from the table's history."""
     seconds: float = 0.0
     stage_seconds: dict[str, float] = field(default_factory=dict)
     """The parts of ``seconds``, in order: up to each effect (:mod:`airflow_cdc.pipeline.apply.apply_microbatch`), and ``count`` behind

@@ -51,6 +51,7 @@ class _Stages:
     """Measures how long a microbatch takes from one effect to the next."""
 
     def __init__(self) -> None:
+        self._started_at = round(time.time() * 1000)
         self._started = self._since = time.monotonic()
         self._seconds: dict[str, float] = {}
 
@@ -66,7 +67,8 @@ class _Stages:
     def in_report(self, report: BatchReport) -> BatchReport:
         """Return the report with the seconds of the microbatch; what follows the last effect is its count."""
         self._end("count")
-        return replace(report, seconds=round(self._since - self._started, 3), stage_seconds=self._seconds)
+        seconds = round(self._since - self._started, 3)
+        return replace(report, started_at=self._started_at, seconds=seconds, stage_seconds=self._seconds)
 
     def _end(self, stage: str) -> None:
         now = time.monotonic()

@@ -188,7 +188,10 @@ REPAIRS = [
     ),
     ({"mode": "replay", "reasons": ["missing_key", "malformed_json"]}, ["--reason", "missing_key", "--reason", "malformed_json"]),
     ({"mode": "retype", "only_plan": True}, ["--dry-run"]),
-    ({"mode": "rebuild", "as_of": "0/16B3748", "into_lake_conn_id": "other_lake"}, ["--as-of", "0/16B3748"]),
+    (
+        {"mode": "rebuild", "as_of": "0/16B3748", "into_lake_conn_id": "other_lake", "needs_approval": False},
+        ["--as-of", "0/16B3748"],
+    ),
 ]
 
 
@@ -201,7 +204,7 @@ def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
     scene.connect("other_lake", conn_type="cdc_lake", host="/other/lake")
     scene.submit_leaves(REBUILT if mode == "rebuild" else REPAIRED, exit_code=0)
     ended = run_dag(logical_date, "cdc_repair", tables=["a.*", "b"], **form)
-    skipped = dict.fromkeys({"reprocess", "replay", "retype", "rebuild"} - {mode}, "skipped")
+    skipped = dict.fromkeys({"reprocess", "replay", "retype", "approve", "rebuild"} - {mode}, "skipped")
     assert ended == {"state": "success", "choose": "success", mode: "success", **skipped}
     job = next(number for number, argument in enumerate(scene.arguments) if argument.endswith(f"jobs/{mode}.py"))
     into = ["--into", "/other/lake"] if mode == "rebuild" else []
@@ -213,7 +216,7 @@ def test_a_repair_hands_the_forms_values_to_the_job_of_its_mode(
 def test_a_repair_refuses_what_its_mode_does_not_take(scene: Any, run_dag: Any) -> None:
     scene.submit_by("#!/bin/sh\necho submitted; exit 3\n")
     ended = run_dag(None, "cdc_repair", tables=["a"], mode="replay", from_position="7")
-    modes = dict.fromkeys(("reprocess", "replay", "retype", "rebuild"), "upstream_failed")
+    modes = dict.fromkeys(("reprocess", "replay", "retype", "approve", "rebuild"), "upstream_failed")
     assert ended == {"state": "failed", "choose": "failed", **modes}
 
 

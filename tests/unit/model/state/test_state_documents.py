@@ -156,7 +156,7 @@ NEVER_SET = {
     "AnnouncedVersions": {"before"},
     # Are newer than the oldest lake, in which they mean their default.
     "MaintenanceReport": {"reports_removed"},
-    "BatchReport": {"engine", "engine_reason", "stage_seconds"},
+    "BatchReport": {"engine", "engine_reason", "started_at", "stage_seconds"},
 }
 
 
