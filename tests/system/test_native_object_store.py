@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,9 @@ from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
+from airflow_cdc.pipeline.look import native_table, table_files
+from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
+from airflow_cdc.pipeline.look.table_facts import details_of
 from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
@@ -30,6 +35,7 @@ from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
 from tests.support.natively import bytes_of, changes_of, decoder_of, new_table, rows_in
+from tests.support.small_lakes import field, write_table
 from tests.system.object_store import PACKAGES, Store, two_stores
 
 pytestmark = pytest.mark.system_deep
@@ -185,6 +191,45 @@ def test_what_is_not_there_or_refused_is_left_to_spark(table: DeltaTable, stores
         open_table(TABLE)
     assert "403 Forbidden" in str(refused.value)
     assert not [shown for shown in ("AWSAccessKeyId", stores[1].key, "wrong-s3cr3t", "://127") if shown in str(refused.value)]
+
+
+def looked_at(uri: str = TABLE) -> NativeTable:
+    found = native_table.open_table(uri)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("whole", [2**22, 0], ids=["files at once", "in ranges"])
+def test_what_only_looks_reads_a_table_on_the_store(whole: int, table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "_WHOLE_UP_TO_BYTES", whole)
+    assert looked_at().count() == 0
+    merge(open_table(TABLE), event("c", 0, 1, "one"), event("c", 1, 2, "two"), event("c", 2, 3, "three"))
+    merge(open_table(TABLE), event("u", 3, 1, "uno"), event("c", 4, 4, "four"), version=2)
+    found = looked_at()
+    named = [(1, "uno"), (2, "two"), (3, "three"), (4, "four")]
+    assert [(row["id"], row["name"]) for row in found.rows(["id", "name"], order=['"id"'])] == named
+    assert (found.keys, found.version, found.matching('"id" > 2')) == (KEYS, 2, 2)
+    assert details_of(found).rows == 4
+    assert native_table.open_table("s3a://tables/lake one/nothing") is None
+
+
+def test_rows_that_a_deletion_vector_hides_on_the_store_are_gone(tmp_path: Path) -> None:
+    files = [pa.table({"id": [0, 1, 2, 3]}), pa.table({"id": [4, 5]})]
+    written = write_table(tmp_path / "t", [field("id", "long")], files, features=["deletionVectors"], deleted={0: [1, 3]})
+    uri = "s3a://tables/lake one/part ly%"
+    fs, path = storage.file_system(uri)
+    fs.put(f"{written}/", f"{path}/", recursive=True)
+    assert [row["id"] for row in looked_at(uri).rows(["id"], order=['"id"'])] == [0, 2, 4, 5]
+
+
+def test_a_key_that_the_store_refuses_is_named_without_its_secret(table: DeltaTable, stores: tuple[Store, Store]) -> None:
+    merge(open_table(TABLE), event("c", 0, 1, "one"))
+    found = looked_at()
+    storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
+    for look in (partial(native_table.open_table, TABLE), partial(found.rows, ["id"])):
+        with pytest.raises(NeedsSparkError) as refused:
+            look()
+        assert not [shown for shown in ("AWSAccessKeyId", stores[1].key, "wrong-s3cr3t", "://127") if shown in str(refused.value)]
 
 
 def test_row_changes_are_merged_and_their_commit_carries_the_microbatch(table: DeltaTable) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_cdc.model.columns import DELETED
+from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
@@ -16,8 +17,7 @@ from airflow_cdc.pipeline.look.parquet_scan import query
 from airflow_cdc.pipeline.look.spark_types import simple_type
 from airflow_cdc.pipeline.look.values import rows_of
 from airflow_cdc.pipeline.native.duckdb_sql import name as quote
-from airflow_cdc.pipeline.spark.storage import is_local
-from airflow_cdc.pipeline.target.open_natively import native_path
+from airflow_cdc.pipeline.target.open_natively import open_table as open_by_delta_rs
 from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
 
 _READER_FEATURES = {
@@ -165,7 +165,7 @@ class NativeTable:
         if kinds := [name for name, kind in self.types.items() if "variant" in kind]:
             raise NeedsSparkError(f"only Spark reads the VARIANT columns {', '.join(kinds)} of {self.uri}")
         try:
-            return query(self.delta, self.fields, statement)
+            return query(self.uri, self.delta, self.fields, statement)
         except (duckdb.Error, DeltaError, OSError, ValueError) as error:
             raise NeedsSparkError(f"{self.uri} is not read without it ({first_line(error)})") from error
 
@@ -175,22 +175,17 @@ def open_table(uri: str) -> NativeTable | None:
 
     :raises NeedsSparkError: where delta-rs does not reach or know the table.
     """
-    if not is_local(uri):
-        raise NeedsSparkError(f"the store of {uri} is read by Spark alone")
-    if "%" in uri:
-        raise NeedsSparkError(f"delta-rs would decode the name {uri}, and open another folder")
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        if not DeltaTable.is_deltatable(native_path(uri)):
-            return None
-        table = DeltaTable(native_path(uri))
+        table = open_by_delta_rs(uri)
         if unknown := set(table.protocol().reader_features or ()) - _READER_FEATURES:
             raise NeedsSparkError(f"{uri} has the feature {', '.join(sorted(unknown))}")
         fields = json.loads(table.schema().to_json())["fields"]
     except TableNotFoundError:
         return None
+    except NotReached as reason:
+        raise NeedsSparkError(f"{uri}: {reason}") from reason
     except (DeltaError, OSError, ValueError) as error:
         raise NeedsSparkError(f"delta-rs does not read {uri} ({first_line(error)})") from error
     properties: Mapping[str, str] = dict(table.metadata().configuration)

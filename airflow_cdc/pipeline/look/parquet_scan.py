@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
+from airflow_cdc.pipeline.look.table_files import TableFiles, UnreadableError
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text
-from airflow_cdc.pipeline.target.open_natively import native_path
 
 _TYPES = {
     "byte": "TINYINT",
@@ -31,31 +30,26 @@ _TYPES = {
 """DuckDB's types by Delta's. A file may hold a narrower one. An instant stays as its file has it: with a zone, or in UTC without one."""
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _PLACES = ", filename = '__cdc_file', file_row_number = true"
-_PATTERN = re.compile(r"[*?\[]")
 
 
-class UnreadableError(ValueError):
-    """Raised where DuckDB would read other rows than the table has."""
-
-
-def query(delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> Any:
+def query(uri: str, delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> Any:
     """Return the result of a query as an Arrow table.
 
+    :param uri: of the table.
     :param delta: delta-rs's table, with at least one file.
     :param fields: columns, in the JSON of its schema.
     :param statement: SQL over ``cdc``, the rows of the table.
     :raises UnreadableError: where DuckDB would read other rows.
     :raises duckdb.Error: where it cannot read them.
     """
-    files = [unquote(native_path(uri)) for uri in delta.file_uris()]
-    if wild := [file for file in files if _PATTERN.search(file)]:
-        raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
+    files = TableFiles(uri, delta)
     if delta.metadata().partition_columns:
         raise UnreadableError("it is partitioned, and its files lack the columns of the partitions")
     with connect_duckdb(threads=4) as connection:
         # Files with and without a zone make one column: DuckDB takes those without as of the session's.
         connection.execute("SET TimeZone = 'UTC'")
-        listed = ", ".join(map(text, files))
+        files.register(connection)
+        listed = ", ".join(map(text, files.names))
         has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
         options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
         connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
@@ -109,13 +103,11 @@ def _physical(field: Mapping[str, Any]) -> str:
     return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
 
 
-def _without_deleted(connection: Any, delta: Any, files: Sequence[str]) -> str:
+def _without_deleted(connection: Any, delta: Any, files: TableFiles) -> str:
     """Return the SQL that leaves out the rows that deletion vectors delete."""
     connection.execute("CREATE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
     for file, rows in _deleted(delta):
-        if file not in files:
-            raise UnreadableError(f"a deletion vector names the file {file}, which is none of the table's")
-        connection.execute("INSERT INTO deleted SELECT ?, unnest(?::BIGINT[])", [file, rows])
+        connection.execute("INSERT INTO deleted SELECT ?, unnest(?::BIGINT[])", [files.name_of(file), rows])
     return " ANTI JOIN deleted ON __cdc_file = deleted.file AND file_row_number = deleted.row"
 
 
@@ -123,4 +115,4 @@ def _deleted(delta: Any) -> Iterator[tuple[str, list[int]]]:
     import pyarrow
 
     for vector in pyarrow.table(delta.deletion_vectors()).to_pylist():
-        yield unquote(native_path(vector["filepath"])), [row for row, is_kept in enumerate(vector["selection_vector"]) if not is_kept]
+        yield vector["filepath"], [row for row, is_kept in enumerate(vector["selection_vector"]) if not is_kept]

@@ -1,0 +1,117 @@
+"""The files of a Delta table for DuckDB: local ones where they lie, those of an object store by the file system that reads the state.
+
+So one set of credentials serves, and neither a query nor an error of DuckDB holds any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote
+
+from fsspec import AbstractFileSystem
+
+from airflow_cdc.pipeline.spark.storage import file_system, is_local
+from airflow_cdc.pipeline.target.open_natively import native_path
+
+_SCHEME = "cdc-table"
+_PATTERN = re.compile(r"[*?\[]")
+_WHOLE_UP_TO_BYTES = 4 * 1024**2
+"""A file of this size is fetched at once; of a larger one DuckDB's ranges are."""
+_BLOCK_BYTES = 1024**2
+
+
+class UnreadableError(ValueError):
+    """Raised where DuckDB would read other rows than the table has."""
+
+
+class TableFiles:
+    """The names by which DuckDB opens a table's files.
+
+    :param uri: of the table.
+    :param delta: delta-rs's table, with at least one file.
+    :raises UnreadableError: for a file that DuckDB would not find under its name.
+    """
+
+    def __init__(self, uri: str, delta: Any) -> None:
+        self._stored: _StoredFiles | None = None
+        uris = delta.file_uris()
+        if is_local(uri):
+            self._names = {native_path(each): unquote(native_path(each)) for each in uris}
+            if wild := [name for name in self._names.values() if _PATTERN.search(name)]:
+                raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
+            return
+        base = f"{delta.table_uri.rstrip('/')}/"
+        if outside := [each for each in uris if not each.startswith(base)]:
+            raise UnreadableError(f"its file {outside[0]} lies outside of it")
+        self._names = {each: f"{_SCHEME}://{number}.parquet" for number, each in enumerate(uris)}
+        paths = {name: unquote(each.removeprefix(base)) for each, name in self._names.items()}
+        self._stored = _StoredFiles(uri, paths, _sizes(delta))
+
+    @property
+    def names(self) -> list[str]:
+        """All files' names."""
+        return list(self._names.values())
+
+    def name_of(self, uri: str) -> str:
+        """Return the name of a file by its URI.
+
+        :raises UnreadableError: for a file that is none of the table's.
+        """
+        if (name := self._names.get(native_path(uri))) is None:
+            raise UnreadableError(f"a deletion vector names the file {uri}, which is none of the table's")
+        return name
+
+    def register(self, connection: Any) -> None:
+        """Let a connection of DuckDB open the files."""
+        if self._stored:
+            connection.register_filesystem(self._stored)
+
+
+class _StoredFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Files of one table on an object store, under numbers.
+
+    :param paths: below the table, by name.
+    :param sizes: in bytes, by path.
+    """
+
+    protocol = _SCHEME
+    cachable = False
+
+    def __init__(self, uri: str, paths: Mapping[str, str], sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        self._fs, root = file_system(uri)
+        self._paths = {name: f"{root.rstrip('/')}/{path}" for name, path in paths.items()}
+        self._sizes = {name: sizes[path] for name, path in paths.items() if path in sizes}
+
+    def glob(self, path: str, **kwargs: Any) -> list[str]:
+        """Return a file by its name."""
+        return [path]
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Return a file's name, size and kind."""
+        return {"name": path, "size": self._size(path), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """Return one time for all: nothing changes in a table's files."""
+        return datetime.fromtimestamp(0, timezone.utc)
+
+    def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+        """Return a reader of its own for each caller: DuckDB's threads share none."""
+        if self._size(path) <= _WHOLE_UP_TO_BYTES:
+            return BytesIO(self._fs.cat_file(self._paths[path]))
+        return self._fs.open(self._paths[path], "rb", block_size=_BLOCK_BYTES)
+
+    def _size(self, path: str) -> int:
+        if path not in self._sizes:
+            self._sizes[path] = int(self._fs.size(self._paths[path]))
+        return self._sizes[path]
+
+
+def _sizes(delta: Any) -> dict[str, int]:
+    added = delta.get_add_actions(flatten=True)
+    paths: Sequence[str] = added.column("path").to_pylist()
+    return {unquote(path): int(size) for path, size in zip(paths, added.column("size_bytes").to_pylist(), strict=True)}
