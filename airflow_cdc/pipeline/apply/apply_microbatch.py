@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.apply_once import apply_once, report_of_commit
-from airflow_cdc.pipeline.apply.choose_mode import Settle, choose_mode
+from airflow_cdc.pipeline.apply.choose_mode import choose_mode
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -33,21 +33,11 @@ def apply_microbatch(run: MicrobatchRun) -> BatchReport:
 
 
 def carry_out(run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    """Choose an engine for a microbatch and run it: currently Spark, step by step, for every table mode.
-
-    Another engine takes the same arguments, has the same effects in the same order, and returns the same report.
+    """Carry out the effects of a microbatch in order. Each engine settles a mode's steps in its own way; the order is the same.
 
     :param target: None where the table does not exist yet.
     """
-    return carry_out_in_spark(choose_mode(run, target), run, target)
-
-
-def carry_out_in_spark(settle: Settle, run: MicrobatchRun, target: TargetTable | None) -> BatchReport:
-    """Carry out the effects of a microbatch in order, as the table's mode defines them.
-
-    :param settle: the mode's first step; its result has the others.
-    """
-    settled = settle(run, target)
+    settled = choose_mode(run, target)(run, target)
     quarantined = settled.quarantine()
     target, changed = settled.fit_target()
     ready = settled.log(target, settled.report(quarantined, changed))
