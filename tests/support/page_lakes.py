@@ -132,6 +132,7 @@ def _write_customers(shop: Shop, files: Sequence[ArchivedFile], now: datetime) -
             merge_plan="merge" if number < 3 else "guarded merge: late events",
             engine="native" if number == 2 else "spark",
             seconds=1.5 * number,
+            stage_seconds={"stage": 0.5 * number, "delete_markers": 0.1 * number, "merge": 0.7 * number, "count": 0.2 * number},
         )
         marker = CommitMarker(table, report, (now - timedelta(minutes=30 - number)).isoformat(), intent.digest)
         COMMIT_MARKER.replace(FS, f"{shop.lake}/_cdc/flows/{CUSTOMERS}/commits/{number:08d}.json", marker.to_json())

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -26,7 +27,17 @@ pytestmark = pytest.mark.system_deep
 
 PASSWORDS = {"admin": "of-these-tests", "vera": "of-these-tests-too"}
 PICTURES = REPOSITORY / "docs" / "pictures"
-LAKE, MANY = "cdc_lake_default", "cdc_lake_of_500"
+LAKE, MANY, CAPTURED = "cdc_lake_default", "cdc_lake_of_500", "cdc_lake_of_captures"
+CAPTURES = REPOSITORY / "tests" / "golden" / "captures"
+TABLES = {
+    "sqlserver_synth/archive/plain": "mssql.testDB.dbo.customers",
+    "oracle_synth/archive/schema": "orcl.APP.CUSTOMERS",
+    "mongo_full_synth/archive/schema": "mg.shop.orders",
+    "pg_pk/archive/plain": "pgpk.public.acct",
+    "maria_types_precise/archive/schema": "mdb.shop.acct",
+    "cdl2_pg_pk/archive/schema": "cdl.public.acct",
+}
+"""By archive of a real connector: one of its topics."""
 ROUTES = ["", "page.js", "page.css", "api/lakes"] + [
     f"api/{name}?lake={LAKE}&flow={CUSTOMERS}" for name in ("flows", "flow", "microbatches", "table", "runs", "quarantine", "key")
 ]
@@ -89,6 +100,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("page")
     shop = write_shop(folder)
     write_many(folder / "many", flows=500, microbatches=30)
+    for archive, table in TABLES.items():
+        _apply(CAPTURES / archive, folder / "captured", table)
     airflow = LiveAirflow(
         folder / "home",
         REPOSITORY / "dags",
@@ -96,6 +109,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS="admin:admin,vera:viewer",
         AIRFLOW_CONN_CDC_LAKE_DEFAULT=json.dumps({"conn_type": "cdc_lake", "host": str(shop.lake)}),
         AIRFLOW_CONN_CDC_LAKE_OF_500=json.dumps({"conn_type": "cdc_lake", "host": str(folder / "many")}),
+        AIRFLOW_CONN_CDC_LAKE_OF_CAPTURES=json.dumps({"conn_type": "cdc_lake", "host": str(folder / "captured")}),
         PYTHONPATH=str(REPOSITORY),
     )
     (airflow.home / "simple_auth_manager_passwords.json.generated").write_text(json.dumps(PASSWORDS))
@@ -113,6 +127,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield found
     finally:
         airflow.stop()
+
+
+def _apply(archive: Path, lake: Path, table: str) -> None:
+    command = [sys.executable, "-m", "airflow_cdc", "apply", "--archive", str(archive), "--lake", str(lake), "--table", table]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _record_a_run(live: Live) -> None:
@@ -188,6 +208,23 @@ def test_each_place_is_shown_without_an_error_a_foreign_request_or_a_barrier(liv
         found[name] = [*watched.violations(), *([f"{watched.overflow} px too wide"] if watched.overflow > 0 else [])]
         _picture(watched, live, name, look)
     assert {name: problems for name, problems in found.items() if problems} == {}
+    assert watched.errors == []
+    assert watched.foreign == []
+    watched.context.close()
+
+
+def test_a_lake_of_every_connectors_events_is_shown_whole(live: Live, browser: Any) -> None:
+    watched = Watched(browser, live.url)
+    watched.log_in("admin", PASSWORDS["admin"])
+    watched.open(f"#/{CAPTURED}").get_by_text(f"{len(TABLES)} flows").first.wait_for(timeout=30_000)
+    for flow in TABLES.values():
+        for tab in ("microbatches", "log", "table"):
+            frame = watched.open(f"#/{CAPTURED}/{flow}/{tab}")
+            frame.get_by_role("heading", name=flow).wait_for(timeout=30_000)
+            assert watched.violations() == [], (flow, tab)
+        answer = json.loads(live.get(f"/cdc/api/table?lake={CAPTURED}&flow={flow}", live.token("admin"))[1])
+        assert answer["note"] == "", flow
+        assert answer["table"]["rows"] > 0, flow
     assert watched.errors == []
     assert watched.foreign == []
     watched.context.close()
