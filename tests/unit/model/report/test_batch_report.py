@@ -48,7 +48,9 @@ FULL = BatchReport(
     },
     table_version=12,
     merge_plan="merge",
+    started_at=1_700_000_000_000,
     seconds=1.25,
+    stage_seconds={"stage": 1.0, "merge": 0.25},
     offsets=OffsetReport({"0": 5}, (GAP,), 2, (OffsetOverlap(0, 5, 5, "c"),), repeated=1, without_offsets=3),
 )
 
@@ -151,7 +153,9 @@ FULL_AS_JSON = {
     "merge_plan": "merge",
     "engine": "spark",
     "engine_reason": "",
+    "started_at": 1_700_000_000_000,
     "seconds": 1.25,
+    "stage_seconds": {"stage": 1.0, "merge": 0.25},
     "offsets": {
         "begins": {"0": 5},
         "gaps": [{"topic": "t", "partition": 0, "first": 7, "last": 8, "after": "a", "before": "b"}],
