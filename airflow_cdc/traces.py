@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 from opentelemetry import trace
 from opentelemetry.trace import Tracer
@@ -26,18 +25,14 @@ def trace_microbatches(lake_conn_id: str, report: ApplyReport) -> None:
     """
     try:
         tracer = trace.get_tracer(__name__)
-        for batch in _measured(report):
-            _trace(tracer, lake_conn_id, batch)
+        for batch in (batch for flow in report.flows for batch in flow.batches):
+            if batch.started_at is not None:
+                _trace(tracer, lake_conn_id, batch, start=batch.started_at * _MILLISECOND)
     except Exception as error:  # noqa: BLE001 - as promised above.
         _log.warning("Spans of %s were not made: %s: %s", lake_conn_id, type(error).__name__, error)
 
 
-def _measured(report: ApplyReport) -> Iterator[BatchReport]:
-    yield from (batch for flow in report.flows for batch in flow.batches if batch.started_at is not None)
-
-
-def _trace(tracer: Tracer, lake_conn_id: str, batch: BatchReport) -> None:
-    start = (batch.started_at or 0) * _MILLISECOND
+def _trace(tracer: Tracer, lake_conn_id: str, batch: BatchReport, *, start: int) -> None:
     counts = {f"cdc.events.{name}": count for name, count in vars(batch.events).items()}
     counts |= {f"cdc.rows.{name}": count for name, count in vars(batch.rows).items()}
     about: dict[str, str | int] = {

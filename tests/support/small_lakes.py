@@ -37,6 +37,9 @@ _QUARANTINE_ORDER = ("microbatch", "reason", "detail", "topic", "partition", "of
 _IDENTIFIERS = count(1)
 
 
+_OF_WRITERS_ALONE = {"appendOnly", "clustering", "inCommitTimestamp", "invariants", "rowTracking"}
+
+
 def field(name: str, kind: Any, physical: str | None = None) -> dict[str, Any]:
     """Return a column of a Delta schema.
 
@@ -58,6 +61,7 @@ def write_table(
 ) -> Path:
     """Write a Delta table; instants are INT96 in its files, as Spark writes them.
 
+    :param features: Delta features that the table requires.
     :param deleted: by file: indexes of rows that its deletion vector deletes.
     """
     (folder / "_delta_log").mkdir(parents=True)
@@ -68,7 +72,8 @@ def write_table(
         add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0, "dataChange": True}
         vector = {"deletionVector": _vector((deleted or {})[number])} if number in (deleted or {}) else {}
         adds.append({"add": {**add, "stats": json.dumps({"numRecords": rows.num_rows}), **vector}})
-    reader = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": list(features), "writerFeatures": list(features)}
+    of_readers = [feature for feature in features if feature not in _OF_WRITERS_ALONE]
+    reader = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": of_readers, "writerFeatures": list(features)}
     schema = json.dumps({"type": "struct", "fields": list(fields)})
     table = {"id": "t", "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": []}
     actions = [

@@ -6,16 +6,14 @@ So one set of credentials serves, and neither a query nor an error of DuckDB hol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 
-from fsspec import AbstractFileSystem
-
+from airflow_cdc.pipeline.native.fetched_files import NamedFiles
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
-from airflow_cdc.pipeline.target.open_natively import native_path
+from airflow_cdc.pipeline.target.open_natively import live_files, native_path
 
 _SCHEME = "cdc-table"
 _PATTERN = re.compile(r"[*?\[]")
@@ -49,7 +47,7 @@ class TableFiles:
             raise UnreadableError(f"its file {outside[0]} lies outside of it")
         self._names = {each: f"{_SCHEME}://{number}.parquet" for number, each in enumerate(uris)}
         paths = {name: unquote(each.removeprefix(base)) for each, name in self._names.items()}
-        self._stored = _StoredFiles(uri, paths, _sizes(delta))
+        self._stored = _StoredFiles(uri, paths, {unquote(each["path"]): int(each["size_bytes"]) for each in live_files(delta)})
 
     @property
     def names(self) -> list[str]:
@@ -71,7 +69,7 @@ class TableFiles:
             connection.register_filesystem(self._stored)
 
 
-class _StoredFiles(AbstractFileSystem):  # type: ignore[misc]
+class _StoredFiles(NamedFiles):
     """Files of one table on an object store, under numbers.
 
     :param paths: below the table, by name.
@@ -79,7 +77,6 @@ class _StoredFiles(AbstractFileSystem):  # type: ignore[misc]
     """
 
     protocol = _SCHEME
-    cachable = False
 
     def __init__(self, uri: str, paths: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         super().__init__()
@@ -87,31 +84,14 @@ class _StoredFiles(AbstractFileSystem):  # type: ignore[misc]
         self._paths = {name: f"{root.rstrip('/')}/{path}" for name, path in paths.items()}
         self._sizes = {name: sizes[path] for name, path in paths.items() if path in sizes}
 
-    def glob(self, path: str, **kwargs: Any) -> list[str]:
-        """Return a file by its name."""
-        return [path]
-
-    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return a file's name, size and kind."""
-        return {"name": path, "size": self._size(path), "type": "file"}
-
-    def modified(self, path: str) -> datetime:
-        """Return one time for all: nothing changes in a table's files."""
-        return datetime.fromtimestamp(0, timezone.utc)
-
     def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         """Return a reader of its own for each caller: DuckDB's threads share none."""
-        if self._size(path) <= _WHOLE_UP_TO_BYTES:
+        if self.size_of(path) <= _WHOLE_UP_TO_BYTES:
             return BytesIO(self._fs.cat_file(self._paths[path]))
         return self._fs.open(self._paths[path], "rb", block_size=_BLOCK_BYTES)
 
-    def _size(self, path: str) -> int:
-        if path not in self._sizes:
-            self._sizes[path] = int(self._fs.size(self._paths[path]))
-        return self._sizes[path]
-
-
-def _sizes(delta: Any) -> dict[str, int]:
-    added = delta.get_add_actions(flatten=True)
-    paths: Sequence[str] = added.column("path").to_pylist()
-    return {unquote(path): int(size) for path, size in zip(paths, added.column("size_bytes").to_pylist(), strict=True)}
+    def size_of(self, name: str) -> int:
+        """Return a file's bytes."""
+        if name not in self._sizes:
+            self._sizes[name] = int(self._fs.size(self._paths[name]))
+        return self._sizes[name]

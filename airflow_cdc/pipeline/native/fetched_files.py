@@ -34,7 +34,29 @@ def is_named_alike(path: str) -> bool:
     return path.endswith(_COMPRESSED) or not _OTHERWISE_COMPRESSED.search(path)
 
 
-class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
+class NamedFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Files for DuckDB under names of ours, which never change. A subclass knows their bytes."""
+
+    cachable = False
+
+    def size_of(self, name: str) -> int:
+        """Return a file's bytes."""
+        raise NotImplementedError
+
+    def glob(self, path: str, **kwargs: Any) -> list[str]:
+        """Return a file by its name."""
+        return [path]
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Return a file's name, size and kind."""
+        return {"name": path, "size": self.size_of(path), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """Return one time for all: nothing changes here."""
+        return datetime.fromtimestamp(0, timezone.utc)
+
+
+class FetchedFiles(NamedFiles):
     """Files in memory, under numbers: DuckDB would take ``*``, ``?`` and ``[`` in a name for a pattern, and read other files too.
 
     :param archive: URI of the root.
@@ -43,7 +65,6 @@ class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
     """
 
     protocol = _SCHEME
-    cachable = False
 
     def __init__(self, archive: str, paths: Sequence[str]) -> None:
         super().__init__()
@@ -61,17 +82,9 @@ class FetchedFiles(AbstractFileSystem):  # type: ignore[misc]
         """Return a text of DuckDB with the files' paths."""
         return _URI.sub(lambda found: self._paths[int(found[1])], text)
 
-    def glob(self, path: str, **kwargs: Any) -> list[str]:
-        """Return a file by its name."""
-        return [path]
-
-    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return a file's name, size and kind."""
-        return {"name": path, "size": len(self._contents[path]), "type": "file"}
-
-    def modified(self, path: str) -> datetime:
-        """Return one time for all: nothing changes here."""
-        return datetime.fromtimestamp(0, timezone.utc)
+    def size_of(self, name: str) -> int:
+        """Return a file's bytes."""
+        return len(self._contents[name])
 
     def open(self, path: str, mode: str = "rb", **kwargs: Any) -> BytesIO:
         """Return a reader of its own for each caller: DuckDB's threads share none."""

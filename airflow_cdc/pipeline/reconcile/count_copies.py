@@ -89,15 +89,14 @@ def _count(log: DataFrame, base: Base, touched: DataFrame | None) -> DataFrame:
     return summed.select(CONTENT, (F.col(COPIES) + missing).alias(COPIES), missing.alias(MISSING))
 
 
-def unconfirmed_copies(log: DataFrame, bases: Bases) -> DataFrame:
-    """Return one number: the rows that would go if they were counted from the newest snapshot behind the base; NULL if there are no rows.
+def unconfirmed_copies(log: DataFrame, held: DataFrame, snapshot: Base) -> DataFrame:
+    """Return one number: the rows that would go if they were counted from a snapshot behind the base; NULL if there are no rows.
 
     :param log: all known events.
-    :param bases: with at least one snapshot behind the base.
+    :param held: the copies of all contents (:func:`count_copies`), which are at least those counted from the snapshot.
     """
-    found = _count(log, bases.later[0], None).select(CONTENT, F.col(COPIES).alias(_FOUND))
-    held = count_copies(log, bases, None).join(found, CONTENT, "left")
-    return held.agg(F.sum(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0))))
+    found = _count(log, snapshot, None).select(CONTENT, F.col(COPIES).alias(_FOUND))
+    return held.join(found, CONTENT, "left").agg(F.sum(F.col(COPIES) - F.coalesce(_FOUND, F.lit(0))))
 
 
 def _read_copies(contents: DataFrame, base: Base) -> DataFrame:

@@ -98,7 +98,7 @@ class _Beside:
 def find_bases(log: DataFrame, microbatch: int, floor: Position | None, may_replace: Callable[[bool], bool] = bool) -> tuple[Bases, Bases]:
     """Return the bases without and with a microbatch's events.
 
-    Costs one job, and one for each complete snapshot behind the base; twice that for snapshots with reads in the microbatch.
+    Costs one job, and one for the base's snapshot and for each complete one behind it; two where the microbatch has reads of it.
 
     :param log: all known events.
     :param floor: position of the last truncate before the table was created.

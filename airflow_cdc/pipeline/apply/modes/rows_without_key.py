@@ -132,13 +132,14 @@ class CountedEvents(KeptEvents):
         # Rows of only NULLs create no table, but may already be logged.
         was_empty = self.target is None or not self.target.size
         everything = was_empty or bases != before
+        touched = None if everything else contents_of(rows)
+        counted = run.write_down(count_copies(log, bases, touched), "counted")
         # A file of earlier events may change what an earlier microbatch found of the newest snapshot.
         newest = ended or (report.snapshot if everything else None)
         if newest and bases.later:
-            rows_left = unconfirmed_copies(log, bases).collect()[0][0]
+            of_all = counted if everything else count_copies(log, bases, None)
+            rows_left = unconfirmed_copies(log, of_all, bases.later[0]).collect()[0][0]
             report = with_unconfirmed_rows(report, newest, int(rows_left or 0))
-        touched = None if everything else contents_of(rows)
-        counted = run.write_down(count_copies(log, bases, touched), "counted")
         held = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
         held = held if touched is None else held.join(F.broadcast(touched), CONTENT, "left_semi")
         changes = run.write_down(copy_changes(target, held, counted, log=log), "changes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,37 +9,19 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, may_write
-
-READER_FEATURES = {"deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"}
+from airflow_cdc.model.columns import OP
+from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, may_write, merge_rows
+from tests.support.small_lakes import field, write_table
 
 
 def table_with(feature: str, folder: Path) -> DeltaTable:
-    """Return an empty table of one column that requires a Delta feature of its writers."""
-    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": sorted({feature} & READER_FEATURES),
-        "writerFeatures": [feature],
-    }
-    metadata = {
-        "id": feature,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": [field]}),
-        "partitionColumns": [],
-        "configuration": {},
-        "createdTime": 1,
-    }
-    log = folder / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020d}.json").write_text("\n".join(json.dumps(action) for action in ({"protocol": protocol}, {"metaData": metadata})))
-    return DeltaTable(str(folder))
+    """Return an empty table that requires a Delta feature."""
+    return DeltaTable(str(write_table(folder, [field("id", "long"), field(OP, "string")], [], features=[feature])))
 
 
 def merge_into(table: DeltaTable) -> None:
-    rows = pa.table({"id": pa.array([1], pa.int64())})
-    table.merge(rows, "t.id = s.id", source_alias="s", target_alias="t").when_not_matched_insert({"id": "s.id"}).execute()
+    rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
+    merge_rows(table, rows, ["id"], application="flow:1", version=1, metadata="{}")
 
 
 @pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
