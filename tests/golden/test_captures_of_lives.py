@@ -50,7 +50,7 @@ def finals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judge(capture: str, lake: Path, finals: Path, apply: Apply, spark: SparkSession, *, tables: tuple[str, ...]) -> None:
     """Compare a lake with the database's final rows."""
-    apply(CAPTURES / capture / "final/schema", finals / capture, tables=TABLES[capture])
+    apply(CAPTURES / capture / "final/schema", finals / capture, tables=tables)
     found = compare_lakes(spark, str(lake), str(finals / capture), tables).tables
     assert found
     assert [table for table in found if not table.equal] == []

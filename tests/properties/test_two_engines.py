@@ -141,8 +141,8 @@ def check(spark: SparkSession, apply: Apply, tmp_path: Path, change: Change, see
 BEGINS = ("creates", "reads", "reads and changes")
 
 
-QUICK = {"sqlserver": "reads and changes", "postgresql": "reads"}
-OTHERS = {"oracle": "creates", "mariadb": "reads", "db2": "reads and changes"}
+QUICK = {"sqlserver": "reads and changes"}
+OTHERS = {"postgresql": "reads", "oracle": "creates", "mariadb": "reads", "db2": "reads and changes"}
 
 
 @pytest.mark.parametrize(("dialect", "begin"), [*QUICK.items(), *(pytest.param(*case, marks=pytest.mark.deep) for case in OTHERS.items())])

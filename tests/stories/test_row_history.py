@@ -20,7 +20,7 @@ from tests.support.tables import read_rows
 Version = tuple[int, str | None, int, int | None, str, int | None]
 
 
-@pytest.fixture(params=["default names", pytest.param("chosen names", marks=pytest.mark.deep)])
+@pytest.fixture(params=["default names", "chosen names"])
 def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     names = CHOSEN if request.param == "chosen names" else ScdColumns()
     return Table(apply, spark, tmp_path, CdcFlow(TOPIC, stored_as_scd_type=2, scd_columns=names))
@@ -43,6 +43,7 @@ def versions(table: Table, value: str = "v") -> list[Version]:
     return found
 
 
+@pytest.mark.deep
 def test_each_change_makes_a_version_and_a_delete_ends_the_last(table: Table) -> None:
     flow = table.load(event("c", 10, 1, "one"), event("u", 20, 1, "two"), event("c", 21, 2, "other"))
     assert (flow.events.merged, flow.rows.inserted) == (3, 3)
