@@ -19,7 +19,19 @@ from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.native import settle_natively
 from tests.conftest import Apply
 from tests.support.crashes import apply_through_crashes
-from tests.support.events import Record, Row, db2, mariadb, numbered, oracle, postgresql, sqlserver, tombstone, write_records
+from tests.support.events import (
+    Record,
+    Row,
+    db2,
+    mariadb,
+    numbered,
+    oracle,
+    postgresql,
+    sqlserver,
+    tombstone,
+    write_records,
+    write_sink_file,
+)
 
 pytest.importorskip("duckdb")
 
@@ -97,15 +109,29 @@ class Source:
         return self._pick.choice([None, "", "plain", 'a "quoted" \\ one', "naïve ☃", "two\nlines", "null", "12.50", "e30="])
 
 
-def archive_of(change: Change, seed: int, folder: Path, *, files: int, changes: int, begin: str = "creates") -> None:
-    """Write a table's events: a load, or a snapshot's reads with or without changes behind them; then files of changes."""
+LATE = "some events may be late, or the source's log went back"
+RECORDS, VALUES, PAIRED = "records", "values", "values and keys"
+
+
+def archive_of(change: Change, seed: int, folder: Path, *, files: int, changes: int, begin: str = "creates", layout: str = RECORDS) -> None:
+    """Write a table's events: a load, or a snapshot's reads with or without changes behind them; then files of changes.
+
+    :param layout: whole records; or a sink's files of values, one for each partition, with or without companions.
+    """
     source = Source(change, seed)
     next_offset = 0
     first = source.load(30) if begin == "creates" else source.snapshot(30, again=begin == "reads")
     first += source.changes(20) if begin == "reads and changes" else []
     for number, records in enumerate([first, *(source.changes(changes) for _ in range(files))]):
-        write_records(folder / f"{number:03d}.jsonl{'.gz' if number % 2 else ''}", numbered(records, first=next_offset))
+        archived = numbered(records, first=next_offset)
+        suffix = ".gz" if number % 2 else ""
         next_offset += len(records)
+        if layout == RECORDS:
+            write_records(folder / f"{number:03d}.jsonl{suffix}", archived)
+            continue
+        for partition in range(3):
+            lane = [record for record in archived if record["partition"] == partition]
+            write_sink_file(folder, lane, keys=layout == PAIRED, folders=f"partition={partition}", suffix=suffix)
 
 
 def flow_by(engine: Engine) -> CdcFlow:
@@ -153,6 +179,26 @@ def test_both_engines_give_the_same_table_markers_and_reports(
     monkeypatch.setattr(settle_natively, "THREADED_FROM_BYTES", 0)
     batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40, begin=begin)
     assert [batch.engine for batch in batches] == ["native"] * 3, [batch.engine_reason for batch in batches]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "begin", "layout"),
+    [
+        ("postgresql", "reads and changes", PAIRED),
+        *(
+            pytest.param(dialect, BEGINS[number % 3], layout, marks=pytest.mark.deep)
+            for number, dialect in enumerate(DIALECTS)
+            for layout in (VALUES, PAIRED)
+        ),
+    ],
+)
+def test_both_engines_give_the_same_of_values_in_a_sink_s_files(
+    dialect: str, begin: str, layout: str, spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40, begin=begin, layout=layout)
+    # One file a microbatch: a partition's may be late behind another's.
+    assert {batch.engine_reason for batch in batches} <= {"", LATE}
+    assert [batch.engine for batch in batches].count("native") >= 5, [batch.engine_reason for batch in batches]
 
 
 def test_a_crash_after_every_effect_of_the_native_engine_loses_and_doubles_nothing(

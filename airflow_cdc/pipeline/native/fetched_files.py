@@ -77,6 +77,16 @@ class FetchedFiles(NamedFiles):
         # Several at once on object stores; `cat` would take a name for a pattern as well.
         contents = fs.cat_ranges([path for path, is_so in zip(whole, fetched, strict=True) if is_so], None, None, on_error="raise")
         self._contents = dict(zip((number for number, is_so in zip(numbers, fetched, strict=True) if is_so), contents, strict=True))
+        self._whole = (fs, whole)
+
+    def content(self, number: int) -> bytes:
+        """Return the bytes of a file, as it is archived, by its place among the paths.
+
+        :raises OSError: when it cannot be read.
+        """
+        uri = self.uris[number]
+        fs, whole = self._whole
+        return self._contents[uri] if uri in self._contents else bytes(fs.cat_file(whole[number]))
 
     def named(self, text: str) -> str:
         """Return a text of DuckDB with the files' paths."""

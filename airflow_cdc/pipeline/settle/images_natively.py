@@ -66,7 +66,7 @@ def may_look_natively(microbatch: Microbatch) -> bool:
         and not microbatch.parts
         and microbatch.text_size <= MOST_TEXT_BYTES
         and is_fetched(microbatch.archive)
-        and all(map(is_of_lines, microbatch.files))
+        and all(is_of_lines(file) and not file.keys_path for file in microbatch.files)
         and all(shape.layout is RecordLayout.RECORD for shape in microbatch.shapes)
     )
 

@@ -1,4 +1,4 @@
-"""Survey plain files without Spark (DuckDB): whole Kafka records with Debezium's row envelopes, one JSON document a line.
+"""Survey plain files without Spark (DuckDB): Debezium's row envelopes in whole Kafka records or as values, one JSON document a line.
 
 The rows are those of :func:`airflow_cdc.pipeline.survey.survey_files.survey_files`. A file with any other line is left to Spark, whole; so
 are all files where one does not parse.
@@ -17,8 +17,9 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import entries, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, has_line_like, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
-from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched, is_named_alike
+from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
+from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
+from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, RecordLines, UnpairedError, fetch, is_paired_natively
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark.storage import is_local
 
@@ -32,11 +33,6 @@ _OTHERS = sorted({member for entry in entries() for member in (*entry.values.mem
 _SOURCE = struct(dict.fromkeys(("connector", "name", "db", "schema", "table"), "VARCHAR"))
 _PAYLOAD = {"op": "VARCHAR", "before": "JSON", "after": "JSON", "source": _SOURCE, **dict.fromkeys(_OTHERS, "JSON")}
 _VALUE = {"schema": "JSON", "payload": struct(_PAYLOAD), **_PAYLOAD}
-_MEMBERS = {
-    **dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"),
-    **dict.fromkeys(("key", "headers"), "JSON"),
-    "value": struct(_VALUE),
-}
 _LENIENT = r",\s*[}\]]"
 """Pattern of what a line may hold where DuckDB takes a comma behind the last member, which is no JSON."""
 _INTEGER = "-?[0-9]{1,18}"
@@ -47,16 +43,19 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     own = [file for file in files if is_of_lines(file) and not _is_hidden(file, archive)]
     if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
-    found = _read(archive, [file.path for file in own])
-    odd = {row["path"] for row in found if row["is_odd"] or _is_odd(row)} if found is not None else {file.path for file in own}
-    rows = [_shape(row) for row in found or () if row["path"] not in odd]
-    done = {file.path for file in own} - odd
+    alone, paired = [file for file in own if not file.keys_path], [file for file in own if file.keys_path]
+    found = _read(archive, alone, are_values=False)
+    # A file of values looks like one of records that name no topic.
+    values = [file for file in alone if file.path in found and all(row["topic"] is None for row in found[file.path])]
+    found |= _read(archive, values, are_values=True) | _read(archive, paired, are_values=True)
+    rows = [_shape(row) for shapes in found.values() if not any(row["is_odd"] or _is_odd(row) for row in shapes) for row in shapes]
+    done = {row[FILE] for row in rows}
     return rows, [file for file in files if file.path not in done]
 
 
 def is_of_lines(file: ArchivedFile) -> bool:
     """Return whether a file holds records as they are, one JSON document a line, compressed as both engines know it."""
-    return file.format is FileFormat.LINES and is_named_alike(file.path) and not (file.respelled or file.keys_path)
+    return file.format is FileFormat.LINES and is_named_alike(file.path) and is_paired_natively(file) and not file.respelled
 
 
 def _is_hidden(file: ArchivedFile, archive: str) -> bool:
@@ -64,22 +63,34 @@ def _is_hidden(file: ArchivedFile, archive: str) -> bool:
     return is_local(archive) and ":" in file.path.rpartition("/")[2]
 
 
-def _read(archive: str, paths: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return one row per shape and file; None where a line does not parse or a file cannot be read."""
+def _read(archive: str, files: Sequence[ArchivedFile], *, are_values: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return the shapes of each file's records, by path; of none where a line does not parse or a file cannot be read.
+
+    :param files: all with companions, or none.
+    """
     import duckdb
 
+    if not files:
+        return {}
     with connect_duckdb(threads=4) as connection:
         try:
-            files = FetchedFiles(archive, paths)
-            connection.register_filesystem(files)
-            if has_lenient(connection, files.uris):
-                return None
-            cursor = connection.execute(_statement(files.uris))
-        except (duckdb.Error, OSError):
-            return None
-        rows = rows_by_name(cursor)
-    by_uri = dict(zip(files.uris, paths, strict=True))
-    return [{**row, "path": by_uri[row["filename"]]} for row in rows]
+            fetched = fetch(archive, files)
+            connection.register_filesystem(fetched)
+            if has_lenient(connection, fetched.uris):
+                return {}
+            lines = RecordLines(fetched, files, are_values=are_values)
+            rows = rows_by_name(connection.execute(_statement(lines)))
+        except (duckdb.Error, OSError, UnpairedError):
+            return {}
+    by_uri = dict(zip(lines.uris, files, strict=True))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["filename"] is None:
+            # A companion has more lines than its file.
+            return {}
+        path = by_uri[row["filename"]].path
+        found.setdefault(path, []).append({**row, "path": path})
+    return found
 
 
 def has_lenient(connection: Any, paths: Sequence[str]) -> bool:
@@ -87,12 +98,18 @@ def has_lenient(connection: Any, paths: Sequence[str]) -> bool:
     return has_line_like(connection, paths, _LENIENT)
 
 
-def _statement(paths: Sequence[str]) -> str:
+_IS_PLACED = 'topic IS NOT NULL AND partition IS NOT NULL AND "offset" IS NOT NULL AND length(topic) > 0'
+_NUMBERS = f"""REPLACE (
+      if(regexp_full_match(partition, '{_INTEGER}'), TRY_CAST(partition AS INTEGER), NULL) AS partition,
+      if(regexp_full_match("offset", '{_INTEGER}'), TRY_CAST("offset" AS BIGINT), NULL) AS "offset")"""
+
+
+def _statement(read: RecordLines) -> str:
     tombstone = text(RecordKind.TOMBSTONE.value)
     others = " AND ".join(f"payload.{name(member)} IS NULL" for member in _OTHERS)
     marked = " OR ".join(f"contains({part}, {text(mark)})" for mark in MARKS for part in ("topic", "key_text", "headers_text"))
     # An image or a key is an object; a list, a text and a number have no members. DuckDB has written its text anew, without white space.
-    is_plain = f"""topic IS NOT NULL AND partition IS NOT NULL AND "offset" IS NOT NULL AND length(topic) > 0
+    is_plain = f"""{IS_PAIRED if read.are_values else _IS_PLACED}
         AND (key_text IS NULL OR starts_with(key_text, '{{')) AND (image IS NULL OR starts_with(image::VARCHAR, '{{'))
         AND if(value IS NULL, NOT coalesce({marked}, false),
           payload.op IN ({texts(_OPERATIONS)}) AND payload.source.connector IN ({texts(_CONNECTORS)}) AND {others}
@@ -104,11 +121,9 @@ def _statement(paths: Sequence[str]) -> str:
 WITH lines AS (
   SELECT *, value.schema IS NOT NULL OR value.payload IS NOT NULL AS wrapped,
     if(value.schema IS NOT NULL OR value.payload IS NOT NULL, value.payload, {_bare()}) AS payload
-  FROM {read_members(paths, _MEMBERS)}
+  FROM ({read.read(_VALUE, "JSON")})
 ), typed AS (
-  SELECT * REPLACE (
-      if(regexp_full_match(partition, '{_INTEGER}'), TRY_CAST(partition AS INTEGER), NULL) AS partition,
-      if(regexp_full_match("offset", '{_INTEGER}'), TRY_CAST("offset" AS BIGINT), NULL) AS "offset"),
+  SELECT * {"" if read.are_values else _NUMBERS},
     coalesce(payload.after, payload.before) AS image, CAST(key AS VARCHAR) AS key_text, CAST(headers AS VARCHAR) AS headers_text
   FROM lines
 ), described AS (

@@ -11,13 +11,13 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
-from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, count_changes, count_kinds, decode, find_reads, fold, look_beside
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, count_kinds, decode, find_reads, fold, look_beside
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
+from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch
 
 _KINDS = (*(each.value for each in ROW_OPERATIONS), RecordKind.TOMBSTONE.value)
 
@@ -74,7 +74,14 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     """Make the table of each key's last event, and return the sums by lane."""
     _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
     surveyed, columns = count_surveyed(decoder.shapes), decoder.columns
-    connection.execute(fold(columns.keys, columns.types, has_reads=surveyed.reads > 0, reads_among_changes=surveyed.is_mixed))
+    how = Fold(
+        keys=columns.keys,
+        columns=columns.types,
+        are_values=are_values(decoder.shapes),
+        has_reads=surveyed.reads > 0,
+        reads_among_changes=surveyed.is_mixed,
+    )
+    connection.execute(fold(how))
     lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["hazards"] for lane in lanes):
         raise HandedOver("the last event of a key alone does not decide its row")
@@ -100,6 +107,7 @@ def _reads(connection: Any) -> NativeReads:
             highest=_position(row["highest"]),
             streamed_before=row["streamed_before"] and _position(row["streamed_before"]),
             behind=row["behind"],
+            has_unplaced_behind=bool(row["unplaced"]),
             names_gtids=row["names_gtids"],
         )
         for row in rows_by_name(connection.execute(look_beside(position, begins)))
@@ -112,12 +120,15 @@ def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
     import duckdb
 
     try:
-        files = FetchedFiles(archive, [file.path for file in decoder.files])
+        files = fetch(archive, decoder.files)
+        statement = decode(decoder, RecordLines(files, decoder.files, are_values=are_values(decoder.shapes)))
+    except UnpairedError as error:
+        raise HandedOver(f"values and keys may not pair: {error}") from error
     except OSError as error:
         raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
     connection.register_filesystem(files)
     try:
-        connection.execute(decode(decoder, files.uris))
+        connection.execute(statement)
     except duckdb.Error as error:
         raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
     finally:
@@ -140,8 +151,8 @@ def _staged(lanes: Sequence[Mapping[str, Any]]) -> Staged:
     reach = Reach(
         streamed_from=_positions(lanes, "streamed_from"),
         streamed_through=_positions(lanes, "streamed_through"),
-        offset_from={str(lane["lane"]): lane["offset_from"] for lane in lanes},
-        offset_through={str(lane["lane"]): lane["offset_through"] for lane in lanes},
+        offset_from={str(lane["lane"]): lane["offset_from"] for lane in lanes if lane["offset_from"] is not None},
+        offset_through={str(lane["lane"]): lane["offset_through"] for lane in lanes if lane["offset_through"] is not None},
         partitions=frozenset(str(lane["lane"]) for lane in lanes),
         is_spread=any(lane["spreads"] for lane in lanes),
     )

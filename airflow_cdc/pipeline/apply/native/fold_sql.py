@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION
 from airflow_cdc.model.operation import ROW_OPERATIONS
@@ -19,14 +20,15 @@ from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
+from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
+from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, START, RecordLines
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
 _NUMBER = "DECIMAL(38,0)"
 _STREAMED = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
 
 
-def decode(decoder: Decoder, paths: Sequence[str]) -> str:
+def decode(decoder: Decoder, lines: RecordLines) -> str:
     """Return the statement that makes :data:`EVENTS`: one row per record of the topic, with ``problem`` where the engine cannot read it."""
     columns, keys = list(decoder.columns.types), decoder.columns.keys
     key = "key.payload" if _has_wrapped_keys(decoder) else "key"
@@ -39,17 +41,21 @@ def decode(decoder: Decoder, paths: Sequence[str]) -> str:
     )
     values = {column: rule.native(name(f"leaf {column}")) for column, rule in decoder.columns.types.items() if rule.native}
     ours = texts(decoder.dialect.names)
+    # In a file of values each line is the topic's.
+    is_ours = "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"
+    nameless = f"NOT {IS_PAIRED} THEN 'a value without its key'" if lines.are_values else "topic IS NULL THEN 'a line names no topic'"
+    place = START if lines.are_values else OFFSET
     return f"""
 CREATE OR REPLACE TEMP TABLE {EVENTS} AS
 WITH lines AS (
-  SELECT topic, partition, "offset", key, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
-  FROM {read_members(paths, _members(decoder))}
+  SELECT topic, partition, "offset", key, {START}, {IS_PAIRED}, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
+  FROM ({lines.read(*_members(decoder))})
 ), leaves AS (
-  SELECT *, payload.op AS op, {read} FROM lines WHERE topic IS NULL OR topic = {text(decoder.topic)}
+  SELECT *, payload.op AS op, {read} FROM lines WHERE {is_ours}
 ), staged AS (
   SELECT {", ".join(f"{value} AS {name(column)}" for column, value in values.items())},
     {", ".join(name(f"leaf {column}") for column in columns)},
-    op AS {OP}, is_tombstone, topic, payload,
+    op AS {OP}, is_tombstone, topic, payload, {START}, {IS_PAIRED},
     TRY_CAST(partition AS INTEGER) AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET},
     {{'commit': CAST({commit} AS {_NUMBER}), 'change': CAST(CASE WHEN op = 'r' THEN -1 ELSE {change} END AS {_NUMBER}),
       'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT)}} AS {POSITION},
@@ -57,12 +63,12 @@ WITH lines AS (
     {read_instant(1_000, FIRST_DAY, LAST_DAY)("payload.source.ts_ms")} AS {COMMITTED_AT}
   FROM leaves
 )
-SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {POSITION}, {TRANSACTION}, {SNAPSHOT}, {COMMITTED_AT},
-  CASE WHEN topic IS NULL THEN 'a line names no topic'
+SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
+  {COMMITTED_AT}, CASE WHEN {nameless}
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
     WHEN payload.source.connector IS NULL OR payload.source.connector NOT IN ({ours}) THEN 'a record names another connector'
-    WHEN {PARTITION} IS NULL OR {OFFSET} IS NULL THEN 'a record has no offset'
+    WHEN {PARTITION} IS NULL OR {place} IS NULL THEN 'a record has no offset'
     WHEN {POSITION}.commit IS NULL OR {POSITION}.change IS NULL OR {POSITION}.serial IS NULL THEN 'a position of another form'
     WHEN payload.source.ts_ms IS NOT NULL AND {COMMITTED_AT} IS NULL THEN 'a commit time of another form'
     WHEN {OP} <> 'd' AND payload.after IS NULL THEN 'an event without a row'
@@ -70,16 +76,12 @@ SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET
 FROM staged"""
 
 
-def _members(decoder: Decoder) -> dict[str, str]:
-    """Return the members of a line that are read, with their types."""
-    image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), struct(dict.fromkeys(decoder.columns.keys, "JSON"))
+def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the members of a record's value and of its key that are read, with their types."""
+    image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), dict.fromkeys(decoder.columns.keys, "JSON")
     source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
-    value = {"op": "VARCHAR", "before": keys, "after": image, "source": source}
-    return {
-        **dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"),
-        "key": struct({"payload": keys}) if _has_wrapped_keys(decoder) else keys,
-        "value": struct({"payload": struct(value)} if _is_wrapped(decoder) else value),
-    }
+    value = {"op": "VARCHAR", "before": struct(keys), "after": image, "source": source}
+    return {"payload": struct(value)} if _is_wrapped(decoder) else value, {"payload": struct(keys)} if _has_wrapped_keys(decoder) else keys
 
 
 def _is_wrapped(decoder: Decoder) -> bool:
@@ -135,32 +137,61 @@ def count_kinds() -> str:
     return f"SELECT CASE WHEN is_tombstone THEN 'tombstone' ELSE {OP} END, count(*), min(problem) FROM {EVENTS} GROUP BY ALL"
 
 
-def fold(keys: Sequence[str], columns: Iterable[str], *, has_reads: bool, reads_among_changes: bool) -> str:
+@dataclass(frozen=True)
+class Fold:
+    """How events are folded.
+
+    Of the records of a Kafka partition the offset gives the order; of values the first offset of their file, and their place in it.
+    """
+
+    keys: Sequence[str]
+    columns: Iterable[str]
+    are_values: bool
+    has_reads: bool
+    """Whether the events include snapshot reads."""
+    reads_among_changes: bool
+    """Whether they and streamed events may meet."""
+
+    @property
+    def start(self) -> str:
+        """The column whose values are compared between two events of a key, as ``ORDINAL.offset``."""
+        return START if self.are_values else OFFSET
+
+    @property
+    def ordinal(self) -> str:
+        """The columns that order a partition's events."""
+        return f"{START}, event" if self.are_values else OFFSET
+
+    @property
+    def backwards(self) -> str:
+        """As above, the last first."""
+        return f"{START} DESC, event DESC" if self.are_values else f"{OFFSET} DESC"
+
+
+def fold(how: Fold) -> str:
     """Return the statement that makes :data:`CHANGES`: each key's last event, with sums over all of the key's events.
 
     The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`.
-
-    :param has_reads: whether the events include snapshot reads.
-    :param reads_among_changes: whether they and streamed events may meet.
     """
-    key = ", ".join(map(name, keys))
+    key = ", ".join(map(name, how.keys))
+    order = f"order_position NULLS FIRST, is_read, {how.ordinal}"
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
-WITH {_in_order(key) if reads_among_changes else _by_position(key)}, near AS (
+WITH {_in_order(key, how) if how.reads_among_changes else _by_position(key, how)}, near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
-    lag({PARTITION}) OVER k AS before_partition, lag({OFFSET}) OVER k AS before_offset
+    lag({PARTITION}) OVER k AS before_partition, lag({how.start}) OVER k AS before_offset
   FROM ordered
-  WINDOW k AS (PARTITION BY {key} ORDER BY {_ORDER})
+  WINDOW k AS (PARTITION BY {key} ORDER BY {order})
 ), flagged AS (
   SELECT *, coalesce(before_position = {POSITION}, false) AS is_copy,
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
-      AND before_partition = {PARTITION} AND before_offset > {OFFSET} AS in_conflict,
+      AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
     {OP} = 'd' AND coalesce({created} OR {behind_more}, false) AS removes_another,
     ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads
   FROM near
@@ -169,35 +200,34 @@ WITH {_in_order(key) if reads_among_changes else _by_position(key)}, near AS (
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
-  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if has_reads else ""}
+  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if how.has_reads else ""}
 FROM flagged
-WINDOW w AS (PARTITION BY {key} ORDER BY {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
-QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_LATEST_FIRST}) = 1
+WINDOW w AS (PARTITION BY {key} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY order_position DESC NULLS LAST, is_read DESC, {how.backwards}) = 1
 )
-SELECT {", ".join(f"events.{name(column)}" for column in columns)}, latest.* EXCLUDE (event)
+SELECT {", ".join(f"events.{name(column)}" for column in how.columns)}, latest.* EXCLUDE (event)
 FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event"""
 
 
-_ORDER = f"order_position NULLS FIRST, is_read, {OFFSET}"
-_LATEST_FIRST = f"order_position DESC NULLS LAST, is_read DESC, {OFFSET} DESC"
-
-
-def _narrow(key: str) -> str:
+def _narrow(key: str, how: Fold) -> str:
     """Return the columns that decide the order, and the event's place: a window sorts and copies whatever it is given."""
-    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}"
+    start = f", {START}" if how.are_values else ""
+    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{start}"
 
 
-def _by_position(key: str) -> str:
-    return f"ordered AS (SELECT {_narrow(key)}, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
+def _by_position(key: str, how: Fold) -> str:
+    return (
+        f"ordered AS (SELECT {_narrow(key, how)}, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
+    )
 
 
-def _in_order(key: str) -> str:
+def _in_order(key: str, how: Fold) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
-    lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {OFFSET}"
+    lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {how.ordinal}"
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
     return f"""
 near_reads AS (
-  SELECT {_narrow(key)}, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+  SELECT {_narrow(key, how)}, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
     min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
   FROM {EVENTS} WHERE NOT is_tombstone
 ), placed AS (
@@ -207,7 +237,7 @@ near_reads AS (
 ), ordered AS (
   SELECT * EXCLUDE (streamed_before, streamed_behind, placed_at, raised_to), {OP} = 'r' AS is_read,
     CASE WHEN {OP} <> 'r' THEN {POSITION}
-      ELSE first_value(raised_to) OVER (PARTITION BY {key}, {PARTITION}, {POSITION} ORDER BY {OFFSET}) END AS order_position
+      ELSE first_value(raised_to) OVER (PARTITION BY {key}, {PARTITION}, {POSITION} ORDER BY {how.ordinal}) END AS order_position
   FROM raised
 )"""
 
@@ -243,7 +273,8 @@ def look_beside(position: Position, begins: Mapping[str, int]) -> str:
     return f"""
 SELECT {PARTITION} AS lane, bool_or({TRANSACTION} IS NOT NULL) AS names_gtids, max({POSITION}) AS highest,
   max(CASE WHEN {is_before} THEN {POSITION} END) AS streamed_before,
-  min(CASE WHEN {POSITION}.commit > {position.commit}::{_NUMBER} THEN {OFFSET} END) AS behind
+  min(CASE WHEN {POSITION}.commit > {position.commit}::{_NUMBER} THEN {OFFSET} END) AS behind,
+  bool_or({POSITION}.commit > {position.commit}::{_NUMBER} AND {OFFSET} IS NULL) AS unplaced
 FROM {EVENTS} WHERE NOT is_tombstone AND {OP} <> 'r' GROUP BY {PARTITION}"""
 
 

@@ -20,6 +20,7 @@ from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
 from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
+from airflow_cdc.pipeline.native.record_lines import is_paired_natively
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import why_not_reached
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -32,6 +33,11 @@ _ROWS = tuple(operation.value for operation in ROW_OPERATIONS)
 
 class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the microbatch.
     """The native engine does not take the microbatch; the message is the reason."""
+
+
+def are_values(shapes: Sequence[TopicShape]) -> bool:
+    """Return whether files hold values alone, and not whole records."""
+    return any(shape.layout is RecordLayout.VALUE for shape in shapes)
 
 
 def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
@@ -57,7 +63,9 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
         "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
         f"{unreached}": unreached,
         f"{large}": large,
-        "the files are not JSON lines of whole records": any(file.format is not FileFormat.LINES or file.keys_path for file in files),
+        "the files are not JSON lines": any(file.format is not FileFormat.LINES for file in files),
+        "some files have companions, and others have none": len({not file.keys_path for file in files}) > 1,
+        "a companion is a file that only Spark reads": not all(map(is_paired_natively, files)),
         "records are respelled": any(file.respelled for file in files),
         "columns are renamed, or taken out of documents": flow.document_columns or (target and target.renamed),
     }
@@ -72,9 +80,9 @@ def why_not_surveyed(shapes: Sequence[TopicShape], dialect: Connector) -> str | 
     against = {
         f"events of {dialect.title}": dialect.native is None or not dialect.commit_identifies_transaction,
         "truncates or broken lines": surveyed.truncates or surveyed.broken or not surveyed.rows,
-        "the files are not JSON lines of whole records": any(shape.layout is not RecordLayout.RECORD for shape in shapes),
+        "whole records and values in one microbatch": len({shape.layout for shape in shapes}) > 1,
         "values with and without schemas": len({is_schema(shape.value_shape) for shape in rows if shape.value_shape}) != 1,
-        "keys of several shapes, or none": len(keys) != 1 or None in keys or any(is_single(key) for key in keys),
+        "keys of several shapes, or single values": len(keys) != 1 or any(key and is_single(key) for key in keys),
     }
     return next((reason for reason, is_so in against.items() if is_so), None)
 
@@ -86,7 +94,10 @@ def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
     columns, shapes = decoder.columns, decoder.shapes
     held = set(target.columns if target else columns.types)
     changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
+    nameless = any(file.partition is None or file.start_offset is None for file in decoder.files)
     against = {
+        "files of values whose names give no partition and offset": are_values(shapes) and nameless,
+        "columns of the key that are not known": not columns.keys,
         "records of a foreign shape": decoder.foreign.condition() is not None,
         "columns whose type or name changes": changing or columns.key_is_single,
         "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != held,

@@ -80,7 +80,11 @@ def test_what_is_not_read_is_named_with_the_reason(tmp_path: Path) -> None:
     assert unread["typed.parquet"] == "it is parquet"
     assert unread["odd.jsonl"] == "a record is no change event of a known connector"
     assert "cut off" in unread["cut.jsonl.gz"]
-    write_sink_file(tmp_path / "sink", numbered([sqlserver("c", commit=1, after=ANN)]), keys=False)
+    path = write_sink_file(tmp_path / "sink", numbered([sqlserver("c", commit=1, after=ANN)]), keys=False)
+    assert inspect_archive(str(tmp_path / "sink"), most_plain=0).unread == {}
+    with path.open("a") as file:
+        # A tombstone, which some sinks archive.
+        file.write("null\n")
     (beyond,) = [reason for path, reason in inspect_archive(str(tmp_path / "sink"), most_plain=0).unread.items()]
     assert beyond == "there is more text than is read line by line"
 

@@ -112,3 +112,45 @@ def test_a_plain_file_beside_one_of_other_records_is_surveyed(tmp_path: Path) ->
     assert [(row["topic"], row["kind"], row["records"], row["key_shape"], row["value_shape"]) for row in rows] == [
         ("t", "c", 2, '["id"]', '["id","x"]')
     ]
+
+
+VALUE = json.dumps(postgresql("c", commit=5, change=6, after={"id": 1, "x": 1}, topic="t")["value"])
+SINK = "t/partition=0/t+0+0000000005"
+
+
+def land(root: Path, values: str, keys: str | None) -> None:
+    for name, lines in ((f"{SINK}.json", values), (f"{SINK}.keys.json", keys)):
+        if lines is not None:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(lines, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "keys", ['{"id": 1}', '{"schema": {"type": "struct"}, "payload": {"id": 1}}', None], ids=["bare", "schema", "none"]
+)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare values", "values with schemas"])
+def test_a_sink_s_plain_values_need_no_spark(keys: str | None, wrapped: bool, tmp_path: Path, spark: SparkSession) -> None:
+    value = f'{{"schema": {{"type": "struct", "fields": []}}, "payload": {VALUE}}}' if wrapped else VALUE
+    land(tmp_path, f"{value}\n{value}\n", keys and f"{keys}\n{keys}\n")
+    write_records(tmp_path / "whole.jsonl", [PLAIN])
+    assert assert_alike(spark, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "keys"),
+    [
+        (f"{VALUE}\n{VALUE}\n", '{"id": 1}\n'),
+        (f"{VALUE}\n", '{"id": 1}\n{"id": 2}\n'),
+        (f"{VALUE}\n\n{VALUE}\n", '{"id": 1}\n{"id": 2}\n\n'),
+        (f"{VALUE}\n{VALUE}\n", '{"id": 1}\nnull\n'),
+        (f"{VALUE}\n{VALUE}\n", '{"id": 1}\n2\n'),
+        (f"{VALUE}\n{VALUE}\n", '{"id": 1}\n{"id": 2, "id": 3}\n'),
+        (f"{VALUE}\n{PLAIN}\n", '{"id": 1}\n{"id": 2}\n'),
+        (f"{VALUE}\nnull\n", None),
+        (VALUE.replace('"op"', '"topic": "t", "op"'), None),
+    ],
+    ids=["no key", "no value", "blank lines", "null key", "single value", "twice", "a whole record", "null", "a topic"],
+)
+def test_a_sink_s_other_files_are_left_to_spark(values: str, keys: str | None, tmp_path: Path, spark: SparkSession) -> None:
+    land(tmp_path, values, keys)
+    assert [file.path for file in assert_alike(spark, tmp_path)] == [f"{SINK}.json"]
