@@ -129,7 +129,7 @@ def documents(found: Any) -> Any:
 
 def check_rows(spark: SparkSession, lake: str, flow: str) -> Mapping[str, Any]:
     """Both ways show the same rows, with and without the past and a limit; return the live ones."""
-    for limit in (None, 0, 1, 99) if flow == TYPES else (None, 1):
+    for limit in (None, 0, 1, 99) if flow == TYPES else (None,):
         # Events of one key have no order among themselves without their positions.
         for history in (True,) if flow == EVENTS else (False, True):
             native, by_spark = read_rows_natively(lake, flow, limit, history=history), read_rows(spark, lake, flow, limit, history=history)
@@ -158,7 +158,7 @@ def test_every_answer_is_the_same(spark: SparkSession, looked_at: str) -> None:
     groups = [group.to_json() for group in quarantine_groups(spark, looked_at)]
     assert text([group.to_json() for group in groups_of(records)]) == text(groups)
     for flow in (FLAGGED, TYPES, ODD):
-        for limit in (None, 0, 1):
+        for limit in (None, 1):
             assert text(records_of_natively(looked_at, flow, limit)) == text(records_of(spark, looked_at, flow, limit))
     assert text(documents(compare_natively(looked_at, looked_at))) == text(documents(compare_lakes(spark, looked_at, looked_at)))
 

@@ -11,8 +11,19 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
-from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, count_kinds, decode, find_reads, fold, look_beside
+from airflow_cdc.pipeline.apply.native.fold_sql import (
+    CHANGES,
+    EVENTS,
+    Fold,
+    count_changes,
+    count_kinds,
+    decode,
+    find_reads,
+    fold,
+    look_beside,
+)
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
+from airflow_cdc.pipeline.apply.native.left_out import find_left_out
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
@@ -80,11 +91,14 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
         are_values=are_values(decoder.shapes),
         has_reads=surveyed.reads > 0,
         reads_among_changes=surveyed.is_mixed,
+        left_out=[column for (column,) in connection.execute(find_left_out(EVENTS)).fetchall()],
     )
     connection.execute(fold(how))
     lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["hazards"] for lane in lanes):
         raise HandedOver("the last event of a key alone does not decide its row")
+    if any(lane["unresolved"] for lane in lanes):
+        raise HandedOver("an unavailable value that no earlier event surely carries")
     return lanes
 
 

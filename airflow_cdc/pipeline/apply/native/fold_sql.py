@@ -6,7 +6,6 @@ fails the whole statement; so does nothing that Spark would read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +13,24 @@ from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSIT
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
+from airflow_cdc.pipeline.apply.native.left_out import (
+    HAS_BEFORE,
+    LEFT_OUT,
+    carried,
+    carriers,
+    is_link,
+    is_odd_placeholder,
+    is_unresolved,
+    join_carriers,
+    names_left_out,
+    value_positions,
+)
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
 from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
-from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
+from airflow_cdc.pipeline.decode.unavailable_values import may_be_unavailable
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, START, RecordLines
 
@@ -40,6 +51,7 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
         part.replace("source.", "payload.source.") for part in (native.commit, native.change, native.serial, native.transaction)
     )
     values = {column: rule.native(name(f"leaf {column}")) for column, rule in decoder.columns.types.items() if rule.native}
+    types = {column: rule.sql_type for column, rule in decoder.columns.types.items()}
     ours = texts(decoder.dialect.names)
     # In a file of values each line is the topic's.
     is_ours = "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"
@@ -64,7 +76,7 @@ WITH lines AS (
   FROM leaves
 )
 SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
-  {COMMITTED_AT}, CASE WHEN {nameless}
+  {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT}, payload.before IS NOT NULL AS {HAS_BEFORE}, CASE WHEN {nameless}
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
     WHEN payload.source.connector IS NULL OR payload.source.connector NOT IN ({ours}) THEN 'a record names another connector'
@@ -124,12 +136,9 @@ def _misfits(decoder: Decoder) -> str:
             cases.append(f"WHEN {leaf} IS NULL THEN 'a record without key'")
         cases.append(f"WHEN {leaf} IS NOT NULL AND {value} IS NULL THEN {text(f'a value of column {column}')}")
         if may_be_unavailable(rule.sql_type):
-            cases.append(f"WHEN contains({leaf}, '__debezium_unavailable') OR {leaf} IN ({_placeholders()}) THEN 'an unavailable value'")
+            is_key = column in decoder.columns.keys
+            cases.append(f"WHEN {is_odd_placeholder(leaf, is_key=is_key)} THEN 'an unavailable value of an unusual form'")
     return " ".join(cases)
-
-
-def _placeholders() -> str:
-    return texts(map(json.dumps, PLACEHOLDER_TEXTS))
 
 
 def count_kinds() -> str:
@@ -151,6 +160,8 @@ class Fold:
     """Whether the events include snapshot reads."""
     reads_among_changes: bool
     """Whether they and streamed events may meet."""
+    left_out: Sequence[str] = ()
+    """Columns whose values some events leave out."""
 
     @property
     def start(self) -> str:
@@ -175,6 +186,8 @@ def fold(how: Fold) -> str:
     """
     key = ", ".join(map(name, how.keys))
     order = f"order_position NULLS FIRST, is_read, {how.ordinal}"
+    link = f", {is_link('before_op', 'before_transaction')} AS is_link" if how.left_out else ""
+    picked = [carried(column) if column in how.left_out else f"events.{name(column)}" for column in how.columns]
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
@@ -193,7 +206,7 @@ WITH {_in_order(key, how) if how.reads_among_changes else _by_position(key, how)
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
       AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
     {OP} = 'd' AND coalesce({created} OR {behind_more}, false) AS removes_another,
-    ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads
+    ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads{link}
   FROM near
 ), latest AS (
   SELECT event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
@@ -201,18 +214,34 @@ WITH {_in_order(key, how) if how.reads_among_changes else _by_position(key, how)
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if how.has_reads else ""}
+  {_carriers(how)}
 FROM flagged
 WINDOW w AS (PARTITION BY {key} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY order_position DESC NULLS LAST, is_read DESC, {how.backwards}) = 1
 )
-SELECT {", ".join(f"events.{name(column)}" for column in how.columns)}, latest.* EXCLUDE (event)
-FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event"""
+SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
+FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
+
+
+def _carriers(how: Fold) -> str:
+    if not how.left_out:
+        return ""
+    return f", {LEFT_OUT}, bool_and(coalesce(is_link, false)) OVER w AS is_chain{carriers(how.left_out, 'event', 'w')}"
+
+
+def _resolved(how: Fold) -> str:
+    if not how.left_out:
+        return ", false AS is_unresolved"
+    unresolved, positions = is_unresolved(how.left_out), value_positions(how.left_out)
+    # As where Spark folds a key's row versions.
+    conflicts = f"conflicts AND latest.{LEFT_OUT} IS NULL AS conflicts"
+    return f" REPLACE ({conflicts}), {unresolved} AS is_unresolved, {positions}"
 
 
 def _narrow(key: str, how: Fold) -> str:
     """Return the columns that decide the order, and the event's place: a window sorts and copies whatever it is given."""
-    start = f", {START}" if how.are_values else ""
-    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{start}"
+    more = "".join(f", {each}" for each in [START] * how.are_values + [LEFT_OUT, HAS_BEFORE] * bool(how.left_out))
+    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{more}"
 
 
 def _by_position(key: str, how: Fold) -> str:
@@ -282,7 +311,8 @@ def count_changes() -> str:
     """Return the query of the sums over :data:`CHANGES` by lane, as :func:`airflow_cdc.pipeline.microbatch.count_events.count_staged`."""
     return f"""
 SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies) AS redelivered, count_if(conflicts) AS conflicts,
-  count_if(hazard) AS hazards, bool_or(deletes) AS has_deletes, bool_or(spreads) AS spreads, max({POSITION}) AS last,
+  count_if(hazard) AS hazards, count_if(is_unresolved) AS unresolved,
+  bool_or(deletes) AS has_deletes, bool_or(spreads) AS spreads, max({POSITION}) AS last,
   min(first_position) AS streamed_from, max(last_position) AS streamed_through,
   arg_max(last_position, last_offset) FILTER (WHERE last_position IS NOT NULL) AS tail,
   min(first_offset) AS offset_from, max(last_offset) AS offset_through, epoch_ms(max({COMMITTED_AT})) AS committed_through

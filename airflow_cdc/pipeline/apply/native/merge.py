@@ -30,10 +30,9 @@ def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: in
 
     schema = pa.schema(table.schema().to_arrow())
     count = changes.num_rows
-    ours = {
-        MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count),
-        VALUE_POSITIONS: pa.nulls(count, schema.field(VALUE_POSITIONS).type),
-    }
+    ours = {MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count)}
+    if VALUE_POSITIONS not in changes.column_names:
+        ours[VALUE_POSITIONS] = pa.nulls(count, schema.field(VALUE_POSITIONS).type)
     names = [*columns, *_WRITTEN]
     arrays = [_as(ours[name] if name in ours else changes.column(name), schema.field(name).type) for name in names]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))

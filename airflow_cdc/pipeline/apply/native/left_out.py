@@ -1,0 +1,99 @@
+"""Values that a key's last event leaves out, in the native engine's SQL: an earlier event of the microbatch carries them.
+
+Only for keys whose row is surely one: a read, a create or an update at first, then updates alone, none with a before image or repeated. The
+rest, and what no event of the microbatch carries, is Spark's. The rows are those of
+:func:`airflow_cdc.pipeline.reconcile.fold_row_versions.fold_row_versions`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from airflow_cdc.model.columns import OP, POSITION, TRANSACTION, VALUE_POSITIONS
+from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
+from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
+
+LEFT_OUT, HAS_BEFORE = "__cdc_left_out", "__cdc_has_before"
+"""Columns of events: names of the columns whose values an event leaves out (VARCHAR[]), NULL for none; whether it has a before image."""
+_PLACEHOLDERS = texts(map(json.dumps, PLACEHOLDER_TEXTS))
+_NONE = "CAST(NULL AS VARCHAR[])"
+
+
+def names_left_out(types: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the SQL of :data:`LEFT_OUT` over the columns' leaves; ``types``: Spark SQL types by column."""
+    large = {column: name(f"leaf {column}") for column, kind in types.items() if may_be_unavailable(kind) and column not in keys}
+    if not large:
+        return _NONE
+    any_is = " OR ".join(f"{leaf} IN ({_PLACEHOLDERS})" for leaf in large.values())
+    found = ", ".join(f"CASE WHEN {leaf} IN ({_PLACEHOLDERS}) THEN {text(column)} END" for column, leaf in large.items())
+    return f"CASE WHEN {any_is} THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
+
+
+def is_odd_placeholder(leaf: str, *, is_key: bool) -> str:
+    """Return the SQL that is true for a leaf with a placeholder in a form or place that only Spark knows."""
+    found = f"contains({leaf}, '__debezium_unavailable')"
+    return f"{found} OR {leaf} IN ({_PLACEHOLDERS})" if is_key else f"({found} AND {leaf} NOT IN ({_PLACEHOLDERS}))"
+
+
+def find_left_out(events: str) -> str:
+    """Return the query of the columns that some events leave out."""
+    return f"SELECT DISTINCT unnest({LEFT_OUT}) FROM {events} WHERE {LEFT_OUT} IS NOT NULL ORDER BY ALL"
+
+
+def is_link(before: str, before_transaction: str) -> str:
+    """Return the SQL that is true for an event that surely continues a key's one row.
+
+    A create may have taken the key from a row that a later update of the same transaction concerns.
+
+    :param before: SQL of the operation of the key's event before; NULL for none.
+    :param before_transaction: as above, of its transaction.
+    """
+    is_first = f"{before} IS NULL AND ({OP} = 'u' OR {LEFT_OUT} IS NULL)"
+    follows = f"{OP} = 'u' AND NOT ({before} = 'c' AND coalesce({before_transaction} = {TRANSACTION}, true))"
+    return f"NOT {HAS_BEFORE} AND {OP} <> 'd' AND ({is_first} OR {follows})"
+
+
+def carriers(columns: Sequence[str], event: str, window: str) -> str:
+    """Return the SQL of each column's last carrier among a key's events.
+
+    :param event: SQL of an event's place.
+    """
+    found = (f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {event} END" for column in columns)
+    return "".join(
+        f", last_value({carrier} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}"
+        for column, carrier in zip(columns, found, strict=True)
+    )
+
+
+def is_unresolved(columns: Sequence[str]) -> str:
+    """Return the SQL that is true for a key's last event whose values Spark has to find.
+
+    It refers to ``is_chain``, ``copies`` and the :func:`carriers`.
+    """
+    missing = " OR ".join(f"{name(f'carrier {column}')} IS NULL" for column in columns)
+    return f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0 OR {missing})"
+
+
+def join_carriers(columns: Sequence[str], events: str) -> str:
+    """Return the joins of the carriers of what the last events leave out."""
+    return "".join(
+        f" LEFT JOIN {events} AS {name(f'of {column}')} ON {name(f'of {column}')}.rowid = latest.{name(f'carrier {column}')}"
+        for column in columns
+    )
+
+
+def carried(column: str) -> str:
+    """Return the SQL of a column's value in the key's row."""
+    return f"{name(f'of {column}')}.{name(column)} AS {name(column)}"
+
+
+def value_positions(columns: Sequence[str]) -> str:
+    """Return the SQL of the positions of the values that the last event leaves out (:data:`VALUE_POSITIONS`)."""
+    entries = ", ".join(
+        f"CASE WHEN list_contains(latest.{LEFT_OUT}, {text(column)})"
+        f" THEN {{'column': {text(column)}, 'position': {name(f'of {column}')}.{POSITION}, 'known': true}} END"
+        for column in columns
+    )
+    kept = f"list_filter([{entries}], lambda each: each IS NOT NULL)"
+    return f"CASE WHEN latest.{LEFT_OUT} IS NOT NULL THEN {kept} END AS {VALUE_POSITIONS}"
