@@ -124,7 +124,8 @@ def land(
                     place += 1
 
 
-@pytest.mark.parametrize("capture", [pytest.param(name, marks=pytest.mark.deep if name != "pg_restored" else []) for name in ONE])
+@pytest.mark.deep
+@pytest.mark.parametrize("capture", ONE)
 def test_a_capture_of_lives_in_three_partitions_gives_the_database_s_final_rows(
     capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:

@@ -37,9 +37,8 @@ def check(
     assert not wrong, (len(wrong), archive.story(min(wrong)), wrong[min(wrong)])
 
 
-@pytest.mark.parametrize(
-    ("happenings", "microbatches"), [(SOME, 2), pytest.param(ALL, 4, marks=pytest.mark.deep)], ids=["some happenings", "all"]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("happenings", "microbatches"), [(SOME, 2), (ALL, 4)], ids=["some happenings", "all"])
 def test_histories_follow_a_server_and_a_topic_that_are_rebuilt(
     happenings: tuple[str, ...], microbatches: int, apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

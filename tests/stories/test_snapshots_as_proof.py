@@ -160,10 +160,8 @@ def test_offsets_that_are_missing_in_a_snapshot_leave_it_without_proof(story: St
     assert story.rows == {1: "x", 2: "B", 3: "C"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "first"),
-    [pytest.param(20, 0, id="a topic created again", marks=pytest.mark.deep), pytest.param(0, 5, id="the same topic")],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("changes", "first"), [(20, 0), (0, 5)], ids=["a topic created again", "the same topic"])
 def test_a_snapshot_whose_first_reads_are_not_archived_yet_removes_no_row(story: Story, changes: int, first: int) -> None:
     # Found by the deep run of living histories: what the archive holds of a partition began behind the reads that came last.
     story.apply(*snapshot(FIRST, at=10, first=0), *updates(changes, keys=[1], at=20, first=5))

@@ -18,8 +18,9 @@ from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, has_line_like, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text
-from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
+from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
+from airflow_cdc.pipeline.native.fetched_files import is_fetched
+from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, RecordLines, UnpairedError, fetch
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.survey.survey_natively import has_lenient, is_of_lines
 
@@ -60,14 +61,15 @@ _WHOLE = f"""CASE WHEN kind = 'whole' OR (kind = 'fraction' AND regexp_full_matc
 
 
 def may_look_natively(microbatch: Microbatch) -> bool:
-    """Return whether a microbatch's images may be read without Spark: whole Kafka records as JSON lines, within reach."""
+    """Return whether a microbatch's images may be read without Spark: JSON lines of one layout, within reach."""
     return (
         find_spec("duckdb") is not None
         and not microbatch.parts
         and microbatch.text_size <= MOST_TEXT_BYTES
         and is_fetched(microbatch.archive)
-        and all(is_of_lines(file) and not file.keys_path for file in microbatch.files)
-        and all(shape.layout is RecordLayout.RECORD for shape in microbatch.shapes)
+        and all(map(is_of_lines, microbatch.files))
+        and len({shape.layout for shape in microbatch.shapes}) == 1
+        and len({file.keys_path is None for file in microbatch.files}) == 1
     )
 
 
@@ -104,23 +106,25 @@ class NativeImages:
             # To DuckDB the members of a struct are one where they differ in case alone.
             return None
         try:
-            files = FetchedFiles(self.microbatch.archive, [file.path for file in self.microbatch.files])
+            files = fetch(self.microbatch.archive, self.microbatch.files)
+            are_values = self.microbatch.shapes[0].layout is RecordLayout.VALUE
+            lines = RecordLines(files, self.microbatch.files, are_values=are_values)
             with connect_duckdb() as connection:
                 connection.register_filesystem(files)
                 if has_lenient(connection, files.uris):
                     return None
-                rows = rows_by_name(connection.execute(self._statement(files.uris)))
+                rows = rows_by_name(connection.execute(self._statement(lines)))
                 fractions = any("fraction" in row["kinds"] for row in rows)
                 if any(row["is_uncertain"] for row in rows) or (fractions and has_line_like(connection, files.uris, _UNCERTAIN_NUMBER)):
                     return None
-        except (duckdb.Error, OSError):
+        except (duckdb.Error, OSError, UnpairedError):
             # Whatever it is, Spark names it.
             return None
         return {row.pop("name"): _Seen.of(row) for row in rows}
 
-    def _statement(self, paths: Sequence[str]) -> str:
-        image = struct(dict.fromkeys(self.columns, "JSON"))
-        members = {"topic": "VARCHAR", "key": image, "value": struct(dict.fromkeys(self.members, image))}
+    def _statement(self, lines: RecordLines) -> str:
+        image = dict.fromkeys(self.columns, "JSON")
+        read = lines.read(dict.fromkeys(self.members, struct(image)), image)
         images = ["key", *(f"value.{name(member)}" for member in self.members)]
         leaves = ", ".join(
             f"{{'name': {text(column)}, 'leaf': CAST({each}.{name(column)} AS VARCHAR)}}" for each in images for column in self.columns
@@ -129,7 +133,7 @@ class NativeImages:
         nearly = f"length(text) <= {_SHORT} AND regexp_matches(text, '^{_NOT_MINIMAL}') AND regexp_full_match(text, '[A-Za-z0-9+/=\\s]*')"
         return f"""
 WITH members AS (
-  SELECT unnest([{leaves}], recursive := true) FROM {read_members(paths, members)} WHERE topic IS NULL OR topic = {text(self.topic)}
+  SELECT unnest([{leaves}], recursive := true), {IS_PAIRED} FROM ({read}) WHERE topic IS NULL OR topic = {text(self.topic)}
 ), kinds AS (
   SELECT *, {_KIND} AS kind FROM members WHERE leaf IS NOT NULL AND leaf <> 'null'
 ), observed AS (
@@ -139,7 +143,7 @@ SELECT name, list_distinct(list(kind)) AS kinds, coalesce(bool_or(kind = 'whole'
   coalesce(max(abs(CAST(whole AS HUGEINT))), 0) AS greatest, count(*) AS count, coalesce(min(whole), 0) AS least,
   coalesce(max(whole), 0) AS most, coalesce(max(length(text)), 0) AS longest,
   [min({_SHOWN}), any_value({_SHOWN}), max({_SHOWN})] AS examples, {flags},
-  coalesce(bool_or(kind = 'other' OR regexp_full_match(leaf, '-0[.]0*') OR (kind = 'text' AND text IS NULL)
+  coalesce(bool_or(NOT {IS_PAIRED} OR kind = 'other' OR regexp_full_match(leaf, '-0[.]0*') OR (kind = 'text' AND text IS NULL)
     OR ({nearly} AND NOT (length(text) % 4 = 0 AND regexp_full_match(text, '{_BASE64}')))), false) AS is_uncertain
 FROM observed GROUP BY name"""
 

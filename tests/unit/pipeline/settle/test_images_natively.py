@@ -12,6 +12,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import infer_types
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
@@ -83,7 +85,12 @@ def natively(folder: Path, images: Sequence[str], columns: Sequence[str]) -> Nat
         for place, image in enumerate(images)
     ]
     (folder / "1.jsonl").write_text("".join(lines), encoding="utf-8")
-    microbatch = cast("Microbatch", SimpleNamespace(archive=str(folder), files=[SimpleNamespace(path="1.jsonl")]))
+    return images_of(folder, ArchivedFile("1.jsonl", 1, TOPIC), RecordLayout.RECORD, columns)
+
+
+def images_of(folder: Path, file: ArchivedFile, layout: RecordLayout, columns: Sequence[str]) -> NativeImages:
+    shapes = [SimpleNamespace(layout=layout)]
+    microbatch = cast("Microbatch", SimpleNamespace(archive=str(folder), files=[file], shapes=shapes))
     return NativeImages(microbatch, TOPIC, ["after"], columns, cast("Any", Spark()))
 
 
@@ -144,3 +151,24 @@ def test_a_line_with_a_comma_behind_its_last_member_counts_for_nothing(
 def test_names_that_differ_in_case_alone_are_left_to_spark(tmp_path: Path) -> None:
     with pytest.raises(LookupError):
         natively(tmp_path, ['{"name": "a", "NAME": 1}'], ["name", "NAME"]).types(["name"])
+
+
+@pytest.mark.parametrize("keys", [True, False])
+def test_values_and_their_companions_keys_are_seen_as_those_of_whole_records(keys: bool, tmp_path: Path) -> None:
+    leaves = ["1", "2.50", "null", '"a"', "true"]
+    images = [f'{{"name": {leaf}}}' for leaf in leaves]
+    (tmp_path / "v.json").write_text("".join(f'{{"op": "c", "after": {image}}}\n' for image in images), encoding="utf-8")
+    (tmp_path / "v.keys.json").write_text("".join(f'{{"id": {place}}}\n' for place in range(len(images))), encoding="utf-8")
+    file = ArchivedFile("v.json", 1, TOPIC, 0, 0, "v.keys.json" if keys else None)
+    found, expected = images_of(tmp_path, file, RecordLayout.VALUE, ["id", "name"]), natively(tmp_path, images, ["id", "name"])
+    columns = ["id", "name"] if keys else ["name"]
+    assert found.types(["id", "name"]) == expected.types(columns)
+    assert found.values(["id", "name"]) == expected.values(columns)
+    assert set(found.types(["id", "name"])) == set(columns)
+
+
+def test_a_value_without_its_key_is_left_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_text('{"op": "c", "after": {"name": 1}}\n' * 2, encoding="utf-8")
+    (tmp_path / "v.keys.json").write_text('{"id": 1}\n', encoding="utf-8")
+    with pytest.raises(LookupError):
+        images_of(tmp_path, ArchivedFile("v.json", 1, TOPIC, 0, 0, "v.keys.json"), RecordLayout.VALUE, ["id", "name"]).types(["name"])
