@@ -13,6 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, list_archive
+from airflow_cdc.model.columns import FILE
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
 from tests.support.events import Record, db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
@@ -20,7 +21,9 @@ from tests.support.events import Record, db2, mariadb, oracle, postgresql, recor
 pytest.importorskip("duckdb")
 
 CAPTURES = Path(__file__).parents[4] / "tests" / "golden" / "captures"
-ARCHIVES = sorted(path for path in CAPTURES.glob("*/archive*/*") if path.is_dir())
+SINKS = sorted(CAPTURES.glob("*/s3"))
+"""What a Connect sink wrote: values with companions."""
+ARCHIVES = [*sorted(path for path in CAPTURES.glob("*/archive*/*") if path.is_dir()), *SINKS]
 
 
 def files_of(archive: Path) -> tuple[ArchivedFile, ...]:
@@ -32,6 +35,16 @@ def assert_alike(spark: SparkSession, archive: Path) -> list[ArchivedFile]:
     files = files_of(archive)
     assert survey_files(spark, str(archive), files, natively=True) == survey_files(spark, str(archive), files)
     return survey_natively(str(archive), files)[1]
+
+
+@pytest.mark.parametrize("archive", SINKS, ids=lambda path: path.parent.name)
+def test_a_connect_sink_s_files_are_surveyed_without_spark(archive: Path) -> None:
+    files = files_of(archive)
+    rows, others = survey_natively(str(archive), files)
+    # The topic of transactions is no table's.
+    assert {file.topic.rpartition(".")[2] for file in others} <= {"transaction"}
+    assert {row[FILE] for row in rows} == {file.path for file in files} - {file.path for file in others}
+    assert {row["topic"] for row in rows} == {None}
 
 
 @pytest.mark.deep
