@@ -232,7 +232,8 @@ def test_where_a_router_spreads_a_key_a_late_event_of_one_partition_does_not_reg
     assert batch.events.stale == 1
 
 
-@pytest.mark.parametrize("in_one_run", [pytest.param(True, marks=pytest.mark.deep), False])
+@pytest.mark.deep
+@pytest.mark.parametrize("in_one_run", [True, False])
 def test_a_restored_source_with_a_new_snapshot_gives_the_rows_of_that(story: Story, *, in_one_run: bool) -> None:
     before = [*snapshot(FIRST, at=1000, first=0), *updates(6, keys=FIRST, at=1010, first=5), change("d", 3, "c", at=1020, offset=11)]
     after = [*snapshot(SECOND, at=10, first=12), change("u", 3, "again", at=20, offset=16), change("c", 6, "f", at=30, offset=17)]

@@ -168,6 +168,7 @@ def test_keep_is_written_down_and_goes_over_the_setting(begin: Callable[..., Lak
     assert snapshot.decision is SnapshotChoice.KEEP
 
 
+@pytest.mark.deep
 def test_replace_waits_for_the_proof_and_takes_no_row_that_came_behind_the_snapshot(begin: Callable[..., Lake], run: Run) -> None:
     lake = begin()
     # The other partition has no read; its events came before anybody decided.

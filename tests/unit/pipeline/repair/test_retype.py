@@ -106,7 +106,8 @@ def test_records_in_the_quarantine_are_taken_where_they_fit_now(apply: Apply, sp
     assert rows(spark, lake)[30] == {**row(30), "due": "never"}
 
 
-@pytest.mark.parametrize("effect", ["repeat", *(pytest.param(each, marks=pytest.mark.deep) for each in ("note", "replace"))])
+@pytest.mark.deep
+@pytest.mark.parametrize("effect", ["repeat", "note", "replace"])
 def test_one_that_is_cut_off_goes_on_and_no_run_begins_meanwhile(
     apply: Apply, spark: SparkSession, archive: Path, guessed: Path, effect: str
 ) -> None:
