@@ -21,6 +21,7 @@ TESTS = ("tests/unit/airflow", "tests/unit/model")
 CONSTRAINTS = """\
 cadwyn<7
 fastapi<0.130
+pyjwt<2.11
 starlette<1
 structlog<25.5
 universal-pathlib<0.3
