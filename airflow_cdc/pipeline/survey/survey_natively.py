@@ -46,11 +46,10 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     alone, paired = [file for file in own if not file.keys_path], [file for file in own if file.keys_path]
     found = _read(archive, alone, are_values=False)
     # A file of values looks like one of records that name no topic.
-    values = [file for file in alone if file.path in found and all(row["topic"] is None for row in found[file.path])]
+    values = [file for file in alone if found.get(file.path) and all(row["topic"] is None for row in found[file.path])]
     found |= _read(archive, values, are_values=True) | _read(archive, paired, are_values=True)
-    rows = [_shape(row) for shapes in found.values() if not any(row["is_odd"] or _is_odd(row) for row in shapes) for row in shapes]
-    done = {row[FILE] for row in rows}
-    return rows, [file for file in files if file.path not in done]
+    plain = {path: shapes for path, shapes in found.items() if not any(row["is_odd"] or _is_odd(row) for row in shapes)}
+    return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]
 
 
 def is_of_lines(file: ArchivedFile) -> bool:
@@ -64,7 +63,7 @@ def _is_hidden(file: ArchivedFile, archive: str) -> bool:
 
 
 def _read(archive: str, files: Sequence[ArchivedFile], *, are_values: bool) -> dict[str, list[dict[str, Any]]]:
-    """Return the shapes of each file's records, by path; of none where a line does not parse or a file cannot be read.
+    """Return the shapes of each file's records, by path; nothing where a line does not parse or a file cannot be read.
 
     :param files: all with companions, or none.
     """
@@ -83,13 +82,13 @@ def _read(archive: str, files: Sequence[ArchivedFile], *, are_values: bool) -> d
         except (duckdb.Error, OSError, UnpairedError):
             return {}
     by_uri = dict(zip(lines.uris, files, strict=True))
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[dict[str, Any]]] = {file.path: [] for file in files}
     for row in rows:
         if row["filename"] is None:
             # A companion has more lines than its file.
             return {}
         path = by_uri[row["filename"]].path
-        found.setdefault(path, []).append({**row, "path": path})
+        found[path].append({**row, "path": path})
     return found
 
 

@@ -104,6 +104,13 @@ ODD = {
 }
 
 
+def test_a_file_without_a_line_needs_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    write_records(tmp_path / "whole.jsonl", [PLAIN])
+    rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
+    assert ([row[FILE] for row in rows], others) == (["whole.jsonl"], [])
+
+
 @pytest.mark.parametrize("line", ODD.values(), ids=ODD)
 def test_a_file_with_any_other_line_is_left_to_spark_whole(line: str, tmp_path: Path) -> None:
     (tmp_path / "odd.jsonl").write_bytes(f"{PLAIN}\n{line}\n{PLAIN}\n".encode("utf-8", "surrogateescape"))
