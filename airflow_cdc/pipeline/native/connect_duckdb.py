@@ -39,7 +39,8 @@ def rows_by_name(cursor: Any) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def has_line_like(connection: Any, paths: Iterable[str], pattern: str) -> bool:
-    """Return whether a JSON line, as it is archived, contains a match of a regular expression (RE2)."""
-    lines = f"read_ndjson_objects([{texts(paths)}], hive_partitioning = false)"
-    return bool(connection.execute(f"SELECT 1 FROM {lines} WHERE regexp_matches(json, {text(pattern)}) LIMIT 1").fetchall())
+def with_line_like(connection: Any, paths: Iterable[str], pattern: str) -> set[str]:
+    """Return the paths of files with a JSON line, as it is archived, that contains a match of a regular expression (RE2)."""
+    lines = f"read_ndjson_objects([{texts(paths)}], filename = true, hive_partitioning = false)"
+    found = connection.execute(f"SELECT DISTINCT filename FROM {lines} WHERE regexp_matches(json, {text(pattern)})").fetchall()
+    return {path for (path,) in found}

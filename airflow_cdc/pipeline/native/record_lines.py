@@ -16,8 +16,10 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_named_alike
 
-START, IS_PAIRED = "__cdc_start", "__cdc_is_paired"
+START, IS_OF_LAYOUT = "__cdc_start", "__cdc_is_of_layout"
 """Columns of :meth:`RecordLines.read`."""
+Members = str | Mapping[str, str]
+"""The type JSON, or the types of an object's members, by name."""
 _OF_RECORD = ("topic", "partition", "offset", "key", "headers", "value")
 _KEY, _KEYS_FILE = "__cdc_key", "__cdc_keys_file"
 
@@ -53,57 +55,72 @@ class RecordLines:
         """The files' names in DuckDB."""
         return self.fetched.uris[: len(self.files)]
 
-    def read(self, value: Mapping[str, str], key: str | Mapping[str, str]) -> str:
-        """Return the query of the lines: filename, topic, partition, offset, headers (JSON), key, value (a struct), and two more.
+    def read(self, value: Members, key: Members, foreign: Sequence[str] = ()) -> str:
+        """Return the query of the lines: filename, topic, partition, offset, headers (JSON), key, value, and two more.
 
-        ``__cdc_start``: the first offset that the file's name gives, NULL among whole records. ``__cdc_is_paired``: false for a value that
-        has a member of a whole record, and for a line without its companion's. A line that is not JSON, has a member twice, or a member of
-        another kind fails the statement.
+        ``__cdc_start``: the first offset that the file's name gives, NULL among whole records. ``__cdc_is_of_layout``: false for a record
+        with a foreign member, a value without its companion's key, and, where members are read, a value that has a record's. A line that is
+        not JSON, has a member twice, or a member of another kind fails the statement.
 
-        :param value: types of the value's members, by name.
-        :param key: type of the key; or types of its members, by name.
+        :param value: type of the value: JSON, or types of its members, by name.
+        :param key: type of the key, alike.
+        :param foreign: members beside a record's own that show a value of another shape.
         :raises UnpairedError: when a line begins with something else than ``{``, so that its number is not certain.
         """
         if not self.are_values:
             members = {**dict.fromkeys(("topic", "partition", "offset"), "VARCHAR"), "headers": "JSON"}
-            kind = key if isinstance(key, str) else struct(key)
-            lines = read_members(self.uris, {**members, "key": kind, "value": struct(value)})
-            return f"SELECT *, CAST(NULL AS BIGINT) AS {START}, true AS {IS_PAIRED} FROM {lines}"
+            lines = read_members(self.uris, {**members, "key": _type(key), "value": _type(value), **dict.fromkeys(foreign, "JSON")})
+            own = f"* EXCLUDE ({', '.join(map(name, foreign))})" if foreign else "*"
+            return f"SELECT {own}, CAST(NULL AS BIGINT) AS {START}, {_none_of(foreign)} AS {IS_OF_LAYOUT} FROM {lines}"
         if any(file.keys_path for file in self.files):
             return self._paired(value, key)
-        keyless = f"CAST(NULL AS {key if isinstance(key, str) else struct(key)})"
-        return f"SELECT *, {keyless} AS key FROM ({self._values(value)})"
+        return f"SELECT *, CAST(NULL AS {_type(key)}) AS key FROM ({self._values(value)})"
 
-    def _values(self, value: Mapping[str, str]) -> str:
-        others = [member for member in _OF_RECORD if member not in value]
-        packed = ", ".join(f"{name(member)} := {name(member)}" for member in value)
-        none = " AND ".join(f"{name(member)} IS NULL" for member in others)
+    def _values(self, value: Members) -> str:
+        others = [] if isinstance(value, str) else [member for member in _OF_RECORD if member not in value]
         return f"""
   SELECT filename, CAST(NULL AS VARCHAR) AS topic, CAST(NULL AS BIGINT) AS "offset", CAST(NULL AS JSON) AS headers,
     {self._by_name("partition", "INTEGER")} AS partition, {self._by_name("start_offset", "BIGINT")} AS {START},
-    struct_pack({packed}) AS value, {none} AS {IS_PAIRED}
-  FROM {read_members(self.uris, {**value, **dict.fromkeys(others, "JSON")})}"""
+    {_packed(value)} AS value, {_none_of(others)} AS {IS_OF_LAYOUT}
+  FROM {_lines(self.uris, value, others)}"""
 
     def _by_name(self, attribute: str, kind: str) -> str:
         found = (getattr(file, attribute) for file in self.files)
         pairs = zip(self.uris, ("NULL" if value is None else str(int(value)) for value in found), strict=True)
         return f"CAST(MAP {{{', '.join(f'{text(uri)}: CAST({value} AS {kind})' for uri, value in pairs)}}}[filename] AS {kind})"
 
-    def _paired(self, value: Mapping[str, str], key: str | Mapping[str, str]) -> str:
+    def _paired(self, value: Members, key: Members) -> str:
         companions = self.fetched.uris[len(self.files) :]
         for number, file in enumerate((*self.files, *self.files)):
             _check_lines(self.fetched.content(number), file.path if number < len(self.files) else str(file.keys_path))
-        if isinstance(key, str):
-            whole = f"read_ndjson_objects([{texts(companions)}], filename = true, hive_partitioning = false)"
-            keys = f"SELECT filename AS {_KEYS_FILE}, json AS {_KEY} FROM {whole}"
-        else:
-            packed = ", ".join(f"{name(member)} := {name(member)}" for member in key)
-            keys = f"SELECT filename AS {_KEYS_FILE}, struct_pack({packed}) AS {_KEY} FROM {read_members(companions, key)}"
+        keys = f"SELECT filename AS {_KEYS_FILE}, {_packed(key)} AS {_KEY} FROM {_lines(companions, key)}"
         its = ", ".join(f"{text(uri)}: {text(companion)}" for uri, companion in zip(self.uris, companions, strict=True))
-        paired = f"coalesce({IS_PAIRED} AND {_KEYS_FILE} = MAP {{{its}}}[filename], false)"
+        paired = f"coalesce({IS_OF_LAYOUT} AND {_KEYS_FILE} = MAP {{{its}}}[filename], false)"
         return f"""
-SELECT * EXCLUDE ({_KEY}, {_KEYS_FILE}) REPLACE ({paired} AS {IS_PAIRED}), {_KEY} AS key
+SELECT * EXCLUDE ({_KEY}, {_KEYS_FILE}) REPLACE ({paired} AS {IS_OF_LAYOUT}), {_KEY} AS key
 FROM ({self._values(value)}) POSITIONAL JOIN ({keys})"""
+
+
+def _none_of(members: Sequence[str]) -> str:
+    return " AND ".join(f"{name(member)} IS NULL" for member in members) or "true"
+
+
+def _type(members: Members) -> str:
+    return members if isinstance(members, str) else struct(members)
+
+
+def _packed(members: Members) -> str:
+    """Return the SQL of a line from :func:`_lines` as one value."""
+    if isinstance(members, str):
+        return "json"
+    return f"struct_pack({', '.join(f'{name(member)} := {name(member)}' for member in members)})"
+
+
+def _lines(paths: Sequence[str], members: Members, others: Sequence[str] = ()) -> str:
+    """Return the table function that reads lines whole (JSON), or their members and others (JSON)."""
+    if isinstance(members, str):
+        return f"read_ndjson_objects([{texts(paths)}], filename = true, hive_partitioning = false)"
+    return read_members(paths, {**members, **dict.fromkeys(others, "JSON")})
 
 
 def _check_lines(content: bytes, path: str) -> None:

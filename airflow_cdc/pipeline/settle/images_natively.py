@@ -17,12 +17,12 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, has_line_like, rows_by_name
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, with_line_like
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
-from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, RecordLines, UnpairedError, fetch
+from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines, UnpairedError, fetch
 from airflow_cdc.pipeline.settle.images import Images
-from airflow_cdc.pipeline.survey.survey_natively import has_lenient, is_of_lines
+from airflow_cdc.pipeline.survey.survey_natively import is_of_lines, with_lenient
 
 MOST_TEXT_BYTES = 256 * 1024**2
 """Text that one process looks at; more is spread over Spark's executors."""
@@ -111,11 +111,11 @@ class NativeImages:
             lines = RecordLines(files, self.microbatch.files, are_values=are_values)
             with connect_duckdb() as connection:
                 connection.register_filesystem(files)
-                if has_lenient(connection, files.uris):
+                if with_lenient(connection, files.uris):
                     return None
                 rows = rows_by_name(connection.execute(self._statement(lines)))
                 fractions = any("fraction" in row["kinds"] for row in rows)
-                if any(row["is_uncertain"] for row in rows) or (fractions and has_line_like(connection, files.uris, _UNCERTAIN_NUMBER)):
+                if any(row["is_uncertain"] for row in rows) or (fractions and with_line_like(connection, files.uris, _UNCERTAIN_NUMBER)):
                     return None
         except (duckdb.Error, OSError, UnpairedError):
             # Whatever it is, Spark names it.
@@ -133,7 +133,7 @@ class NativeImages:
         nearly = f"length(text) <= {_SHORT} AND regexp_matches(text, '^{_NOT_MINIMAL}') AND regexp_full_match(text, '[A-Za-z0-9+/=\\s]*')"
         return f"""
 WITH members AS (
-  SELECT unnest([{leaves}], recursive := true), {IS_PAIRED} FROM ({read}) WHERE topic IS NULL OR topic = {text(self.topic)}
+  SELECT unnest([{leaves}], recursive := true), {IS_OF_LAYOUT} FROM ({read}) WHERE topic IS NULL OR topic = {text(self.topic)}
 ), kinds AS (
   SELECT *, {_KIND} AS kind FROM members WHERE leaf IS NOT NULL AND leaf <> 'null'
 ), observed AS (
@@ -143,7 +143,7 @@ SELECT name, list_distinct(list(kind)) AS kinds, coalesce(bool_or(kind = 'whole'
   coalesce(max(abs(CAST(whole AS HUGEINT))), 0) AS greatest, count(*) AS count, coalesce(min(whole), 0) AS least,
   coalesce(max(whole), 0) AS most, coalesce(max(length(text)), 0) AS longest,
   [min({_SHOWN}), any_value({_SHOWN}), max({_SHOWN})] AS examples, {flags},
-  coalesce(bool_or(NOT {IS_PAIRED} OR kind = 'other' OR regexp_full_match(leaf, '-0[.]0*') OR (kind = 'text' AND text IS NULL)
+  coalesce(bool_or(NOT {IS_OF_LAYOUT} OR kind = 'other' OR regexp_full_match(leaf, '-0[.]0*') OR (kind = 'text' AND text IS NULL)
     OR ({nearly} AND NOT (length(text) % 4 = 0 AND regexp_full_match(text, '{_BASE64}')))), false) AS is_uncertain
 FROM observed GROUP BY name"""
 

@@ -32,7 +32,7 @@ from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import may_be_unavailable
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
-from airflow_cdc.pipeline.native.record_lines import IS_PAIRED, START, RecordLines
+from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, START, RecordLines
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
 _NUMBER = "DECIMAL(38,0)"
@@ -55,19 +55,19 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
     ours = texts(decoder.dialect.names)
     # In a file of values each line is the topic's.
     is_ours = "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"
-    nameless = f"NOT {IS_PAIRED} THEN 'a value without its key'" if lines.are_values else "topic IS NULL THEN 'a line names no topic'"
+    nameless = f"NOT {IS_OF_LAYOUT} THEN 'a value without its key'" if lines.are_values else "topic IS NULL THEN 'a line names no topic'"
     place = START if lines.are_values else OFFSET
     return f"""
 CREATE OR REPLACE TEMP TABLE {EVENTS} AS
 WITH lines AS (
-  SELECT topic, partition, "offset", key, {START}, {IS_PAIRED}, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
+  SELECT topic, partition, "offset", key, {START}, {IS_OF_LAYOUT}, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
   FROM ({lines.read(*_members(decoder))})
 ), leaves AS (
   SELECT *, payload.op AS op, {read} FROM lines WHERE {is_ours}
 ), staged AS (
   SELECT {", ".join(f"{value} AS {name(column)}" for column, value in values.items())},
     {", ".join(name(f"leaf {column}") for column in columns)},
-    op AS {OP}, is_tombstone, topic, payload, {START}, {IS_PAIRED},
+    op AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
     TRY_CAST(partition AS INTEGER) AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET},
     {{'commit': CAST({commit} AS {_NUMBER}), 'change': CAST(CASE WHEN op = 'r' THEN -1 ELSE {change} END AS {_NUMBER}),
       'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT)}} AS {POSITION},

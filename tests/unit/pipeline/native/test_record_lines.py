@@ -55,7 +55,7 @@ def test_each_value_has_the_key_of_its_line_and_what_its_file_s_name_gives(tmp_p
         (3, '{"id":0}', '{"id": 1}'),
         (3, '{"id":1}', '{"id": 2}'),
     ]
-    assert all(row["__cdc_is_paired"] and row["partition"] == 1 and row["offset"] is None for row in rows)
+    assert all(row["__cdc_is_of_layout"] and row["partition"] == 1 and row["offset"] is None for row in rows)
     assert [row["key"] for row in read(tmp_path, *files, key={"id": "JSON"})] == [{"id": f"{number}"} for number in (0, 1, 2, 1, 2)]
 
 
@@ -69,7 +69,7 @@ def test_several_threads_pair_large_files(tmp_path: Path) -> None:
         files.append(land(tmp_path, values, keys, offset=number * 1_000))
     rows = read(tmp_path, *files)
     assert len(rows) == 3_000
-    assert all(row["value"]["after"] == row["key"] and row["__cdc_is_paired"] for row in rows)
+    assert all(row["value"]["after"] == row["key"] and row["__cdc_is_of_layout"] for row in rows)
 
 
 def test_values_without_companions_have_no_keys(tmp_path: Path) -> None:
@@ -104,17 +104,17 @@ def test_a_companion_that_is_cut_off_does_not_pair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("values", "keys"), [(3, 2), (2, 3)], ids=["a value more", "a key more"])
-def test_a_line_without_its_counterpart_is_not_paired_nor_is_one_of_the_next_file(values: int, keys: int, tmp_path: Path) -> None:
+def test_a_line_without_its_counterpart_is_of_no_layout_nor_is_one_of_the_next_file(values: int, keys: int, tmp_path: Path) -> None:
     files = [land(tmp_path, "\n".join(LINES[:values]), "\n".join(KEYS[:keys])), land(tmp_path, LINES[0], KEYS[0], offset=9)]
     rows = read(tmp_path, *files)
-    assert [row["__cdc_is_paired"] for row in rows][:2] == [True, True]
-    assert not all(row["__cdc_is_paired"] for row in rows)
+    assert [row["__cdc_is_of_layout"] for row in rows][:2] == [True, True]
+    assert not all(row["__cdc_is_of_layout"] for row in rows)
 
 
 @pytest.mark.parametrize("member", ["topic", "partition", "offset", "key", "headers", "value"])
-def test_a_value_with_a_member_of_a_whole_record_is_not_paired(member: str, tmp_path: Path) -> None:
+def test_a_value_with_a_member_of_a_whole_record_is_of_no_layout(member: str, tmp_path: Path) -> None:
     (row,) = read(tmp_path, land(tmp_path, LINES[0].replace("{", f'{{"{member}": 0, ', 1), KEYS[0]))
-    assert row["__cdc_is_paired"] is False
+    assert row["__cdc_is_of_layout"] is False
 
 
 @pytest.mark.parametrize("line", ['{"op": "c"}, "after": {"id": 7}}', '{"op": "c"} {"op": "d"}', '{"op": "c", "op": "d"}', '{"op": "c"'])

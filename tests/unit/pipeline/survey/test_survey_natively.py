@@ -41,9 +41,7 @@ def assert_alike(spark: SparkSession, archive: Path) -> list[ArchivedFile]:
 def test_a_connect_sink_s_files_are_surveyed_without_spark(archive: Path) -> None:
     files = files_of(archive)
     rows, others = survey_natively(str(archive), files)
-    # The topic of transactions is no table's.
-    assert {file.topic.rpartition(".")[2] for file in others} <= {"transaction"}
-    assert {row[FILE] for row in rows} == {file.path for file in files} - {file.path for file in others}
+    assert (others, {row[FILE] for row in rows}) == ([], {file.path for file in files})
     assert {row["topic"] for row in rows} == {None}
 
 
@@ -102,6 +100,78 @@ ODD = {
     "bytes that are not UTF-8": PLAIN.replace('"x":1', '"x":"\udcff"'),
     "a byte order mark": "\ufeff" + PLAIN,
 }
+
+
+ROW = postgresql("c", commit=5, change=6, after={"id": 1}, topic="t")["value"]
+SOURCE = {"connector": "sqlserver", "name": "s", "db": "d", "schema": "dbo", "table": "t", "version": "3.6"}
+CONTROL: dict[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
+    "begin": ({"id": "7"}, {"status": "BEGIN", "id": "7", "event_count": None, "data_collections": None, "ts_ms": 5}),
+    "end": ({"id": "7"}, {"status": "END", "id": "7", "event_count": 1, "data_collections": [{"data_collection": "a.b"}], "ts_ms": 5}),
+    "heartbeat": ({"serverName": "s"}, {"ts_ms": 5}),
+    "heartbeat without a key": (None, {"ts_ms": 5}),
+    "schema change": ({"databaseName": "d"}, {"source": SOURCE, "ts_ms": 5, "databaseName": "d", "ddl": "CREATE", "tableChanges": []}),
+    "schema change of no table": ({"databaseName": "d"}, {"source": {"connector": "mysql", "table": None}, "databaseName": "d", "ddl": ""}),
+}
+NO_CONTROL: dict[str, tuple[Any, Any]] = {
+    "a member more": ({"id": "7"}, {**CONTROL["end"][1], "amount": 1}),
+    "a row of two columns": ({"id": "7"}, {"id": "7", "status": "END"}),
+    "another status": ({"id": "7"}, {**CONTROL["end"][1], "status": "OPEN"}),
+    "a time that is a text": ({"serverName": "s"}, {"ts_ms": "5"}),
+    "a row of one column": ({"id": 1}, {"ts_ms": 5}),
+    "no database": ({"databaseName": None}, {"source": SOURCE, "databaseName": None, "ddl": "CREATE"}),
+    "a source that is a text": ({"databaseName": "d"}, {"source": "s", "databaseName": "d", "ddl": "CREATE"}),
+    "a table that is a number": ({"databaseName": "d"}, {"source": {**SOURCE, "table": 5}, "databaseName": "d", "ddl": "CREATE"}),
+    "a key that is a number": (7, CONTROL["end"][1]),
+    "an unwrapped schema": ({"id": "7"}, {"schema": None, "payload": CONTROL["end"][1]}),
+    "a mark of another shape": ({"id": "7"}, {**CONTROL["end"][1], "data_collections": {"__op": "c"}}),
+    "a member that comes twice": ({"id": "7"}, json.dumps(CONTROL["end"][1]).replace('"id"', '"id": "8", "id"')),
+    "a comma behind the last element": ({"id": "7"}, json.dumps(CONTROL["end"][1]).replace("}]", "}, ]")),
+}
+
+
+def control_line(key: Any, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f'{{"topic": "c", "partition": 0, "offset": 3, "headers": [], "key": {json.dumps(key)}, "value": {text}}}'
+
+
+def test_control_events_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    wrapped = {name: (key, {"schema": {"type": "struct"}, "payload": value}) for name, (key, value) in CONTROL.items()}
+    for layout, events in (("bare", CONTROL), ("wrapped", wrapped)):
+        (tmp_path / f"{layout}.jsonl").write_text("\n".join(control_line(*event) for event in events.values()), encoding="utf-8")
+        keyed = [(json.dumps(key), json.dumps(value)) for key, value in events.values() if key]
+        land(tmp_path / layout, "\n".join(value for _, value in keyed), "\n".join(key for key, _ in keyed))
+        land(tmp_path / f"{layout} without keys", "\n\n".join(value for _, value in keyed), None)
+    assert assert_alike(spark, tmp_path) == []
+    kinds = {(row[FILE].split("/")[0], row["kind"]) for row in survey_natively(str(tmp_path), files_of(tmp_path))[0]}
+    assert len(kinds) == 6 * 3
+
+
+def test_what_only_looks_like_a_control_event_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    for name, (key, value) in NO_CONTROL.items():
+        folder = tmp_path / name.replace(" ", "_")
+        folder.mkdir()
+        (folder / "alone.jsonl").write_text(control_line(key, value), encoding="utf-8")
+        # One odd line leaves its file to Spark, and no other file.
+        (folder / "plain.jsonl").write_text(control_line(*CONTROL["end"]), encoding="utf-8")
+    (tmp_path / "with_rows.jsonl").write_text(f"{PLAIN}\n{control_line(*CONTROL['end'])}\n", encoding="utf-8")
+    left = {file.path for file in assert_alike(spark, tmp_path)}
+    assert left == {"with_rows.jsonl", *(f"{name.replace(' ', '_')}/alone.jsonl" for name in NO_CONTROL)}
+
+
+def test_events_without_images_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    message = {**ROW, "after": None, "before": None, "op": "m", "message": {"prefix": "p", "content": "YQ=="}}
+    truncate = {**ROW, "after": None, "before": None, "op": "t"}
+    for name, value in (("message", message), ("truncate", truncate), ("wrapped", {"schema": {"type": "struct"}, "payload": truncate})):
+        (tmp_path / f"{name}.jsonl").write_text(control_line(None, value), encoding="utf-8")
+    assert assert_alike(spark, tmp_path) == []
+
+
+def test_a_header_that_names_the_operation_is_no_mark(tmp_path: Path, spark: SparkSession) -> None:
+    named = {**tombstone({"id": 1}, topic="t", offset=4), "headers": [{"key": "__op", "value": "d"}]}
+    write_records(tmp_path / "named.jsonl", [PLAIN, named])
+    # A row with columns of a record's names, flattened.
+    write_records(tmp_path / "flattened.jsonl", ['{"topic": "t", "partition": 1, "offset": 2, "value": null, "__op": "c"}'])
+    assert [file.path for file in assert_alike(spark, tmp_path)] == ["flattened.jsonl"]
 
 
 def test_a_file_without_a_line_needs_no_spark(tmp_path: Path) -> None:
