@@ -73,6 +73,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for name, value in {"wholeStage": "false", "factoryMode": "NO_CODEGEN"}.items():
         session.conf.set(f"spark.sql.codegen.{name}", value)
     session.conf.set("spark.sql.adaptive.enabled", "false")
+    # PySpark looks these classes up in the JVM for each function that a query names, a hundred times a microbatch.
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
+        vars(session._jvm)[name] = getattr(session._jvm, name)
     yield session
     session.stop()
 

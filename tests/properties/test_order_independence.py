@@ -91,7 +91,7 @@ HAZARDS = History(
         ((put(4, 13), put(5, 14)), (Statement("delete", 4), put(3, 15))),
     ),
     redelivered=(4, 0, 3),
-    cuts=(30, 60),
+    cuts=(45,),
 )
 
 

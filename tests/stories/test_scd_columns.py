@@ -97,7 +97,7 @@ ENDED: list[Version] = [
 ]
 
 
-def test_a_table_of_versions_has_the_names_that_its_flow_chose(table: Table, spark: SparkSession, lake: Path) -> None:
+def test_a_table_of_versions_has_the_names_that_its_flow_chose(table: Table, failed: Failed, spark: SparkSession, lake: Path) -> None:
     # load 1: a snapshot
     table.load(at(0, event("r", 10, 1, "one", snapshot="first")), at(1, event("r", 10, 2, "two", snapshot="last")))
     named = PLAIN.by_default
@@ -124,6 +124,12 @@ def test_a_table_of_versions_has_the_names_that_its_flow_chose(table: Table, spa
     again = table.load(at(10, event("u", 20, 1, "changed")))
     assert (again.events.stale, again.events.merged) == (1, 0)
     assert versions(spark, lake) == ENDED
+    # load 6: other names stop the flow
+    table.archive(at(16, event("u", 70, 1, "more")))
+    was = latest_version(spark, str(lake / TOPIC))
+    table.flow = DEFAULT
+    check_refusal(failed(), PLAIN, ScdColumns())
+    assert latest_version(spark, str(lake / TOPIC)) == was
 
 
 @pytest.mark.deep
@@ -181,13 +187,19 @@ def test_maintenance_clusters_a_table_by_a_chosen_name(table: Table, spark: Spar
 # A table keeps its names
 
 
+def check_refusal(error: dict[str, Any], made: ScdColumns, asked: ScdColumns) -> None:
+    assert error["type"] == "TableModeError"
+    assert f"Flow {TOPIC}" in error["message"]
+    assert f"was made with scd_columns {made.to_json()}, the flow's settings ask for {asked.to_json()}" in error["message"]
+    assert "Set scd_columns back" in error["next_step"]
+    assert "rebuild the flow" in error["next_step"]
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("made", "asked"),
-    [
-        pytest.param(PLAIN, ScdColumns(), id="without the setting"),
-        pytest.param(ScdColumns(), PLAIN, id="with the setting", marks=pytest.mark.deep),
-        pytest.param(PLAIN, replace(PLAIN, valid_from="Valid_From"), id="in another case", marks=pytest.mark.deep),
-    ],
+    [(PLAIN, ScdColumns()), (ScdColumns(), PLAIN), (PLAIN, replace(PLAIN, valid_from="Valid_From"))],
+    ids=["without the setting", "with the setting", "in another case"],
 )
 def test_other_names_than_those_of_the_table_stop_the_flow(
     made: ScdColumns, asked: ScdColumns, table: Table, failed: Failed, apply: Apply, spark: SparkSession, archive: Path, lake: Path
@@ -198,13 +210,7 @@ def test_other_names_than_those_of_the_table_stop_the_flow(
     table.archive(event("u", 20, 1, "two"))
 
     table.flow = replace(FLOW, scd_columns=asked)
-    error = failed()
-
-    assert error["type"] == "TableModeError"
-    assert f"Flow {TOPIC}" in error["message"]
-    assert f"was made with scd_columns {made.to_json()}, the flow's settings ask for {asked.to_json()}" in error["message"]
-    assert "Set scd_columns back" in error["next_step"]
-    assert "rebuild the flow" in error["next_step"]
+    check_refusal(failed(), made, asked)
     assert latest_version(spark, str(lake / TOPIC)) == was
     table.flow = replace(FLOW, scd_columns=made)
     apply(archive, lake, flows={TOPIC: table.flow})

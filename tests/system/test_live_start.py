@@ -1,13 +1,16 @@
-"""The short cut of the live tests: an Airflow is started and connected, and one run waits in the triggerer for the file that it merges."""
+"""The shortest of the live tests: one run waits in the triggerer for the file that it merges."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.system.live_airflow import REPOSITORY, LiveAirflow, running
 from tests.system.shop import Shop
+
+pytestmark = pytest.mark.system_deep
 
 
 def test_a_run_waits_in_the_triggerer_for_a_file_and_merges_it(spark: SparkSession, tmp_path: Path) -> None:
