@@ -84,6 +84,15 @@ def _shapes(path: str, records: Sequence[Record]) -> list[TopicShape]:
     ]
 
 
+def entries_of(row: Mapping[str, Any]) -> list[tuple[str, int | None, bool]]:
+    """Return column, commit and whether the value is known, of each value that is older than its row."""
+    # The commit's number is the last part of an LSN.
+    return [
+        (each["column"], each["position"] and int(each["position"]["commit"]) % 2**32, each["known"])
+        for each in row.get(VALUE_POSITIONS) or ()
+    ]
+
+
 def changes_of(rows: Any) -> list[tuple[int, str | None, str]]:
     """Return id, name and operation of folded rows, by id."""
     return sorted((row["id"], row["name"], row[OP]) for row in rows.to_pylist())

@@ -24,12 +24,13 @@ from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
-from airflow_cdc.pipeline.look import native_table, table_files
+from airflow_cdc.pipeline.look import native_table
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
 from airflow_cdc.pipeline.look.table_facts import details_of
 from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
+from airflow_cdc.pipeline.target import table_files
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, list_archive
 from airflow_cdc.model.archive.completeness import MOST_LISTED, ArchivedOffsets, OffsetGap, OffsetOverlap, file_offsets
-from airflow_cdc.model.archive.survey import OffsetHoles, Survey, TopicShape, is_control_topic, may_skip_offsets
+from airflow_cdc.model.archive.survey import CONTROL_KINDS, OffsetHoles, Survey, TopicShape, is_control_topic, may_skip_offsets
 from airflow_cdc.model.archive.topics import NO_TOPIC
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.files import FileSystem
@@ -161,13 +161,15 @@ def _topic(survey: Survey, topic: str) -> TopicFound:
     kinds: dict[str, int] = {}
     for shape in shapes:
         kinds[shape.kind] = kinds.get(shape.kind, 0) + shape.records
+    # A schema change names the table that it changes, in a topic that is no table's.
+    tables = {shape.table for shape in shapes if shape.table and shape.kind not in CONTROL_KINDS}
     times = sorted(file.archived_at for file in files if file.archived_at is not None)
     columns = [fields for shape in shapes if (fields := fields_of(shape.value_shape))]
     return TopicFound(
         topic=topic,
         is_control=is_control_topic(topic, set(kinds)),
         connectors=tuple(sorted({shape.connector for shape in shapes if shape.connector})),
-        tables=tuple(sorted({shape.table for shape in shapes if shape.table})),
+        tables=tuple(sorted(tables)),
         layouts=tuple(sorted({shape.layout.value for shape in shapes})),
         kinds=dict(sorted(kinds.items())),
         files=len(files),

@@ -13,11 +13,11 @@ from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.pipeline.look.parquet_scan import query
 from airflow_cdc.pipeline.look.spark_types import simple_type
 from airflow_cdc.pipeline.look.values import rows_of
 from airflow_cdc.pipeline.native.duckdb_sql import name as quote
 from airflow_cdc.pipeline.target.open_natively import open_table as open_by_delta_rs
+from airflow_cdc.pipeline.target.parquet_scan import query
 from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, is_ours, scd_columns_of
 
 _READER_FEATURES = {

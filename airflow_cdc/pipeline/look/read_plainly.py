@@ -158,7 +158,7 @@ def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | Non
     if kind in _OPERATIONS:
         image = payload.get("after") or payload.get("before")
         value_shape = _text(schema) if schema else _names(image)
-    table = _table(source) if kind in _OPERATIONS else None
+    table = _table(source)
     return topic, offset, (topic, kind, partition, connector, table, _text(key_schema) if key_schema else _names(key_payload), value_shape)
 
 

@@ -56,7 +56,8 @@ class NativeChanges:
     """Each key's last event of a microbatch, and the counts of all its events."""
 
     rows: Any
-    """Arrow table: the source's columns, then operation, position, commit time, partition and offset."""
+    """Arrow table: the source's columns, then operation, position, commit time, partition and offset. Where events leave values out, also
+    the positions of values, and the columns that only the table's row can provide (``__cdc_unavailable``)."""
     staged: Staged
     reads: NativeReads
 
@@ -98,7 +99,7 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     if any(lane["hazards"] for lane in lanes):
         raise HandedOver("the last event of a key alone does not decide its row")
     if any(lane["unresolved"] for lane in lanes):
-        raise HandedOver("an unavailable value that no earlier event surely carries")
+        raise HandedOver("an unavailable value of a key whose events are not surely one row's")
     return lanes
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION
+from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION, UNAVAILABLE
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.native.left_out import (
     HAS_BEFORE,
+    IS_UNRESOLVED,
     LEFT_OUT,
     carried,
     carriers,
     is_link,
     is_odd_placeholder,
-    is_unresolved,
     join_carriers,
+    left_to_table,
     names_left_out,
     value_positions,
 )
@@ -232,10 +233,10 @@ def _carriers(how: Fold) -> str:
 def _resolved(how: Fold) -> str:
     if not how.left_out:
         return ", false AS is_unresolved"
-    unresolved, positions = is_unresolved(how.left_out), value_positions(how.left_out)
+    positions = f"{value_positions(how.left_out)}, {left_to_table(how.left_out)} AS {UNAVAILABLE}"
     # As where Spark folds a key's row versions.
     conflicts = f"conflicts AND latest.{LEFT_OUT} IS NULL AS conflicts"
-    return f" REPLACE ({conflicts}), {unresolved} AS is_unresolved, {positions}"
+    return f" REPLACE ({conflicts}), {IS_UNRESOLVED} AS is_unresolved, {positions}"
 
 
 def _narrow(key: str, how: Fold) -> str:

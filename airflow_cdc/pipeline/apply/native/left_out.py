@@ -1,8 +1,8 @@
-"""Values that a key's last event leaves out, in the native engine's SQL: an earlier event of the microbatch carries them.
+"""Values that a key's last event leaves out, in the native engine's SQL: of an earlier event of the microbatch, else of the table's row.
 
 Only for keys whose row is surely one: a read, a create or an update at first, then updates alone, none with a before image or repeated. The
-rest, and what no event of the microbatch carries, is Spark's. The rows are those of
-:func:`airflow_cdc.pipeline.reconcile.fold_row_versions.fold_row_versions`.
+rest is Spark's. The rows are those of :func:`airflow_cdc.pipeline.reconcile.fold_row_versions.fold_row_versions`, merged as
+:func:`airflow_cdc.pipeline.target.merge_row_changes.merge_row_changes` does.
 """
 
 from __future__ import annotations
@@ -66,13 +66,18 @@ def carriers(columns: Sequence[str], event: str, window: str) -> str:
     )
 
 
-def is_unresolved(columns: Sequence[str]) -> str:
-    """Return the SQL that is true for a key's last event whose values Spark has to find.
+IS_UNRESOLVED = f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0)"
+"""SQL that is true for a key's last event whose values Spark has to find."""
 
-    It refers to ``is_chain``, ``copies`` and the :func:`carriers`.
-    """
-    missing = " OR ".join(f"{name(f'carrier {column}')} IS NULL" for column in columns)
-    return f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0 OR {missing})"
+
+def left_to_table(columns: Sequence[str]) -> str:
+    """Return the SQL of the columns whose values only the table's row can provide (:data:`UNAVAILABLE`), NULL for none."""
+    found = ", ".join(f"CASE WHEN {_is_missing(column)} THEN {text(column)} END" for column in columns)
+    return f"CASE WHEN latest.{LEFT_OUT} IS NOT NULL THEN nullif(list_filter([{found}], lambda each: each IS NOT NULL), []) END"
+
+
+def _is_missing(column: str) -> str:
+    return f"{name(f'carrier {column}')} IS NULL"
 
 
 def join_carriers(columns: Sequence[str], events: str) -> str:
@@ -91,9 +96,9 @@ def carried(column: str) -> str:
 def value_positions(columns: Sequence[str]) -> str:
     """Return the SQL of the positions of the values that the last event leaves out (:data:`VALUE_POSITIONS`)."""
     entries = ", ".join(
-        f"CASE WHEN list_contains(latest.{LEFT_OUT}, {text(column)})"
+        f"CASE WHEN list_contains(latest.{LEFT_OUT}, {text(column)}) AND NOT ({_is_missing(column)})"
         f" THEN {{'column': {text(column)}, 'position': {name(f'of {column}')}.{POSITION}, 'known': true}} END"
         for column in columns
     )
-    kept = f"list_filter([{entries}], lambda each: each IS NOT NULL)"
+    kept = f"nullif(list_filter([{entries}], lambda each: each IS NOT NULL), [])"
     return f"CASE WHEN latest.{LEFT_OUT} IS NOT NULL THEN {kept} END AS {VALUE_POSITIONS}"

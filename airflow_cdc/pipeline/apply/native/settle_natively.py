@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_line
+from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, UnexpectedError, first_line
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.places import delete_markers_uri
@@ -25,6 +25,7 @@ from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.misread_times import misread_file
+from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -92,7 +93,8 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     most = most_touched_bytes(run.microbatch.text_size)
     if target and target.size > most and touched_bytes(table, changes.rows, target.keys) > most:
         raise HandedOver("few events touch many files of a large table")
-    settled = _settled(run, target, decoder, changes=changes)
+    completed = complete(table, run.table, changes.rows, keys=decoder.columns.keys)
+    settled = _settled(run, target, decoder, changes=changes, completed=completed)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
     # Where Spark has staged the row changes, they are in memory here.
@@ -121,7 +123,9 @@ def _misread(table: Any, uri: str) -> str | None:
     return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
 
 
-def _settled(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
+def _settled(
+    run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, changes: NativeChanges, completed: Completed
+) -> NativeRowChanges:
     surveyed = count_surveyed(decoder.shapes)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     if surveyed.reads and tables.are_several:
@@ -140,7 +144,8 @@ def _settled(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *
         snapshots=snapshots,
         voids=voids,
         folded=Folded(staged=changes.staged),
-        changes=changes,
+        changes=changes.rows,
+        completed=completed,
     )
 
 
@@ -156,7 +161,10 @@ class _NoDoubts:
 class NativeRowChanges(RowChanges):
     """A plain microbatch's change to each key, in this process."""
 
-    changes: NativeChanges
+    changes: Any
+    """Arrow table, see :class:`NativeChanges`."""
+    completed: Completed
+    """The same with the table's values, as of when they were settled."""
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Create the target by delta-rs, or leave it: it has the events' columns."""
@@ -172,12 +180,25 @@ class NativeRowChanges(RowChanges):
         run = self.run
         # Anew, because fitting the target may have committed to it.
         table = open_table(target.uri)
-        rows = rows_for(table, self.changes.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
+        completed = self._completed_for(table, target)
+        report = replace(report, unavailable_unresolved=completed.unresolved)
+        rows = rows_for(table, completed.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
             with _named_failure(run, "delta-rs could not append the delete markers"):
                 append_markers(run.state(delete_markers_uri), rows, target.keys)
             run.after_effect("delete_markers")
         return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
+
+    def _completed_for(self, table: Any, target: TargetTable) -> Completed:
+        if self.completed.of_version in (None, table.version()):
+            return self.completed
+        try:
+            return complete(table, target.uri, self.changes, keys=target.keys)
+        except HandedOver as reason:
+            raise ConcurrentRunError(
+                f"Another run committed to {target.uri} since version {self.completed.of_version} ({reason}).",
+                next_step="Nothing is lost; run again.",
+            ) from reason
 
     def _merge(self, table: Any, *, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
         run = self.run

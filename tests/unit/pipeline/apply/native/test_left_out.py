@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.columns import VALUE_POSITIONS
+from airflow_cdc.model.columns import UNAVAILABLE
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from tests.support.events import Record, numbered, sqlserver, tombstone
-from tests.support.natively import bytes_of, changes_of, decoder_of
+from tests.support.natively import bytes_of, changes_of, decoder_of, entries_of
 from tests.support.stories import PLACEHOLDER
 
 ANN = {"id": 1, "name": "ann"}
@@ -25,12 +25,6 @@ def folded(root: Path, records: Sequence[Record]) -> list[dict[str, Any]]:
     rows = fold_natively(decoder_of(files), str(root)).rows
     assert len(rows) == len(changes_of(rows))
     return list(rows.to_pylist())
-
-
-def entries(row: dict[str, Any]) -> list[tuple[str, int, bool]]:
-    """Return column, commit and whether the value is known, of each value that is older than its row."""
-    # The commit's number is the last part of an LSN.
-    return [(each["column"], int(each["position"]["commit"]) % 2**32, each["known"]) for each in row.get(VALUE_POSITIONS) or ()]
 
 
 CARRIED = {
@@ -52,9 +46,9 @@ CARRIED = {
 def test_the_row_has_the_value_of_the_last_event_that_carries_it(records: list[Record], commit: int, tmp_path: Path) -> None:
     others = [sqlserver("c", commit=1, after={"id": 2, "name": "ben"}), sqlserver("d", commit=2, before={"id": 3, "name": "x"})]
     one, two, three = sorted(folded(tmp_path, [*others, *records]), key=lambda row: row["id"])
-    assert (one["name"], one["__cdc_op"], entries(one)) == ("ann", "u", [("name", commit, True)])
-    assert (two["name"], entries(two)) == ("ben", [])
-    assert (three["name"], three["__cdc_op"], entries(three)) == (None, "d", [])
+    assert (one["name"], one["__cdc_op"], entries_of(one)) == ("ann", "u", [("name", commit, True)])
+    assert (two["name"], entries_of(two)) == ("ben", [])
+    assert (three["name"], three["__cdc_op"], entries_of(three)) == (None, "d", [])
 
 
 @pytest.mark.parametrize(
@@ -67,11 +61,18 @@ def test_the_row_has_the_value_of_the_last_event_that_carries_it(records: list[R
 )
 def test_what_an_event_leaves_out_that_is_not_the_last_matters_to_nobody(last: list[Record], name: str | None, tmp_path: Path) -> None:
     (row,) = folded(tmp_path, [sqlserver("u", commit=2, after=OUT), *last])
-    assert (row["name"], entries(row)) == (name, [])
+    assert (row["name"], entries_of(row)) == (name, [])
+
+
+def test_what_no_event_carries_is_left_to_the_table(tmp_path: Path) -> None:
+    updates = [sqlserver("u", commit=2, after=OUT), sqlserver("u", commit=3, after=OUT)]
+    others = [sqlserver("u", commit=4, after={"id": 2, "name": "ben"}), sqlserver("u", commit=5, after={**OUT, "id": 2})]
+    one, two = sorted(folded(tmp_path, [*updates, *others]), key=lambda row: row["id"])
+    assert (one["name"], one[UNAVAILABLE], entries_of(one)) == (None, ["name"], [])
+    assert (two["name"], two[UNAVAILABLE], entries_of(two)) == ("ben", None, [("name", 4, True)])
 
 
 LEFT_TO_SPARK = {
-    "carried by no event": [sqlserver("u", commit=2, after=OUT)],
     "left out by a create": [sqlserver("c", commit=2, after=OUT)],
     "behind a create that left it out": [sqlserver("c", commit=2, after=OUT), sqlserver("u", commit=3, after=OUT)],
     "behind a create of its transaction": [
@@ -95,7 +96,7 @@ LEFT_TO_SPARK = {
 
 @pytest.mark.parametrize("records", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK)
 def test_a_value_whose_carrier_is_not_certain_leaves_the_microbatch_to_spark(records: list[Record], tmp_path: Path) -> None:
-    with pytest.raises(HandedOver, match="an unavailable value that no earlier event surely carries"):
+    with pytest.raises(HandedOver, match="an unavailable value of a key whose events are not surely one row's"):
         folded(tmp_path, records)
 
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_cdc.pipeline.look.table_files import TableFiles, UnreadableError
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text
+from airflow_cdc.pipeline.target.table_files import TableFiles, UnreadableError
 
 _TYPES = {
     "byte": "TINYINT",
@@ -42,22 +42,27 @@ def query(uri: str, delta: Any, fields: Sequence[Mapping[str, Any]], statement: 
     :raises UnreadableError: where DuckDB would read other rows.
     :raises duckdb.Error: where it cannot read them.
     """
+    with connect_duckdb(threads=4) as connection:
+        create_view(connection, uri, delta, fields=fields)
+        return connection.sql(statement).to_arrow_table()
+
+
+def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mapping[str, Any]]) -> None:
+    """Let a connection of DuckDB read the rows of a table as ``cdc``. Parameters and errors are those of :func:`query`."""
     files = TableFiles(uri, delta)
     if delta.metadata().partition_columns:
         raise UnreadableError("it is partitioned, and its files lack the columns of the partitions")
-    with connect_duckdb(threads=4) as connection:
-        # Files with and without a zone make one column: DuckDB takes those without as of the session's.
-        connection.execute("SET TimeZone = 'UTC'")
-        files.register(connection)
-        listed = ", ".join(map(text, files.names))
-        has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
-        options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
-        connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
-        held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
-        columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
-        kept = _without_deleted(connection, delta, files) if has_vectors else ""
-        connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
-        return connection.sql(statement).to_arrow_table()
+    # Files with and without a zone make one column: DuckDB takes those without as of the session's.
+    connection.execute("SET TimeZone = 'UTC'")
+    files.register(connection)
+    listed = ", ".join(map(text, files.names))
+    has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
+    options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
+    connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
+    held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
+    columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
+    kept = _without_deleted(connection, delta, files) if has_vectors else ""
+    connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
 
 
 def _column(field: Mapping[str, Any], held: set[str]) -> str:
