@@ -83,6 +83,7 @@ def test_events_of_a_new_connector_are_decoded_ordered_by_its_numbers_and_read_w
     assert (flow.events.read, flow.events.rejected) == (4, 0)
 
 
+@pytest.mark.deep
 def test_tables_of_a_new_connector_end_at_its_last_whole_transaction(spark: SparkSession, apply: Apply, archive: Path, lake: Path) -> None:
     first, second = ({"id": number, "v": "x"} for number in (1, 2))
     events = [event(first, pot=9, brew=1, offset=0, order=1), event(second, pot=10, brew=2, offset=1, order=1)]

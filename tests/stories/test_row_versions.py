@@ -167,6 +167,7 @@ def test_older_events_of_a_key_are_joined_with_its_own_microbatch_not_the_one_of
     assert read_rows(spark, str(tmp_path / "lake"), TOPIC).rows == [row(1, "new"), row(2, "new")]
 
 
+@pytest.mark.deep
 def test_a_row_created_between_a_delete_and_a_row_that_came_and_went_lives_though_its_create_comes_late(
     apply: Apply, spark: SparkSession, tmp_path: Path
 ) -> None:

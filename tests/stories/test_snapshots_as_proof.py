@@ -109,6 +109,7 @@ def test_a_partition_without_reads_keeps_what_it_holds_behind_the_snapshot(story
     assert story.rows == {1: "c", 4: "newer"}
 
 
+@pytest.mark.deep
 def test_rows_of_a_partition_that_was_added_behind_a_snapshot_of_the_same_microbatch_stay(story: Story) -> None:
     # Key 1 was read in partition 0 and lies in partition 1 since; offsets of the two have nothing to do with each other.
     story.apply(*snapshot(FIRST, at=10, first=0))
@@ -133,6 +134,7 @@ def test_an_unfinished_third_snapshot_does_not_bring_back_what_the_second_did_no
     assert story.rows == {1: "C"}
 
 
+@pytest.mark.deep
 def test_a_rejected_read_leaves_a_snapshot_without_proof(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
     broken = read(5, "E", at=30, offset=7)

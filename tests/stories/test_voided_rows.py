@@ -33,6 +33,7 @@ def table(apply: Apply, spark: SparkSession, tmp_path: Path, request: pytest.Fix
     return Table(apply, spark, tmp_path, CdcFlow(TOPIC, on_delete=request.param))
 
 
+@pytest.mark.deep
 def test_a_row_born_and_deleted_behind_a_truncate_of_the_same_microbatch_is_gone(table: Table) -> None:
     table.load(event("c", 10, 1, "old"), truncate(20), *in_transaction(7, *BORN_AND_GONE), event("c", 40, 2, "two"))
     assert table.live() == [(2, "two")]

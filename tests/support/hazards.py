@@ -101,8 +101,11 @@ HAZARDS = {
     ),
     "the same, the earlier events in two batches, the first of another row": Hazard(
         [
-            [read(10, row(1, "other"), offset=0)],
-            [event("c", 31, row(5, "taker"), commit=30, offset=4), event("d", 32, filler(5), commit=30, offset=5)],
+            [
+                read(10, row(1, "other"), offset=0),
+                event("c", 31, row(5, "taker"), commit=30, offset=4),
+                event("d", 32, filler(5), commit=30, offset=5),
+            ],
             [event("c", 15, row(5, "first"), commit=14, offset=1), event("d", 17, filler(5), commit=16, offset=2)],
             [event("c", 20, row(5, "second"), commit=19, offset=3)],
         ],
@@ -218,8 +221,7 @@ HAZARDS = {
     ),
     "late events fill what the newest left out, the newer of them last or not": Hazard(
         [
-            [read(10, row(1, "ten", price=1), offset=0)],
-            [event("u", 50, row(1, PLACEHOLDER, price=5), commit=49, offset=4)],
+            [read(10, row(1, "ten", price=1), offset=0), event("u", 50, row(1, PLACEHOLDER, price=5), commit=49, offset=4)],
             [event("u", 40, row(1, "forty", price=4), commit=39, offset=3)],
             [event("u", 30, row(1, "thirty", price=3), commit=29, offset=2)],
         ],
@@ -301,8 +303,12 @@ HAZARDS = {
     ),
     "an old file once more, and one whose first records another held": Hazard(
         [
-            [event("c", 11, row(1, "one"), commit=10, offset=0), event("c", 12, row(2, "one"), commit=10, offset=1)],
-            [event("u", 21, row(1, "two"), commit=20, offset=2), event("d", 22, filler(2), commit=20, offset=3)],
+            [
+                event("c", 11, row(1, "one"), commit=10, offset=0),
+                event("c", 12, row(2, "one"), commit=10, offset=1),
+                event("u", 21, row(1, "two"), commit=20, offset=2),
+                event("d", 22, filler(2), commit=20, offset=3),
+            ],
             [event("c", 11, row(1, "one"), commit=10, offset=0), event("c", 12, row(2, "one"), commit=10, offset=1)],
             [event("d", 22, filler(2), commit=20, offset=3), event("c", 31, row(3, "three"), commit=30, offset=4)],
         ],

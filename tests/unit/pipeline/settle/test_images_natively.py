@@ -55,7 +55,7 @@ def groups() -> list[list[str]]:
     pick = random.Random(5)
     plain = [*NUMBERS[:-1], *FRACTIONS[:-1], *map(json.dumps, TEXTS), "true", "null"]
     alone = [[leaf] for leaf in dict.fromkeys([*ALL, *LEAVES])]
-    return [*alone, *([pick.choice(plain) for _ in range(pick.randrange(2, 6))] for _ in range(60))]
+    return [*alone, *([pick.choice(plain) for _ in range(pick.randrange(2, 6))] for _ in range(20))]
 
 
 GROUPS = groups()
