@@ -10,7 +10,7 @@ from benchmarks.base import apply
 from benchmarks.contestants.contestant import Contestant
 from benchmarks.shapes import TOPIC
 
-_SHOWN = ("engine", "engine_reason", "merge_plan", "events", "rows", "seconds")
+_SHOWN = ("engine", "engine_reason", "merge_plan", "events", "rows", "seconds", "stage_seconds")
 
 
 class Ours(Contestant):

@@ -6,7 +6,7 @@ fails the whole statement; so does nothing that Spark would read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION, UNAVAILABLE
@@ -24,6 +24,7 @@ from airflow_cdc.pipeline.apply.native.left_out import (
     join_carriers,
     left_to_table,
     names_left_out,
+    own_carriers,
     value_positions,
 )
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -183,19 +184,37 @@ class Fold:
 def fold(how: Fold) -> str:
     """Return the statement that makes :data:`CHANGES`: each key's last event, with sums over all of the key's events.
 
-    The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`.
+    The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. Windows cost most of it: a key
+    with one event, which in a large table is most of them, needs none.
     """
     key = ", ".join(map(name, how.keys))
+    picked = [carried(column) if column in how.left_out else f"events.{name(column)}" for column in how.columns]
+    return f"""
+CREATE OR REPLACE TEMP TABLE {CHANGES} AS
+WITH tallied AS MATERIALIZED (
+  SELECT {key}, any_value(rowid) AS event, count(*) AS events FROM {EVENTS} WHERE NOT is_tombstone GROUP BY {key}
+), of_several AS (
+  SELECT {_narrow(key, how)} FROM {EVENTS} SEMI JOIN (SELECT {key} FROM tallied WHERE events > 1) USING ({key}) WHERE NOT is_tombstone
+), {_of_several(key, how)}, latest AS (
+  SELECT * FROM last_of_several UNION ALL BY NAME {_alone(how)}
+)
+SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
+FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
+
+
+_PLACE = f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}"
+"""Columns of a key's last event."""
+
+
+def _of_several(key: str, how: Fold) -> str:
+    """Return the tables up to the last events of keys with several events."""
     order = f"order_position NULLS FIRST, is_read, {how.ordinal}"
     link = f", {is_link('before_op', 'before_transaction')} AS is_link" if how.left_out else ""
-    picked = [carried(column) if column in how.left_out else f"events.{name(column)}" for column in how.columns]
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
-    return f"""
-CREATE OR REPLACE TEMP TABLE {CHANGES} AS
-WITH {_in_order(key, how) if how.reads_among_changes else _by_position(key, how)}, near AS (
+    return f"""{_in_order(key, how) if how.reads_among_changes else _BY_POSITION}, near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
@@ -209,19 +228,28 @@ WITH {_in_order(key, how) if how.reads_among_changes else _by_position(key, how)
     {OP} = 'd' AND coalesce({created} OR {behind_more}, false) AS removes_another,
     ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads{link}
   FROM near
-), latest AS (
-  SELECT event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET},
+), last_of_several AS (
+  SELECT {_PLACE},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
-  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key() if how.has_reads else ""}
+  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}
   {_carriers(how)}
 FROM flagged
 WINDOW w AS (PARTITION BY {key} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY order_position DESC NULLS LAST, is_read DESC, {how.backwards}) = 1
-)
-SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
-FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
+)"""
+
+
+def _alone(how: Fold) -> str:
+    """Return the query of the events that are their keys' only ones, with the columns of ``last_of_several``."""
+    more = _reads_of_key(_of_event) if how.has_reads else ""
+    if how.left_out:
+        more += f", {LEFT_OUT}, coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"
+    return f"""
+  SELECT {_PLACE}, 1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes, false AS spreads,
+    {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset{more}
+  FROM (SELECT found.rowid AS event, found.* FROM {EVENTS} AS found JOIN tallied ON found.rowid = tallied.event AND tallied.events = 1)"""
 
 
 def _carriers(how: Fold) -> str:
@@ -245,10 +273,7 @@ def _narrow(key: str, how: Fold) -> str:
     return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{more}"
 
 
-def _by_position(key: str, how: Fold) -> str:
-    return (
-        f"ordered AS (SELECT {_narrow(key, how)}, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM {EVENTS} WHERE NOT is_tombstone)"
-    )
+_BY_POSITION = f"ordered AS (SELECT *, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM of_several)"
 
 
 def _in_order(key: str, how: Fold) -> str:
@@ -257,9 +282,9 @@ def _in_order(key: str, how: Fold) -> str:
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
     return f"""
 near_reads AS (
-  SELECT {_narrow(key, how)}, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+  SELECT *, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
     min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
-  FROM {EVENTS} WHERE NOT is_tombstone
+  FROM of_several
 ), placed AS (
   SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} THEN {POSITION} ELSE streamed_before END END AS placed_at FROM near_reads
 ), raised AS (
@@ -275,13 +300,24 @@ near_reads AS (
 _OF_WHOLE_TABLE = f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'"
 
 
-def _reads_of_key() -> str:
-    """Return the columns of a key's reads, as :data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`."""
+def _over_key(aggregate: str, value: str) -> str:
+    return f"{aggregate}({value}) OVER w"
+
+
+def _of_event(_aggregate: str, value: str) -> str:
+    return value
+
+
+def _reads_of_key(of_all: Callable[[str, str], str]) -> str:
+    """Return the columns of a key's reads, as :data:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.READS`.
+
+    :param of_all: makes the SQL of an aggregate over all events of the key.
+    """
     place = f"'position': {POSITION}, 'lane': {PARTITION}"
     marks = f"'last': starts_with({SNAPSHOT}, 'last'), 'offset': {OFFSET}, 'initial': ends_with({SNAPSHOT}, {text(INITIAL)})"
     return f""",
-  max(CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}, {marks}}} END) OVER w AS newest_read,
-  min(CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END) OVER w AS oldest_read"""
+  {of_all("max", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}, {marks}}} END")} AS newest_read,
+  {of_all("min", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END")} AS oldest_read"""
 
 
 def find_reads() -> str:

@@ -59,11 +59,18 @@ def carriers(columns: Sequence[str], event: str, window: str) -> str:
 
     :param event: SQL of an event's place.
     """
-    found = (f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {event} END" for column in columns)
     return "".join(
-        f", last_value({carrier} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}"
-        for column, carrier in zip(columns, found, strict=True)
+        f", last_value({_if_carried(column, event)} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}" for column in columns
     )
+
+
+def own_carriers(columns: Sequence[str], event: str) -> str:
+    """Return the :func:`carriers` of a key's only event."""
+    return "".join(f", {_if_carried(column, event)} AS {name(f'carrier {column}')}" for column in columns)
+
+
+def _if_carried(column: str, event: str) -> str:
+    return f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {event} END"
 
 
 IS_UNRESOLVED = f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0)"
