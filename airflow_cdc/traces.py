@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import Tracer
 
-from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.batches import batches_by_flow
 
 _log = logging.getLogger(__name__)
 _NANOSECONDS = 1_000_000_000
 _MILLISECOND = 1_000_000
 
 
-def trace_microbatches(lake_conn_id: str, report: ApplyReport) -> None:
-    """Add a span for each microbatch that a run applied, with one for each of its stages (``BatchReport.stage_seconds``).
+def trace_microbatches(lake_conn_id: str, report: Any) -> None:
+    """Add a span for each microbatch that a job committed, with one for each of its stages (``BatchReport.stage_seconds``).
 
     The job measures, and the task adds the spans when it has the job's report: the job needs no exporter. Without one nothing is sent. It
     raises nothing: a span must not fail a task that did its work.
 
     :param lake_conn_id: connection of the lake, the attribute ``cdc.lake``.
+    :param report: of any job; without microbatches it makes no span.
     """
     try:
         tracer = trace.get_tracer(__name__)
-        for batch in (batch for flow in report.flows for batch in flow.batches):
+        for batch in (batch for _, batches in batches_by_flow(report) for batch in batches):
             if batch.started_at is not None:
                 _trace(tracer, lake_conn_id, batch, start=batch.started_at * _MILLISECOND)
     except Exception as error:  # noqa: BLE001 - as promised above.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.links.tasks import FlowLink, QuarantineLink, SparkLink
 from airflow_cdc.metrics import send
-from airflow_cdc.model.report.apply_report import ApplyReport
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
@@ -40,8 +39,7 @@ class ObservedOperator:
     def reported(self, lake: CdcLakeHook, report: Any) -> None:
         """Send the report's metrics and spans. It is called once per report, whether the task fails or not, and raises nothing."""
         send(lake.conn_id, lambda: self.samples(report))
-        if isinstance(report, ApplyReport):
-            # Imported here: Dag files import this module.
-            from airflow_cdc.traces import trace_microbatches
+        # Imported here: Dag files import this module.
+        from airflow_cdc.traces import trace_microbatches
 
-            trace_microbatches(lake.conn_id, report)
+        trace_microbatches(lake.conn_id, report)

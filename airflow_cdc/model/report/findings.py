@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
 from typing import Any
 
-from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
-from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.model.report.reprocessing import ReprocessReport
+from airflow_cdc.model.report.batches import batches_by_flow
 
 _MOST_NAMED = 10
 
@@ -68,7 +66,7 @@ def cause_text(error: Mapping[str, Any]) -> str:
 
 def rejected_records(report: Any, more_than: int) -> Iterator[Finding]:
     """Yield the flows of which a run rejected more records than a bound."""
-    for name, batches in _batches(report):
+    for name, batches in batches_by_flow(report):
         read, rejected = (sum(getattr(batch.events, part) for batch in batches) for part in ("read", "rejected"))
         if rejected <= more_than:
             continue
@@ -81,15 +79,9 @@ def rejected_records(report: Any, more_than: int) -> Iterator[Finding]:
 
 def unconfirmed_rows(report: Any) -> Iterator[Finding]:
     """Yield the flows of which a run applied a snapshot that did not find all rows, and kept these."""
-    for name, batches in _batches(report):
+    for name, batches in batches_by_flow(report):
         if rows := sum(batch.rows_unconfirmed or 0 for batch in batches):
             yield Finding(FindingKind.UNCONFIRMED, name, f"{rows:,} rows. Next step: airflow-cdc confirm-snapshot {name}", rows)
-
-
-def _batches(report: Any) -> Iterator[tuple[str, Sequence[BatchReport]]]:
-    if isinstance(report, ApplyReport | ReprocessReport):
-        for flow in report.flows:
-            yield flow.flow, flow.batches if isinstance(flow, FlowOutcome) else flow.done
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.report.reprocessing import FlowReprocess, ReprocessReport
+from airflow_cdc.operators.replay import CdcReplayOperator
 from airflow_cdc.traces import trace_microbatches
 from tests.unit.airflow.test_metrics import TERMINAL, TOPIC, report_of
 
@@ -67,6 +69,15 @@ def test_a_failed_run_has_the_spans_of_what_it_did_and_a_report_rebuilt_from_the
     assert [
         span.attributes["cdc.microbatch"] for span in exporter.get_finished_spans() if span.name == "cdc.microbatch" and span.attributes
     ] == [7]
+
+
+def test_what_was_read_again_has_spans_too(scene: Any, context: Any, exporter: InMemorySpanExporter) -> None:
+    done = BatchReport.from_json(measured(9, started_at=STARTED, stage_seconds=STAGES))
+    scene.submit_leaves(
+        ReprocessReport("a", "l", flows=(FlowReprocess(TOPIC, done, (done,)), FlowReprocess("other"))).to_json(), exit_code=0
+    )
+    CdcReplayOperator(task_id="replay", spark_binary=str(scene.spark_submit)).execute(context)
+    assert [span.name for span in exporter.get_finished_spans()] == ["cdc.stage", "cdc.merge", "cdc.count", "cdc.microbatch"]
 
 
 def test_a_span_that_cannot_be_made_fails_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
