@@ -7,6 +7,7 @@ A line is a whole Kafka record or the record's value alone. Value and key are, i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from airflow_cdc.model.columns import FILE, RAW
 from airflow_cdc.model.connectors.registry import entries
@@ -34,6 +35,19 @@ def _listed(names: str) -> str:
     """Return the SQL of an array of names as one sorted text. A lambda instead would disable Spark's code generation for every line."""
     return f"array_join(sort_array({names}), ',')"
 
+
+class ControlMembers(NamedTuple):
+    """The members of a control event's payload: their sorted names, with commas between."""
+
+    pattern: str
+    """Regular expression, whole."""
+    no_event: str
+    """What matches and is a row of two columns."""
+
+
+TRANSACTION = ControlMembers("(data_collections,)?(event_count,)?id,status(,ts_ms)?", "id,status")
+SCHEMA_CHANGE = ControlMembers("databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?", "databaseName,source")
+HEARTBEAT_MEMBERS = "ts_ms"
 
 _REPLACED = "'\ufffd'"
 _READ_TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
@@ -125,11 +139,9 @@ def _member_of(path: str) -> str:
 
 _PAYLOAD_MEMBERS = _listed(f"json_object_keys(coalesce({', '.join(map(_member_of, ('$.value.payload', '$.value', '$.payload')))}, {RAW}))")
 _VALUE_MEMBERS = _listed(f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))")
-_IS_TRANSACTION = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!id,status$)(data_collections,)?(event_count,)?id,status(,ts_ms)?$'"
-_IS_SCHEMA_CHANGE = (
-    f"{_PAYLOAD_MEMBERS} RLIKE '^(?!databaseName,source$)databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?$'"
-)
-_IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = 'ts_ms'"
+_IS_TRANSACTION = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!{TRANSACTION.no_event}$){TRANSACTION.pattern}$'"
+_IS_SCHEMA_CHANGE = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!{SCHEMA_CHANGE.no_event}$){SCHEMA_CHANGE.pattern}$'"
+_IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = '{HEARTBEAT_MEMBERS}'"
 _IS_NULL = (
     f"{_VALUE_MEMBERS} IN ('payload', 'payload,schema') AND coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL"
 )

@@ -6,13 +6,12 @@ They are recognised as in :func:`airflow_cdc.pipeline.decode.envelope.kind_of`: 
 from __future__ import annotations
 
 from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.pipeline.decode.envelope import HEARTBEAT_MEMBERS, SCHEMA_CHANGE, TRANSACTION, ControlMembers
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.survey.row_events_sql import CONNECTORS, IS_PLACED, NUMBERS, is_marked, named_table
 
-_TRANSACTION = "(data_collections,)?(event_count,)?id,status(,ts_ms)?"
-_SCHEMA_CHANGE = "databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?"
 _NAMED = ("name", "db", "schema", "table")
 """Members of ``source`` that name the table."""
 
@@ -38,11 +37,10 @@ WITH lines AS (
   SELECT *, payload->'source' AS source, array_to_string(list_sort(json_keys(payload)), ',') AS members FROM opened
 ), known AS (
   SELECT *, CASE
-    WHEN regexp_full_match(members, {text(_TRANSACTION)}) AND members != 'id,status' AND json_type(payload->'status') = 'VARCHAR'
+    WHEN {_has(TRANSACTION)} AND json_type(payload->'status') = 'VARCHAR'
       AND payload->>'status' IN ('BEGIN', 'END') THEN {text(RecordKind.TRANSACTION.value)}
-    WHEN regexp_full_match(members, {text(_SCHEMA_CHANGE)}) AND members != 'databaseName,source' AND {is_schema_change}
-      THEN {text(RecordKind.SCHEMA_CHANGE.value)}
-    WHEN members = 'ts_ms' AND json_type(payload->'ts_ms') IN ('BIGINT', 'UBIGINT') AND {is_server}
+    WHEN {_has(SCHEMA_CHANGE)} AND {is_schema_change} THEN {text(RecordKind.SCHEMA_CHANGE.value)}
+    WHEN members = {text(HEARTBEAT_MEMBERS)} AND json_type(payload->'ts_ms') IN ('BIGINT', 'UBIGINT') AND {is_server}
       THEN {text(RecordKind.HEARTBEAT.value)} END AS kind
   FROM named
 )
@@ -52,6 +50,10 @@ SELECT filename, topic, partition, "offset", key, kind, source->>'connector' AS 
     AND (key IS NULL OR json_type(key) = 'OBJECT') AND (NOT wrapped OR json_type(value->'schema') = 'OBJECT')
     AND NOT ({is_marked(*(f"CAST({part} AS VARCHAR)" for part in ("key", "headers", "value")))}), false) AS is_odd
 FROM known"""
+
+
+def _has(members: ControlMembers) -> str:
+    return f"regexp_full_match(members, {text(members.pattern)}) AND members != {text(members.no_event)}"
 
 
 def _has_own_names(document: str) -> str:

@@ -93,10 +93,10 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> NativeRowChanges:
     most = most_touched_bytes(run.microbatch.text_size)
     if target and target.size > most and touched_bytes(table, changes.rows, target.keys) > most:
         raise HandedOver("few events touch many files of a large table")
-    completed = complete(table, run.table, changes.rows, keys=decoder.columns.keys)
-    settled = _settled(run, target, decoder, changes=changes, completed=completed)
+    settled = _settled(run, target, decoder, changes=changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("some events may be late, or the source's log went back")
+    settled = replace(settled, completed=complete(table, run.table, changes.rows, keys=decoder.columns.keys))
     # Where Spark has staged the row changes, they are in memory here.
     run.after_effect("stage")
     return settled
@@ -123,9 +123,7 @@ def _misread(table: Any, uri: str) -> str | None:
     return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
 
 
-def _settled(
-    run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, changes: NativeChanges, completed: Completed
-) -> NativeRowChanges:
+def _settled(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, changes: NativeChanges) -> NativeRowChanges:
     surveyed = count_surveyed(decoder.shapes)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     if surveyed.reads and tables.are_several:
@@ -145,7 +143,7 @@ def _settled(
         voids=voids,
         folded=Folded(staged=changes.staged),
         changes=changes.rows,
-        completed=completed,
+        completed=Completed(changes.rows),
     )
 
 
