@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import Apply
 from tests.support.events import Record, write_records
-from tests.support.hazards import HAZARDS, Row
+from tests.support.hazard_events import Row
+from tests.support.hazards import HAZARDS
 from tests.support.last_event import last_event_per_key, table_of_hazards
 from tests.support.tables import read_rows
 

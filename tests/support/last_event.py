@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.support.events import Record
-from tests.support.hazards import HAZARDS, Row
+from tests.support.hazard_events import Row
+from tests.support.hazards import HAZARDS
 
 
 def last_event_per_key(records: Iterable[Record]) -> list[Row]:

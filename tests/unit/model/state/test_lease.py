@@ -116,8 +116,8 @@ def test_a_lease_of_another_machine_that_nobody_renews_is_taken_over_and_its_hol
 
 @pytest.mark.slow
 def test_a_renewed_lease_of_another_machine_is_not_taken_over(tmp_path: Path) -> None:
-    # Long enough for a machine on which the thread that renews may get no turn for half a second.
-    seconds = 1.5
+    # Long enough for a machine on which the thread that renews may get no turn for a second.
+    seconds = 3.0
     with leases(tmp_path, seconds=seconds).hold(FLOW):
         # Its number counts up, whatever the rest says.
         folder = Path(leases_folder(str(tmp_path), FLOW))
