@@ -196,7 +196,7 @@ WITH tallied AS MATERIALIZED (
 ), of_several AS (
   SELECT {_narrow(key, how)} FROM {EVENTS} SEMI JOIN (SELECT {key} FROM tallied WHERE events > 1) USING ({key}) WHERE NOT is_tombstone
 ), {_of_several(key, how)}, latest AS (
-  SELECT * FROM last_of_several UNION ALL BY NAME {_alone(how)}
+  SELECT * FROM last_of_several UNION ALL {_alone(how)}
 )
 SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
 FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
@@ -242,7 +242,7 @@ QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY order_position DESC NULLS
 
 
 def _alone(how: Fold) -> str:
-    """Return the query of the events that are their keys' only ones, with the columns of ``last_of_several``."""
+    """Return the query of the events that are their keys' only ones, with the columns of ``last_of_several`` in their order."""
     more = _reads_of_key(_of_event) if how.has_reads else ""
     if how.left_out:
         more += f", {LEFT_OUT}, coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"

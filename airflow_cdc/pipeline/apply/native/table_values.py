@@ -19,7 +19,6 @@ from airflow_cdc.pipeline.native.duckdb_sql import name, text
 from airflow_cdc.pipeline.target.parquet_scan import create_view
 from airflow_cdc.pipeline.target.table_files import UnreadableError
 
-_THREADS = 4
 _NO_VERSION = -1
 
 
@@ -46,14 +45,14 @@ def complete(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Comp
 
     if UNAVAILABLE not in changes.column_names:
         return Completed(changes)
-    with connect_duckdb(threads=_THREADS) as connection:
+    with connect_duckdb(threads=4) as connection:
         connection.register("changes", changes)
         found = connection.execute(f"SELECT DISTINCT unnest({UNAVAILABLE}) FROM changes ORDER BY ALL").fetchall()
         asked = [str(column) for (column,) in found]
         try:
-            if table is not None and asked:
+            if asked:
                 _make_view(connection, table, uri, columns=[*keys, *asked])
-            rows = connection.sql(_statement(keys, asked, has_table=table is not None)).to_arrow_table()
+            rows = connection.sql(_statement(keys, asked)).to_arrow_table()
         except (duckdb.Error, OSError, UnreadableError) as error:
             raise HandedOver(f"the table's rows cannot be read from the driver: {first_line(error)}") from error
         connection.register("completed", rows)
@@ -64,23 +63,21 @@ def complete(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Comp
 
 def _make_view(connection: Any, table: Any, uri: str, *, columns: Sequence[str]) -> None:
     """Let the connection read columns of the table's rows, and our own that their values' positions come from, as ``cdc``."""
+    if table is None or not table.file_uris():
+        connection.execute("CREATE TEMP VIEW cdc AS SELECT * FROM changes WHERE false")
+        return
     fields: Sequence[Mapping[str, Any]] = json.loads(table.schema().to_json())["fields"]
     wanted = {*columns, POSITION, VALUE_POSITIONS}
-    if table.file_uris():
-        create_view(connection, uri, table, fields=[field for field in fields if field["name"] in wanted])
-    else:
-        nothing = ", ".join(f"{name(column)}" for column in wanted if column != VALUE_POSITIONS)
-        connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {nothing}, {VALUE_POSITIONS} FROM changes WHERE false")
+    create_view(connection, uri, table, fields=[field for field in fields if field["name"] in wanted])
 
 
-def _statement(keys: Sequence[str], asked: Sequence[str], *, has_table: bool) -> str:
+def _statement(keys: Sequence[str], asked: Sequence[str]) -> str:
     """Return the query of the changes, completed.
 
     A value's position is the row's, unless the row records another one for its column.
     """
     if not asked:
         return f"SELECT * EXCLUDE ({UNAVAILABLE}) FROM changes"
-    held = "cdc" if has_table else "(SELECT * FROM changes WHERE false)"
     same_key = " AND ".join(f"held.{name(key)} = changes.{name(key)}" for key in keys)
     values = ", ".join(
         f"CASE WHEN list_contains(changes.{UNAVAILABLE}, {text(column)}) THEN held.{quoted} ELSE changes.{quoted} END AS {quoted}"
@@ -92,4 +89,4 @@ def _statement(keys: Sequence[str], asked: Sequence[str], *, has_table: bool) ->
     positions = f"nullif(list_concat(coalesce(changes.{VALUE_POSITIONS}, []), {entries}), [])"
     return f"""
 SELECT changes.* EXCLUDE ({UNAVAILABLE}) REPLACE ({values}, {positions} AS {VALUE_POSITIONS})
-FROM changes LEFT JOIN (SELECT *, true AS is_held FROM {held}) AS held ON changes.{UNAVAILABLE} IS NOT NULL AND {same_key}"""
+FROM changes LEFT JOIN (SELECT *, true AS is_held FROM cdc) AS held ON changes.{UNAVAILABLE} IS NOT NULL AND {same_key}"""
