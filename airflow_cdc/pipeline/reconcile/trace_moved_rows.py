@@ -71,7 +71,10 @@ def trace_moved_rows(
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
             break
-        lived = _rows_under_old_keys(asking, events, rows, keys, columns)
+        located = _locate(asking, events, rows, keys, columns)
+        # On its own: the optimizer would repeat the fold's long expressions in whatever asks for its result.
+        folded = write_down(_folded_until_move(located, events, keys, columns), f"lived-{move}")
+        lived = _rows_under_old_keys(located, folded, keys, columns)
         answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
         row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
         still_open = F.array_except(_NAMES, _KNOWN)
@@ -91,24 +94,24 @@ def numbered(prefix: str, keys: Sequence[str]) -> list[str]:
     return [f"{prefix}{place}" for place in range(len(keys))]
 
 
-def _rows_under_old_keys(
-    asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]
-) -> DataFrame:
-    """Return for each moved row the row under its old key, as the microbatch's events before the move left it.
-
-    :return: the moved row's key and needed names, the old key, the columns, :data:`_OF_TARGET`, :data:`_HIDDEN` and :data:`_FURTHER`.
-    """
+def _folded_until_move(located: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+    """Return the fold of the events under each moved row's old key up to the move, by the moved row's key."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
-    held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
-    located = _locate(asking, events, keys, columns).join(held, old, "left").fillna({HELD: False}).alias("a")
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
     # Up to the move's own delete: of the several rows that may have had the key, the deleted one is the one that moved.
     until_move = F.expr(f"{place} < a.{_PLACE} OR ({place} = a.{_PLACE} AND e.{OP} = 'd')")
-    earlier = events.alias("e").join(located, [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
-    folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
-    folded = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')")
-    lived = folded.select(
+    earlier = events.alias("e").join(located.alias("a"), [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
+    return fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
+
+
+def _rows_under_old_keys(located: DataFrame, folded: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+    """Return for each moved row the row under its old key, as the microbatch's events before the move left it.
+
+    :return: the moved row's key and needed names, the old key, the columns, :data:`_OF_TARGET`, :data:`_HIDDEN` and :data:`_FURTHER`.
+    """
+    to = numbered(TO, keys)
+    lived = folded.filter(f"{OP} NOT IN ('d', '{KEEP}')").select(
         *to,
         *[F.col(sql.name(name)) for name in columns],
         F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias(_OF_TARGET),
@@ -120,8 +123,11 @@ def _rows_under_old_keys(
     )
 
 
-def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
-    """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position."""
+def _locate(asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+    """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position.
+
+    ``__cdc_held`` says whether the target has a row under it.
+    """
     to, old = numbered(TO, keys), numbered(FROM, keys)
     deletes = events.filter(f"{OP} = 'd'").select(
         F.expr(f"struct({POSITION}.commit, {POSITION}.change)").alias(_PLACE),
@@ -136,7 +142,8 @@ def _locate(asking: DataFrame, events: DataFrame, keys: Sequence[str], columns: 
     old_key = F.when(F.col("header").isNotNull(), of_header).otherwise(F.col("deleted"))
     # With several deletes at one position, any choice would be a guess: the least is deterministic.
     one = paired.groupBy(*to, _PLACE).agg(F.first(_NAMES).alias(_NAMES), F.min(old_key).alias("old"))
-    return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*")
+    held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
+    return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*").join(held, old, "left").fillna({HELD: False})
 
 
 def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
