@@ -185,6 +185,7 @@ def test_a_lake_that_ends_before_the_log_went_back_without_a_snapshot_stops_ther
     assert scene.rows(scene.new) == {1: "A1", 4: "d", 5: "e", 7: "G"}
 
 
+@pytest.mark.deep
 def test_what_a_restarted_connector_sent_again_begins_no_epoch_for_a_moment(scene: Scene) -> None:
     copies = [{**event, "offset": event["offset"] + 3} for event in BEFORE[5:]]
     scene.lands(*BEFORE, *copies)

@@ -38,6 +38,7 @@ KEYED = {TOPIC: CdcFlow(TOPIC, keys=("id",))}
 ROW_LIKE_A_RECORD = {"topic": "sport", "partition": 3, "offset": 9, "key": "k", "value": "v", "timestamp": 5, "headers": "h"}
 
 
+@pytest.mark.deep
 def test_a_flattened_row_with_a_column_called_topic_belongs_to_its_own_topic(
     apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
