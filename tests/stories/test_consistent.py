@@ -18,7 +18,7 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, Flow
 from airflow_cdc.pipeline.run import end_together
 from tests.conftest import Apply
 from tests.support.events import Record, lsn, postgresql, record, sqlserver, tombstone, write_records
-from tests.support.tables import read_quarantine
+from tests.support.tables import read_quarantine, read_rows
 
 ORDERS, ITEMS, TRANSACTIONS = "shop.db.orders", "shop.db.items", "shop.transaction"
 
@@ -61,7 +61,7 @@ class Shop:
         found = {}
         for topic in (ORDERS, ITEMS):
             table = self.lake / topic
-            rows = spark.sql(f"SELECT id, tx FROM delta.`{table}` ORDER BY id").collect() if table.exists() else []
+            rows = read_rows(spark, str(self.lake), topic).rows if table.exists() else []
             found[topic.removeprefix("shop.db.")] = [(row["id"], row["tx"]) for row in rows]
         return found
 
