@@ -17,7 +17,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.native import settle_natively
+from airflow_cdc.pipeline.apply.native import take_plain
 from tests.conftest import Apply
 from tests.support.crashes import apply_through_crashes
 from tests.support.events import (
@@ -59,8 +59,9 @@ DIALECTS: Mapping[str, Change] = {
 class Source:
     """A table whose rows change at random; a key that is gone may come back in a later transaction."""
 
-    def __init__(self, change: Change, seed: int) -> None:
+    def __init__(self, change: Change, seed: int, *, copies: bool = True) -> None:
         self._change, self._pick = change, random.Random(seed)
+        self._times = [1, 1, 1, 1, 2] if copies else [1]
         self.rows: dict[int, Row] = {}
         """As they are now, by key."""
         self._place = 1_000
@@ -101,7 +102,7 @@ class Source:
             self.rows[key] = after
         partition = key % 3
         written = self._change(op, self._place, self._place, before=before, after=after, key={"id": key}, partition=partition)
-        yield from [written] * self._pick.choice([1, 1, 1, 1, 2])
+        yield from [written] * self._pick.choice(self._times)
         if op == "d" and self._pick.random() < 0.7:
             yield tombstone({"id": key}, topic=TOPIC, partition=partition)
 
@@ -159,16 +160,25 @@ RECORDS, VALUES, PAIRED = "records", "values", "values and keys"
 
 
 def archive_of(
-    change: Change, seed: int, folder: Path, *, files: int, changes: int, begin: str = "creates", layout: str = RECORDS
+    change: Change,
+    seed: int,
+    folder: Path,
+    *,
+    files: int,
+    changes: int,
+    begin: str = "creates",
+    layout: str = RECORDS,
+    copies: bool = True,
 ) -> dict[int, Row]:
     """Write a table's events: a load, or a snapshot's reads with or without changes behind them; then files of changes.
 
     :return: the source's rows at the end, by key.
+    :param copies: whether some changes come twice.
     :param layout: whole records; or a sink's files of values, one for each partition, with or without companions.
     """
-    source = Source(change, seed)
+    source = Source(change, seed, copies=copies)
     next_offset = 0
-    first = source.load(30) if begin == "creates" else source.snapshot(30, again=begin == "reads")
+    first = source.load(30) if begin == "creates" else source.snapshot(30, again=copies and begin == "reads")
     first += source.changes(20) if begin == "reads and changes" else []
     for number, records in enumerate([first, *(source.changes(changes) for _ in range(files))]):
         archived = numbered(records, first=next_offset)
@@ -183,13 +193,14 @@ def archive_of(
     return source.rows
 
 
-def flow_by(engine: Engine, *, at_once: bool = False) -> CdcFlow:
+def flow_by(engine: Engine, *, at_once: bool = False, **settings: Any) -> CdcFlow:
     """Return a flow that takes one file in each microbatch, or all at once."""
-    return CdcFlow(TOPIC, keys=("id",), columns={"share": "DOUBLE"}, engine=engine, max_microbatch_bytes=10**9 if at_once else 1)
+    most = 10**9 if at_once else 1
+    return CdcFlow(TOPIC, keys=("id",), columns={"share": "DOUBLE"}, engine=engine, max_microbatch_bytes=most, **settings)
 
 
-def apply_by(engine: Engine, apply: Apply, archive: Path, lake: Path, *, at_once: bool = False) -> list[BatchReport]:
-    report: ApplyReport = apply(archive, lake, flows={TOPIC: flow_by(engine, at_once=at_once)})
+def apply_by(engine: Engine, apply: Apply, archive: Path, lake: Path, **settings: Any) -> list[BatchReport]:
+    report: ApplyReport = apply(archive, lake, flows={TOPIC: flow_by(engine, **settings)})
     return list(report.flows[0].batches)
 
 
@@ -208,10 +219,13 @@ def check(spark: SparkSession, apply: Apply, tmp_path: Path, change: Change, see
     return compare(spark, apply, tmp_path)
 
 
-def compare(spark: SparkSession, apply: Apply, tmp_path: Path, *, at_once: bool = False) -> list[BatchReport]:
-    """Apply the archive in a folder by both engines, compare what they give, and return the reports of the native one."""
+def compare(spark: SparkSession, apply: Apply, tmp_path: Path, **settings: Any) -> list[BatchReport]:
+    """Apply the archive in a folder by both engines, compare what they give, and return the reports of the native one.
+
+    :param settings: of the flow, see :func:`flow_by`.
+    """
     lakes = {engine: tmp_path / engine.value for engine in (Engine.SPARK, Engine.NATIVE)}
-    by_spark, natively = (apply_by(engine, apply, tmp_path / "archive", lake, at_once=at_once) for engine, lake in lakes.items())
+    by_spark, natively = (apply_by(engine, apply, tmp_path / "archive", lake, **settings) for engine, lake in lakes.items())
     assert [same(batch) for batch in natively] == [same(batch) for batch in by_spark]
     for place in (TOPIC, f"_cdc/flows/{TOPIC}/delete_markers"):
         if not (lakes[Engine.SPARK] / place).exists():
@@ -233,7 +247,7 @@ def test_both_engines_give_the_same_table_markers_and_reports(
     dialect: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several threads, as for large microbatches: no order may depend on which one is first.
-    monkeypatch.setattr(settle_natively, "THREADED_FROM_BYTES", 0)
+    monkeypatch.setattr(take_plain, "THREADED_FROM_BYTES", 0)
     batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40, begin=begin)
     assert [batch.engine for batch in batches] == ["native"] * 3, [batch.engine_reason for batch in batches]
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.apply.modes import by_key, change_log, rows_without_key, snapshot_decision, versions
-from airflow_cdc.pipeline.apply.native.settle_natively import natively
+from airflow_cdc.pipeline.apply.native.settle_events import settle_events
+from airflow_cdc.pipeline.apply.native.settle_rows import settle_rows
+from airflow_cdc.pipeline.apply.native.take_plain import natively
 from airflow_cdc.pipeline.apply.settled import Settled
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.settle.plan_decoding import is_without_key
@@ -28,11 +30,11 @@ def _in_spark(settle: Settle) -> Settle:
 
 
 _MODES: Mapping[TableMode, Settle] = {
-    TableMode.CURRENT: natively(_in_spark(by_key.settle)),
+    TableMode.CURRENT: natively(_in_spark(by_key.settle), settle_rows),
     TableMode.FLAGGED: _in_spark(by_key.settle),
     TableMode.MULTISET: _in_spark(rows_without_key.settle),
     TableMode.VERSIONS: _in_spark(versions.settle),
-    TableMode.CHANGE_LOG: _in_spark(change_log.settle),
+    TableMode.CHANGE_LOG: natively(_in_spark(change_log.settle), settle_events),
 }
 
 

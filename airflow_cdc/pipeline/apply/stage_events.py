@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -47,8 +47,8 @@ Sieve = Callable[[DataFrame], tuple[DataFrame, int]]
 class NewEvents:
     """The events of a microbatch that are not known yet."""
 
-    events: DataFrame
-    """Including the columns of :func:`~airflow_cdc.pipeline.record.change_log.flag_events`."""
+    events: Any
+    """Frame, including the columns of :func:`~airflow_cdc.pipeline.record.change_log.flag_events`; by the native engine an Arrow table."""
     stale: int = 0
     """Number of known events left out."""
     late: bool = False

@@ -84,8 +84,8 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
         return None
     metrics = _as_delta_names(row["operationMetrics"] or {})
     counts = RowCounts(
-        # An append reports its rows under another name.
-        inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows"),
+        # An append reports its rows under other names: Delta's, and delta-rs's.
+        inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows", "numAddedRows"),
         updated=_count(metrics, "numTargetRowsUpdated"),
         deleted=_count(metrics, "numTargetRowsDeleted"),
     )

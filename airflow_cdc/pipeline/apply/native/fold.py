@@ -72,19 +72,18 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
     import duckdb
 
     with connect_duckdb(threads=threads) as connection:
-        _decode(connection, decoder, archive)
+        make_events(connection, decoder, archive)
         try:
             lanes = _fold(connection, decoder)
-            reads = _reads(connection) if count_surveyed(decoder.shapes).reads else NativeReads()
+            reads = read_reads(connection, find_reads()) if count_surveyed(decoder.shapes).reads else NativeReads()
             rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
-    return NativeChanges(rows=rows, staged=_staged(lanes), reads=reads)
+    return NativeChanges(rows=rows, staged=staged_of(lanes), reads=reads)
 
 
 def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     """Make the table of each key's last event, and return the sums by lane."""
-    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
     surveyed, columns = count_surveyed(decoder.shapes), decoder.columns
     how = Fold(
         keys=columns.keys,
@@ -103,8 +102,13 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
     return lanes
 
 
-def _reads(connection: Any) -> NativeReads:
-    rows = rows_by_name(connection.execute(find_reads()))
+def read_reads(connection: Any, query: str) -> NativeReads:
+    """Return the reads of a full snapshot among the events.
+
+    :param query: from :func:`airflow_cdc.pipeline.apply.native.fold_sql.find_reads`.
+    :raises HandedOver: where there are reads of several.
+    """
+    rows = rows_by_name(connection.execute(query))
     if len({str(row["position"]) for row in rows}) > 1 or not all(row["is_only"] for row in rows):
         raise HandedOver("reads of several snapshots")
     reads = {
@@ -130,8 +134,12 @@ def _reads(connection: Any) -> NativeReads:
     return NativeReads({position: reads}, {position: others})
 
 
-def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
-    """Make the table of events. The files' bytes are let go at its end."""
+def make_events(connection: Any, decoder: Decoder, archive: str) -> None:
+    """Make the table of events (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.EVENTS`). The files' bytes are let go at its end.
+
+    :raises HandedOver: for a line that is not plain, a value that may not fit, records that the survey did not count, and a file that
+        cannot be read from here.
+    """
     import duckdb
 
     try:
@@ -148,6 +156,7 @@ def _decode(connection: Any, decoder: Decoder, archive: str) -> None:
         raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
     finally:
         connection.unregister_filesystem(files.protocol)
+    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
 
 
 def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | None]]) -> None:
@@ -162,7 +171,11 @@ def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | 
         raise HandedOver("the files hold other records than the survey found")
 
 
-def _staged(lanes: Sequence[Mapping[str, Any]]) -> Staged:
+def staged_of(lanes: Sequence[Mapping[str, Any]]) -> Staged:
+    """Return the sums by lane as Spark's count of staged rows gives them.
+
+    :param lanes: from :func:`airflow_cdc.pipeline.apply.native.fold_sql.count_changes`, or with the same columns.
+    """
     reach = Reach(
         streamed_from=_positions(lanes, "streamed_from"),
         streamed_through=_positions(lanes, "streamed_through"),

@@ -320,14 +320,22 @@ def _reads_of_key(of_all: Callable[[str, str], str]) -> str:
   {of_all("min", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END")} AS oldest_read"""
 
 
-def find_reads() -> str:
-    """Return the query of the reads by position and lane; ``is_only``: whether each key has no read elsewhere."""
+def reads_of_events() -> str:
+    """Return the query of all events' reads, for :func:`find_reads`."""
+    return f"SELECT {POSITION}{_reads_of_key(_of_event)} FROM {EVENTS} WHERE NOT is_tombstone"
+
+
+def find_reads(rows: str = CHANGES) -> str:
+    """Return the query of the reads by position and lane; ``is_only``: whether each row has no read elsewhere.
+
+    :param rows: SQL of a relation with ``newest_read`` and ``oldest_read``.
+    """
     return f"""
 SELECT newest_read.position AS position, newest_read.lane AS lane, min(newest_read."offset") AS begin, max(newest_read."offset") AS "end",
   count(*) AS reads, bool_or(newest_read."last") AS has_last, bool_or(newest_read.initial) AS is_initial,
   arg_max(newest_read."last", {{'offset': newest_read."offset", 'last': newest_read."last"}}) AS ends_marked,
   bool_and(oldest_read.position = newest_read.position AND oldest_read.lane = newest_read.lane) AS is_only
-FROM {CHANGES} WHERE newest_read IS NOT NULL GROUP BY newest_read.position, newest_read.lane"""
+FROM {rows} WHERE newest_read IS NOT NULL GROUP BY newest_read.position, newest_read.lane"""
 
 
 def look_beside(position: Position, begins: Mapping[str, int]) -> str:

@@ -28,6 +28,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODES = ({TableMode.CURRENT}, {TableMode.CHANGE_LOG})
 _ROWS = tuple(operation.value for operation in ROW_OPERATIONS)
 
 
@@ -49,11 +50,11 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
     awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
-    modes = (flow.mode, *([target.mode] if target else []))
+    modes = {flow.mode, *([target.mode] if target else [])}
     large = why_too_large(microbatch.text_size)
     unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
-        "the table does not keep current rows by key": any(mode is not TableMode.CURRENT for mode in modes),
+        "the table keeps neither current rows by key nor all events": modes not in _MODES,
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,

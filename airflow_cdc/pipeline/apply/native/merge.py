@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from airflow_cdc.model.columns import BEGAN, COMMITTED_AT, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
+from airflow_cdc.model.columns import (
+    BEGAN,
+    CHANGE_LOG_COLUMNS,
+    COMMITTED_AT,
+    DEPENDS,
+    MICROBATCH,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    VALUE_POSITIONS,
+)
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.pipeline.native.duckdb_sql import name
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
@@ -26,15 +38,26 @@ def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: in
 
     :param changes: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.fold.NativeChanges`.
     """
+    return _in_columns_of(table, changes, [*columns, *_WRITTEN], microbatch=microbatch)
+
+
+def events_for(table: Any, events: Any, columns: Sequence[str], *, microbatch: int) -> Any:
+    """Return events with the columns and types of a change log.
+
+    :param events: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.all_events.NativeEvents`.
+    """
+    return _in_columns_of(table, events, [*columns, *CHANGE_LOG_COLUMNS], microbatch=microbatch)
+
+
+def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: int) -> Any:
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
-    count = changes.num_rows
+    count = rows.num_rows
     ours = {MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count)}
-    if VALUE_POSITIONS not in changes.column_names:
+    if VALUE_POSITIONS in names and VALUE_POSITIONS not in rows.column_names:
         ours[VALUE_POSITIONS] = pa.nulls(count, schema.field(VALUE_POSITIONS).type)
-    names = [*columns, *_WRITTEN]
-    arrays = [_as(ours[name] if name in ours else changes.column(name), schema.field(name).type) for name in names]
+    arrays = [_as(ours[name] if name in ours else rows.column(name), schema.field(name).type) for name in names]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))
 
 
@@ -52,12 +75,6 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
     :raises ConcurrentRunError: when another run committed first.
     :raises CommitFailedError: when delta-rs does not write the table's features (:func:`may_write`).
     """
-    from deltalake import CommitProperties, Transaction, WriterProperties
-    from deltalake.exceptions import CommitFailedError
-
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
-    )
     values = {name(column): f"s.{name(column)}" for column in rows.column_names}
     merge = table.merge(
         rows,
@@ -66,14 +83,44 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         target_alias="t",
         # Otherwise no file is skipped by the range of its keys.
         streamed_exec=False,
-        writer_properties=WriterProperties(compression="ZSTD"),
-        commit_properties=properties,
+        **_written_with(application, version, metadata),
     )
     merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'").when_matched_update(values)
     merge = merge.when_not_matched_insert(values, f"s.{name(OP)} <> 'd'")
+    with _one_commit(table):
+        counts: Mapping[str, Any] = merge.execute()
+    return counts
+
+
+def append_rows(table: Any, rows: Any, *, application: str, version: int, metadata: str) -> None:
+    """Append rows to a table in one commit.
+
+    :param rows: with the table's columns.
+    :raises ConcurrentRunError: when another run committed first.
+    """
+    from deltalake import write_deltalake
+
+    with _one_commit(table):
+        write_deltalake(table, rows, mode="append", **_written_with(application, version, metadata))
+
+
+def _written_with(application: str, version: int, metadata: str) -> dict[str, Any]:
+    """Return how delta-rs writes files, and the transaction identifier and metadata of its only attempt to commit."""
+    from deltalake import CommitProperties, Transaction, WriterProperties
+
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
+    )
+    return {"writer_properties": WriterProperties(compression="ZSTD"), "commit_properties": properties}
+
+
+@contextmanager
+def _one_commit(table: Any) -> Iterator[None]:
+    from deltalake.exceptions import CommitFailedError
+
     try:
         with without_answers(table.table_uri):
-            counts: Mapping[str, Any] = merge.execute()
+            yield
     except CommitFailedError as error:
         if "table features" in str(error):
             raise
@@ -81,7 +128,6 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
             f"Another run committed to {table.table_uri} first ({error}).",
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
         ) from error
-    return counts
 
 
 def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:

@@ -102,7 +102,7 @@ def test_spark_takes_what_the_plan_shows_to_be_its_own(lake: Lake) -> None:
     assert (plan.engine, plan.engine_reason) == ("spark", "truncates or broken lines")
     assert lake.explained(engine="spark").plans[0].engine_reason == "the flow's setting is spark"
     (plan,) = lake.explained(stored_as_scd_type=2).plans  # type: ignore[arg-type]
-    assert plan.engine_reason == "the table does not keep current rows by key"
+    assert plan.engine_reason == "the table keeps neither current rows by key nor all events"
 
 
 def test_a_table_that_is_to_be_created_takes_its_mode_from_the_settings(tmp_path: Path) -> None:

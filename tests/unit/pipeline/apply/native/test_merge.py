@@ -10,13 +10,19 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from airflow_cdc.model.columns import OP
-from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, may_write, merge_rows
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, append_rows, may_write, merge_rows
 from tests.support.small_lakes import field, write_table
 
 
 def table_with(feature: str, folder: Path) -> DeltaTable:
     """Return an empty table that requires a Delta feature."""
     return DeltaTable(str(write_table(folder, [field("id", "long"), field(OP, "string")], [], features=[feature])))
+
+
+def records_of(folder: Path) -> list[int]:
+    """Return the number of records in each file of a table."""
+    return [row["num_records"] for row in pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True)).to_pylist()]
 
 
 def merge_into(table: DeltaTable) -> None:
@@ -29,8 +35,23 @@ def test_delta_rs_commits_a_merge_into_a_table_of_each_feature(feature: str, tmp
     table = table_with(feature, tmp_path / "t")
     assert may_write(table)
     merge_into(table)
-    opened = DeltaTable(str(tmp_path / "t"))
-    assert [row["num_records"] for row in pa.table(opened.get_add_actions(flatten=True)).to_pylist()] == [1]
+    assert records_of(tmp_path / "t") == [1]
+
+
+@pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
+def test_delta_rs_appends_to_a_table_of_each_feature(feature: str, tmp_path: Path) -> None:
+    table = table_with(feature, tmp_path / "t")
+    append_rows(table, pa.table({"id": pa.array([1, 2], pa.int64()), OP: ["c", "u"]}), application="flow:1", version=1, metadata="{}")
+    assert records_of(tmp_path / "t") == [2]
+
+
+def test_of_two_appends_to_one_version_the_second_ends_as_one_that_came_too_late(tmp_path: Path) -> None:
+    first, second = table_with("appendOnly", tmp_path / "t"), DeltaTable(str(tmp_path / "t"))
+    rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
+    append_rows(first, rows, application="flow:1", version=1, metadata="{}")
+    with pytest.raises(ConcurrentRunError):
+        append_rows(second, rows, application="flow:1", version=1, metadata="{}")
+    assert records_of(tmp_path / "t") == [1]
 
 
 @pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview", "inCommitTimestamp", "rowTracking", "clustering"])

@@ -1,4 +1,4 @@
-"""The native engine without its packages, and what it leaves to Spark once it knows the keys."""
+"""The native engine without its packages, and where delta-rs fails."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from deltalake.exceptions import DeltaError
 from airflow_cdc.model.errors import UnexpectedError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
-from airflow_cdc.pipeline.apply.native import settle_natively
+from airflow_cdc.pipeline.apply.native import take_plain
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
 
 
 @pytest.fixture
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle_natively, "find_spec", lambda name: None)
+    monkeypatch.setattr(take_plain, "find_spec", lambda name: None)
 
 
 def apply_by(engine: Engine, apply: Apply, folder: Path) -> tuple[str, str]:
@@ -44,30 +44,7 @@ def test_native_without_the_packages_stops_the_flow(nothing_installed: None, app
 
 def test_a_failure_of_delta_rs_names_the_microbatch_and_the_way_out() -> None:
     run: Any = SimpleNamespace(flow=SimpleNamespace(name="orders"), microbatch=SimpleNamespace(number=3), table="/lake/orders")
-    with pytest.raises(UnexpectedError) as raised, settle_natively._named_failure(run, "delta-rs could not merge"):
+    with pytest.raises(UnexpectedError) as raised, take_plain.named_failure(run, "delta-rs could not merge"):
         raise DeltaError("no such column\nat line 1")
     assert raised.value.message == "Flow orders, microbatch 3, table /lake/orders: delta-rs could not merge (no such column)."
     assert "set the flow's engine to spark" in raised.value.next_step
-
-
-def test_keys_all_over_a_large_table_go_to_spark_and_others_do_not(apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = CdcFlow(TOPIC, max_microbatch_bytes=1)
-    # Two files of the table: of the keys 0 to 9, and 10 to 19.
-    for number, first in enumerate((0, 10)):
-        creates = [sqlserver("c", commit=10 + key, key={"id": key}, after={"id": key}, offset=key) for key in range(first, first + 10)]
-        write_records(tmp_path / "archive" / f"{number}.jsonl", creates)
-    apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow})
-    files = [path.stat().st_size for path in (tmp_path / "lake" / TOPIC).glob("*.parquet")]
-    assert len(files) == 2
-    monkeypatch.setattr(settle_natively, "most_touched_bytes", lambda text: max(files))
-
-    def update(number: int, *keys: int) -> tuple[str, str]:
-        rows = [
-            sqlserver("u", commit=number + key, key={"id": key}, before={"id": key}, after={"id": key}, offset=number + key) for key in keys
-        ]
-        write_records(tmp_path / "archive" / f"{number}.jsonl", rows)
-        batch = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow}).flows[0].batches[0]
-        return batch.engine, batch.engine_reason
-
-    assert update(100, 3) == ("native", "")
-    assert update(200, 3, 13) == ("spark", "few events touch many files of a large table")

@@ -1,0 +1,130 @@
+"""Settle a plain microbatch of a table of current rows by key, and merge it by delta-rs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
+from airflow_cdc.pipeline.apply.fold_changes import Folded
+from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
+from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
+from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes
+from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
+from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
+from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
+from airflow_cdc.pipeline.apply.settled import Ready
+from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
+from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
+from airflow_cdc.pipeline.evidence.find_snapshot import find_snapshots
+from airflow_cdc.pipeline.evidence.find_voids import find_voids
+from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, count_surveyed
+from airflow_cdc.pipeline.target.create_natively import create_natively
+from airflow_cdc.pipeline.target.merge_plan import detailed_plan
+from airflow_cdc.pipeline.target.open_natively import open_table
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+
+def settle_rows(plain: Plain) -> NativeRowChanges:
+    """Fold a microbatch's events by key.
+
+    :raises HandedOver: where its last event alone does not decide a key's row, or the merge is for Spark.
+    """
+    run, target, decoder = plain.run, plain.target, plain.decoder
+    changes = fold_natively(decoder, run.microbatch.archive, threads=plain.threads)
+    most = most_touched_bytes(run.microbatch.text_size)
+    if target and target.size > most and touched_bytes(plain.table, changes.rows, target.keys) > most:
+        raise HandedOver("few events touch many files of a large table")
+    settled = _settled(plain, changes)
+    if settled.late or may_have_fallen(run, decoder, changes.staged):
+        raise HandedOver(LATE)
+    settled = replace(settled, completed=complete(plain.table, run.table, changes.rows, keys=decoder.columns.keys))
+    # Where Spark has staged the row changes, they are in memory here.
+    run.after_effect("stage")
+    return settled
+
+
+def _settled(plain: Plain, changes: NativeChanges) -> NativeRowChanges:
+    run, decoder = plain.run, plain.decoder
+    surveyed = count_surveyed(decoder.shapes)
+    tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
+    if surveyed.reads and tables.are_several:
+        raise HandedOver("snapshot reads of several tables")
+    search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)
+    snapshots = find_snapshots(search.asked(changes.reads, NoDoubts()))
+    voids = find_voids(run, Truncates(), snapshots, tables=tables)
+    if snapshots.fell or snapshots.replacing or snapshots.ended or voids.rows or voids.unread:
+        raise HandedOver("another snapshot than the table's first")
+    return NativeRowChanges(
+        run=run,
+        target=plain.target,
+        decoder=decoder,
+        tables=tables,
+        counted=Counted(surveyed=surveyed, staged=changes.staged),
+        snapshots=snapshots,
+        voids=voids,
+        folded=Folded(staged=changes.staged),
+        changes=changes.rows,
+        completed=Completed(changes.rows),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeRowChanges(RowChanges):
+    """A plain microbatch's change to each key, in this process."""
+
+    changes: Any
+    """Arrow table, see :class:`NativeChanges`."""
+    completed: Completed
+    """The same with the table's values, as of when they were settled."""
+
+    def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
+        """Create the target by delta-rs, or leave it: it has the events' columns."""
+        return fit_table(self.run, self.decoder, self.target, create=create_natively)
+
+    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
+        """Return the report as known before the merge."""
+        return replace(super().report(quarantined, changed), engine=Engine.NATIVE.value)
+
+    def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
+        """Write delete markers, so that no late event brings a row back."""
+        assert target is not None
+        run = self.run
+        # Anew, because fitting the target may have committed to it.
+        table = open_table(target.uri)
+        completed = self._completed_for(table, target)
+        report = replace(report, unavailable_unresolved=completed.unresolved)
+        rows = rows_for(table, completed.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
+        if self.counted.staged.has_deletes:
+            with named_failure(run, "delta-rs could not append the delete markers"):
+                append_markers(run.state(delete_markers_uri), rows, target.keys)
+            run.after_effect("delete_markers")
+        return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
+
+    def _completed_for(self, table: Any, target: TargetTable) -> Completed:
+        if self.completed.of_version in (None, table.version()):
+            return self.completed
+        try:
+            return complete(table, target.uri, self.changes, keys=target.keys)
+        except HandedOver as reason:
+            raise ConcurrentRunError(
+                f"Another run committed to {target.uri} since version {self.completed.of_version} ({reason}).",
+                next_step="Nothing is lost; run again.",
+            ) from reason
+
+    def _merge(self, table: Any, *, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
+        run = self.run
+        plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
+        report = replace(report, merge_plan=plan)
+        metadata = run.commit_metadata(report, files=target.files)
+        with named_failure(run, "delta-rs could not merge"):
+            merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
+        return report

@@ -1,0 +1,143 @@
+"""Take a microbatch for the native engine where it is plain, or leave it to the mode's own way in Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_line
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
+from airflow_cdc.pipeline.apply.native.merge import may_write
+from airflow_cdc.pipeline.apply.native.misread_times import misread_file
+from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
+from airflow_cdc.pipeline.target.open_natively import open_natively
+from airflow_cdc.pipeline.target.target_table import TargetTable
+
+LATE = "some events may be late, or the source's log went back"
+"""Reason why Spark takes a microbatch."""
+_THREADS = 4
+Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """A microbatch that its plan and its survey show to be plain."""
+
+    run: MicrobatchRun
+    target: TargetTable | None
+    """None where the table is to be created."""
+    decoder: Decoder
+    table: Any
+    """delta-rs's table; None where it is to be created."""
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that DuckDB may use."""
+        return _THREADS if self.run.microbatch.text_size >= THREADED_FROM_BYTES else 1
+
+
+def natively(settle: Settle, by_native: Callable[[Plain], Settled]) -> Settle:
+    """Return the first step of a mode: the native engine's for a plain microbatch, else the mode's own.
+
+    :param by_native: raises :class:`~airflow_cdc.pipeline.apply.native.handed_over.HandedOver` where the events are not plain.
+    """
+
+    def choose(run: MicrobatchRun, target: TargetTable | None) -> Settled:
+        if (run.flow.engine or DEFAULT_ENGINE) is Engine.SPARK:
+            return settle(run, target)
+        _check_packages(run.flow)
+        try:
+            return by_native(_take(run, target))
+        except HandedOver as reason:
+            run.note(f"{run.flow.name}: Spark applies microbatch {run.microbatch.number}: {reason}")
+            return settle(replace(run, engine_reason=str(reason)), target)
+
+    return choose
+
+
+def _check_packages(flow: CdcFlow) -> None:
+    """Stop a flow that asks for the native engine alone where its packages are missing.
+
+    :raises ConfigurationError: with the packages.
+    """
+    if flow.engine is Engine.NATIVE and (missing := _missing_packages()):
+        raise ConfigurationError(
+            f"Flow {flow.name}: engine is native, and the driver's Python ({sys.executable}) lacks {', '.join(missing)}.",
+            next_step="Install them where the driver runs, or set the flow's engine to auto.",
+        )
+
+
+def _missing_packages() -> list[str]:
+    return [name for name in ("duckdb", "deltalake", "pyarrow") if find_spec(name) is None]
+
+
+def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
+    if missing := _missing_packages():
+        raise HandedOver(f"the driver's Python lacks {', '.join(missing)}")
+    if reason := why_not_read(run, target):
+        raise HandedOver(reason)
+    decoder = decoder_of(run, target)
+    if reason := why_not_decoded(decoder, target):
+        raise HandedOver(reason)
+    table = _open(target.uri) if target else None
+    if not excludes_writers(run.lake):
+        raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
+    return Plain(run=run, target=target, decoder=decoder, table=table)
+
+
+def _open(uri: str) -> Any:
+    """Return the table, if delta-rs may merge into it.
+
+    :raises HandedOver: where it may not.
+    """
+    table = open_natively(uri)
+    if table is None or not may_write(table):
+        raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
+    if misread := _misread(table, uri):
+        raise HandedOver(misread)
+    return table
+
+
+def _misread(table: Any, uri: str) -> str | None:
+    try:
+        path = misread_file(table, uri)
+    except (OSError, ValueError) as error:
+        return f"a file of the table cannot be read from the driver: {first_line(error)}"
+    return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
+
+
+class NoDoubts(SnapshotDoubts):
+    """Stands for :class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`, which only a later snapshot asks."""
+
+    def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
+        """Hand the microbatch over."""
+        raise HandedOver(f"another snapshot than the table's first, at position {position}")
+
+
+@contextmanager
+def named_failure(run: MicrobatchRun, failure: str) -> Iterator[None]:
+    """Name the way out where delta-rs fails: what Spark would do then is no longer the same microbatch.
+
+    :raises UnexpectedError: where delta-rs fails.
+    """
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise UnexpectedError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: {failure} ({first_line(error)}).",
+            next_step="Nothing is lost; run again. Where it fails again, set the flow's engine to spark.",
+        ) from error
