@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.events import TOPIC, sqlserver, tombstone, write_records
+from tests.support.events import TOPIC, record, sqlserver, tombstone, write_records
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("duckdb")
@@ -29,12 +29,13 @@ def run(module: str, *arguments: str | Path, env: Mapping[str, str] = NO_GATEWAY
 
 @pytest.fixture
 def flows(archive: Path, tmp_path: Path) -> Path:
-    """Two files of events, and the flows file that declares their columns."""
+    """Two files of events, one with a heartbeat among them, and the flows file that declares their columns."""
     rows = {key: {"id": key, "name": f"name {key}"} for key in range(3)}
     write_records(archive / "1.jsonl", [sqlserver("c", commit=10 + key, after=row, offset=key) for key, row in rows.items()])
     renamed = sqlserver("u", commit=20, before=rows[0], after={"id": 0, "name": "other"}, offset=3)
     gone = [sqlserver("d", commit=21, before=rows[1], offset=4), tombstone({"id": 1}, offset=5)]
-    write_records(archive / "2.jsonl", [renamed, *gone])
+    heartbeat = record("__debezium-heartbeat.server1", {"serverName": "server1"}, {"ts_ms": 5}, 0)
+    write_records(archive / "2.jsonl", [renamed, heartbeat, *gone])
     file = tmp_path / "flows.json"
     file.write_text(json.dumps(FLOWS), encoding="utf-8")
     return file

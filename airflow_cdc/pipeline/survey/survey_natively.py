@@ -1,6 +1,6 @@
 """Survey plain files without Spark (DuckDB): Debezium's events in whole Kafka records or as values, one JSON document a line.
 
-A plain file holds row envelopes and tombstones, or control events alone. The rows are those of
+A plain file holds row envelopes, tombstones and control events. The rows are those of
 :func:`airflow_cdc.pipeline.survey.survey_files.survey_files`. A file with any other line is left to Spark, whole.
 """
 
@@ -45,10 +45,24 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     found |= _read(archive, values, row_events, are_values=True) | _read(archive, paired, row_events, are_values=True)
     records = [file for file in alone if file.path not in {value.path for value in values}]
     for group in (records, values, paired):
-        control = [file for file in group if found.get(file.path) and all(row["kind"] is None for row in found[file.path])]
-        found |= _read(archive, control, control_events, are_values=group is not records)
+        control = [file for file in group if any(map(_may_be_control, found.get(file.path, ())))]
+        read = _read(archive, control, control_events, are_values=group is not records)
+        found |= {path: _together(found[path], shapes) for path, shapes in read.items()}
     plain = {path: shapes for path, shapes in found.items() if not any(row["is_odd"] or _is_odd(row) for row in shapes)}
     return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]
+
+
+def _may_be_control(row: Mapping[str, Any]) -> bool:
+    return bool(row["is_odd"]) and row["kind"] is None
+
+
+def _together(row_events: list[dict[str, Any]], control: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the shapes of a file that was read as row events and as control events; odd ones where some line is neither.
+
+    No line is both: a row event has an operation, which no control event has.
+    """
+    known = [row for row in (*row_events, *control) if not row["is_odd"]]
+    return known if sum(row["records"] for row in known) == sum(row["records"] for row in row_events) else row_events
 
 
 def is_of_lines(file: ArchivedFile) -> bool:

@@ -153,9 +153,26 @@ def test_what_only_looks_like_a_control_event_is_left_to_spark(tmp_path: Path, s
         (folder / "alone.jsonl").write_text(control_line(key, value), encoding="utf-8")
         # One odd line leaves its file to Spark, and no other file.
         (folder / "plain.jsonl").write_text(control_line(*CONTROL["end"]), encoding="utf-8")
-    (tmp_path / "with_rows.jsonl").write_text(f"{PLAIN}\n{control_line(*CONTROL['end'])}\n", encoding="utf-8")
+        (folder / "with_rows.jsonl").write_text(f"{PLAIN}\n{control_line(*CONTROL['end'])}\n{control_line(key, value)}\n", encoding="utf-8")
     left = {file.path for file in assert_alike(spark, tmp_path)}
-    assert left == {"with_rows.jsonl", *(f"{name.replace(' ', '_')}/alone.jsonl" for name in NO_CONTROL)}
+    assert left == {f"{name.replace(' ', '_')}/{file}.jsonl" for name in NO_CONTROL for file in ("alone", "with_rows")}
+
+
+def test_rows_and_control_events_in_one_file_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    gone = json.dumps({**tombstone({"id": 1}, topic="t"), "offset": 4})
+    controls = [control_line(*event) for event in CONTROL.values()]
+    (tmp_path / "hour.jsonl").write_text("\n".join([PLAIN, *controls, PLAIN, gone]), encoding="utf-8")
+    assert assert_alike(spark, tmp_path) == []
+    counts = [(row["topic"], row["kind"], row["records"]) for row in survey_natively(str(tmp_path), files_of(tmp_path))[0]]
+    assert sorted(counts) == [
+        ("c", "heartbeat", 1),
+        ("c", "heartbeat", 1),
+        ("c", "schema_change", 1),
+        ("c", "schema_change", 1),
+        ("c", "transaction", 2),
+        ("t", "c", 2),
+        ("t", "tombstone", 1),
+    ]
 
 
 def test_events_without_images_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
