@@ -74,7 +74,7 @@ def _left_out(connection: Any) -> Mapping[str, str]:
 
     :raises HandedOver: where an image before may carry what the event leaves out.
     """
-    found = connection.execute(f"SELECT DISTINCT unnest({LEFT_OUT}), bool_or({HAS_BEFORE}) {_ROWS} AND {LEFT_OUT} IS NOT NULL GROUP BY 1")
+    found = connection.execute(f"SELECT unnest({LEFT_OUT}), bool_or({HAS_BEFORE}) {_ROWS} AND {LEFT_OUT} IS NOT NULL GROUP BY 1")
     columns = dict(found.fetchall())
     if any(columns.values()):
         raise HandedOver("a value that an event leaves out, with an image before")
