@@ -71,7 +71,7 @@ def trace_moved_rows(
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
             break
-        located = _locate(asking, events, rows, keys, columns)
+        located = _locate(asking, events, rows, keys=keys, columns=columns)
         # On its own: the optimizer would repeat the fold's long expressions in whatever asks for its result.
         folded = write_down(_folded_until_move(located, events, keys, columns), f"lived-{move}")
         lived = _rows_under_old_keys(located, folded, keys, columns)
@@ -123,7 +123,7 @@ def _rows_under_old_keys(located: DataFrame, folded: DataFrame, keys: Sequence[s
     )
 
 
-def _locate(asking: DataFrame, events: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
+def _locate(asking: DataFrame, events: DataFrame, rows: DataFrame, *, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
     """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position.
 
     ``__cdc_held`` says whether the target has a row under it.

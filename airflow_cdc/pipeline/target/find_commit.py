@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.read_commits import commit_of, commits_behind
 
 _LAST_VERSIONS = 20
+_INSERTED = ("numTargetRowsInserted", "numOutputRows", "numAddedRows")
+"""Names of one count: of a MERGE, of Delta's append, and of delta-rs's."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,9 @@ def _commit_of(uri: str, row: Mapping[str, Any], *, application: str, microbatch
         return None
     metrics = _as_delta_names(row["operationMetrics"] or {})
     counts = RowCounts(
-        # An append reports its rows under other names: Delta's, and delta-rs's.
-        inserted=_count(metrics, "numTargetRowsInserted", "numOutputRows", "numAddedRows"),
-        updated=_count(metrics, "numTargetRowsUpdated"),
-        deleted=_count(metrics, "numTargetRowsDeleted"),
+        inserted=_count(metrics, _INSERTED),
+        updated=_count(metrics, ("numTargetRowsUpdated",)),
+        deleted=_count(metrics, ("numTargetRowsDeleted",)),
     )
     return MergeCommit(version=int(row["version"]), rows=counts, metadata=metadata, metrics=metrics)
 
@@ -98,6 +99,6 @@ def _as_delta_names(metrics: Mapping[str, Any]) -> dict[str, str]:
     return {first + "".join(map(str.capitalize, others)): str(metrics[name]) for name, (first, *others) in parts.items()}
 
 
-def _count(metrics: Mapping[str, str], *names: str) -> int:
+def _count(metrics: Mapping[str, str], names: Sequence[str]) -> int:
     """Return the first of these counts."""
     return int(next((metrics[name] for name in names if name in metrics), 0))
