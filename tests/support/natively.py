@@ -61,16 +61,20 @@ def bytes_of(path: str, records: Sequence[Record]) -> bytes:
     return gzip.compress(text) if path.endswith(".gz") else text
 
 
-def decoder_of(files: Mapping[str, Sequence[Record]]) -> Decoder:
-    """Return the decoder of files of SQL Server's events of ``id`` and ``name``.
+def decoder_of(
+    files: Mapping[str, Sequence[Record]], columns: Mapping[str, str] | None = None, *, keys: tuple[str, ...] = ("id",)
+) -> Decoder:
+    """Return the decoder of files of SQL Server's events.
 
     :param files: by path below the archive's root.
+    :param columns: Spark SQL types by name; none: of ``id`` and ``name``.
     """
+    types = columns or {"id": "BIGINT", "name": "STRING"}
     return Decoder(
         TOPIC,
         [ArchivedFile(path, 1, TOPIC) for path in files],
         [shape for path, records in files.items() for shape in _shapes(path, records)],
-        SourceColumns({"id": cast_to("BIGINT"), "name": cast_to("STRING")}, ("id",)),
+        SourceColumns({name: cast_to(kind) for name, kind in types.items()}, keys),
         CONNECTORS["sqlserver"],
     )
 

@@ -10,6 +10,11 @@ def name(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+def of_source(column: str) -> str:
+    """Return the quoted name of a source's column beside columns of ours, such as ``events``: a source may have one of that name."""
+    return name(f"column {column}")
+
+
 def text(value: str) -> str:
     """Quote a string literal."""
     return "'" + value.replace("'", "''") + "'"

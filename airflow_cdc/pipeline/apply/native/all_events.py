@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
-from airflow_cdc.pipeline.native.duckdb_sql import name, text
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text
 from airflow_cdc.pipeline.native.record_lines import START
 
 _ROWS = f"FROM {EVENTS} WHERE NOT is_tombstone"
@@ -56,7 +56,7 @@ def read_all_events(decoder: Decoder, archive: str, *, threads: int = 1) -> Nati
 
 
 def _check_order(connection: Any, decoder: Decoder) -> None:
-    keys = ", ".join(map(name, decoder.columns.keys))
+    keys = ", ".join(map(of_source, decoder.columns.keys))
     start = START if are_values(decoder.shapes) else OFFSET
     in_conflict = f"lag({PARTITION}) OVER k = {PARTITION} AND lag({start}) OVER k > {start}"
     before = f"""
@@ -79,13 +79,13 @@ def _left_out(connection: Any) -> Mapping[str, str]:
     if any(columns.values()):
         raise HandedOver("a value that an event leaves out, with an image before")
     return {
-        column: f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {name(column)} END AS {name(column)}"
+        column: f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {of_source(column)} END"
         for column in columns
     }
 
 
 def _rows(columns: Sequence[str], left_out: Mapping[str, str]) -> str:
-    source = ", ".join(left_out.get(column, name(column)) for column in columns)
+    source = ", ".join(f"{left_out.get(column, of_source(column))} AS {name(column)}" for column in columns)
     ours = (OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, TRANSACTION)
     return f"SELECT {source}, {', '.join(ours)}, {LEFT_OUT} AS {UNAVAILABLE} {_ROWS}"
 

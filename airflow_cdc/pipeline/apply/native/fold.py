@@ -12,7 +12,6 @@ from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.fold_sql import (
-    CHANGES,
     EVENTS,
     Fold,
     count_changes,
@@ -21,6 +20,7 @@ from airflow_cdc.pipeline.apply.native.fold_sql import (
     find_reads,
     fold,
     look_beside,
+    row_changes,
 )
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
@@ -74,18 +74,18 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
     with connect_duckdb(threads=threads) as connection:
         make_events(connection, decoder, archive)
         try:
-            lanes = _fold(connection, decoder)
+            how = _how(connection, decoder)
+            lanes = _fold(connection, how)
             reads = read_reads(connection, find_reads()) if count_surveyed(decoder.shapes).reads else NativeReads()
-            rows = connection.sql(f"SELECT * FROM {CHANGES}").to_arrow_table()
+            rows = connection.sql(row_changes(how)).to_arrow_table()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
     return NativeChanges(rows=rows, staged=staged_of(lanes), reads=reads)
 
 
-def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
-    """Make the table of each key's last event, and return the sums by lane."""
+def _how(connection: Any, decoder: Decoder) -> Fold:
     surveyed, columns = count_surveyed(decoder.shapes), decoder.columns
-    how = Fold(
+    return Fold(
         keys=columns.keys,
         columns=columns.types,
         are_values=are_values(decoder.shapes),
@@ -93,6 +93,10 @@ def _fold(connection: Any, decoder: Decoder) -> list[dict[str, Any]]:
         reads_among_changes=surveyed.is_mixed,
         left_out=[column for (column,) in connection.execute(find_left_out(EVENTS)).fetchall()],
     )
+
+
+def _fold(connection: Any, how: Fold) -> list[dict[str, Any]]:
+    """Make the table of each key's last event, and return the sums by lane."""
     connection.execute(fold(how))
     lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["hazards"] for lane in lanes):

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TRANSACTION, UNAVAILABLE
+from airflow_cdc.model.columns import (
+    COMMITTED_AT,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    SNAPSHOT,
+    TRANSACTION,
+    UNAVAILABLE,
+    VALUE_POSITIONS,
+)
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
@@ -33,7 +43,7 @@ from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import may_be_unavailable
-from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, struct, text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, START, RecordLines
 
 EVENTS, CHANGES = "cdc_events", "cdc_changes"
@@ -67,7 +77,7 @@ WITH lines AS (
 ), leaves AS (
   SELECT *, payload.op AS op, {read} FROM lines WHERE {is_ours}
 ), staged AS (
-  SELECT {", ".join(f"{value} AS {name(column)}" for column, value in values.items())},
+  SELECT {", ".join(f"{value} AS {of_source(column)}" for column, value in values.items())},
     {", ".join(name(f"leaf {column}") for column in columns)},
     op AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
     TRY_CAST(partition AS INTEGER) AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET},
@@ -77,7 +87,7 @@ WITH lines AS (
     {read_instant(1_000, FIRST_DAY, LAST_DAY)("payload.source.ts_ms")} AS {COMMITTED_AT}
   FROM leaves
 )
-SELECT {", ".join(map(name, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
+SELECT {", ".join(map(of_source, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
   {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT}, payload.before IS NOT NULL AS {HAS_BEFORE}, CASE WHEN {nameless}
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
@@ -133,7 +143,7 @@ def _leaf(column: str, keys: Sequence[str], of_key: str) -> str:
 def _misfits(decoder: Decoder) -> str:
     cases = []
     for column, rule in decoder.columns.types.items():
-        leaf, value = name(f"leaf {column}"), name(column)
+        leaf, value = name(f"leaf {column}"), of_source(column)
         if column in decoder.columns.keys:
             cases.append(f"WHEN {leaf} IS NULL THEN 'a record without key'")
         cases.append(f"WHEN {leaf} IS NOT NULL AND {value} IS NULL THEN {text(f'a value of column {column}')}")
@@ -187,8 +197,8 @@ def fold(how: Fold) -> str:
     The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. Windows cost most of it: a key
     with one event, which in a large table is most of them, needs none.
     """
-    key = ", ".join(map(name, how.keys))
-    picked = [carried(column) if column in how.left_out else f"events.{name(column)}" for column in how.columns]
+    key = ", ".join(map(of_source, how.keys))
+    picked = [carried(column) if column in how.left_out else f"events.{of_source(column)}" for column in how.columns]
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
 WITH tallied AS MATERIALIZED (
@@ -200,6 +210,12 @@ WITH tallied AS MATERIALIZED (
 )
 SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
 FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
+
+
+def row_changes(how: Fold) -> str:
+    """Return the query of the row changes: the source's columns under their names, and our own."""
+    ours = [OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, *([VALUE_POSITIONS, UNAVAILABLE] if how.left_out else [])]
+    return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
 
 _PLACE = f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}"

@@ -8,15 +8,19 @@ rest is Spark's. The rows are those of :func:`airflow_cdc.pipeline.reconcile.fol
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from airflow_cdc.model.columns import OP, POSITION, TRANSACTION, VALUE_POSITIONS
 from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS, may_be_unavailable
-from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text
 
 LEFT_OUT, HAS_BEFORE = "__cdc_left_out", "__cdc_has_before"
 """Columns of events: names of the columns whose values an event leaves out (VARCHAR[]), NULL for none; whether it has a before image."""
-_PLACEHOLDERS = texts(map(json.dumps, PLACEHOLDER_TEXTS))
+_LEAVES = [json.dumps(placeholder) for placeholder in PLACEHOLDER_TEXTS]
+_SHORTEST = min(map(len, _LEAVES))
+_ANY_PLACEHOLDER = text("|".join(map(re.escape, _LEAVES)))
+"""Pattern (RE2) of a placeholder's leaf."""
 _NONE = "CAST(NULL AS VARCHAR[])"
 
 
@@ -25,15 +29,20 @@ def names_left_out(types: Mapping[str, str], keys: Sequence[str]) -> str:
     large = {column: name(f"leaf {column}") for column, kind in types.items() if may_be_unavailable(kind) and column not in keys}
     if not large:
         return _NONE
-    any_is = " OR ".join(f"{leaf} IN ({_PLACEHOLDERS})" for leaf in large.values())
-    found = ", ".join(f"CASE WHEN {leaf} IN ({_PLACEHOLDERS}) THEN {text(column)} END" for column, leaf in large.items())
+    any_is = " OR ".join(map(_is_placeholder, large.values()))
+    found = ", ".join(f"CASE WHEN {_is_placeholder(leaf)} THEN {text(column)} END" for column, leaf in large.items())
     return f"CASE WHEN {any_is} THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
 
 
 def is_odd_placeholder(leaf: str, *, is_key: bool) -> str:
     """Return the SQL that is true for a leaf with a placeholder in a form or place that only Spark knows."""
     found = f"contains({leaf}, '__debezium_unavailable')"
-    return f"{found} OR {leaf} IN ({_PLACEHOLDERS})" if is_key else f"({found} AND {leaf} NOT IN ({_PLACEHOLDERS}))"
+    return f"{found} OR {_is_placeholder(leaf)}" if is_key else f"({found} AND NOT {_is_placeholder(leaf)})"
+
+
+def _is_placeholder(leaf: str) -> str:
+    # Of IN and a list of so many texts the optimizer compares each with each: a hundred columns took seconds, and gigabytes.
+    return f"(strlen({leaf}) >= {_SHORTEST} AND regexp_full_match({leaf}, {_ANY_PLACEHOLDER}))"
 
 
 def find_left_out(events: str) -> str:
@@ -97,7 +106,7 @@ def join_carriers(columns: Sequence[str], events: str) -> str:
 
 def carried(column: str) -> str:
     """Return the SQL of a column's value in the key's row."""
-    return f"{name(f'of {column}')}.{name(column)} AS {name(column)}"
+    return f"{name(f'of {column}')}.{of_source(column)} AS {of_source(column)}"
 
 
 def value_positions(columns: Sequence[str]) -> str:

@@ -84,9 +84,9 @@ def _statement(keys: Sequence[str], asked: Sequence[str]) -> str:
         for column, quoted in zip(asked, map(name, asked), strict=True)
     )
     recorded = f"list_filter(held.{VALUE_POSITIONS}, lambda entry: entry.column = missing)[1]"
-    own = f"{{'column': missing, 'position': held.{POSITION}, 'known': coalesce(held.is_held, false)}}"
+    own = f"{{'column': missing, 'position': held.{POSITION}, 'known': coalesce(held.__cdc_is_held, false)}}"
     entries = f"list_transform(coalesce(changes.{UNAVAILABLE}, []), lambda missing: coalesce({recorded}, {own}))"
     positions = f"nullif(list_concat(coalesce(changes.{VALUE_POSITIONS}, []), {entries}), [])"
     return f"""
 SELECT changes.* EXCLUDE ({UNAVAILABLE}) REPLACE ({values}, {positions} AS {VALUE_POSITIONS})
-FROM changes LEFT JOIN (SELECT *, true AS is_held FROM cdc) AS held ON changes.{UNAVAILABLE} IS NOT NULL AND {same_key}"""
+FROM changes LEFT JOIN (SELECT *, true AS __cdc_is_held FROM cdc) AS held ON changes.{UNAVAILABLE} IS NOT NULL AND {same_key}"""
