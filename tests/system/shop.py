@@ -26,6 +26,11 @@ class Shop:
             airflow.disconnect(conn_id)
             airflow.connect(conn_id, conn_type, str(place))
 
+    def merge_by_spark(self) -> None:
+        """Let Spark merge: the native engine would be done before anything can be killed."""
+        self.airflow.disconnect("cdc_lake_default")
+        self.airflow.connect("cdc_lake_default", "cdc_lake", str(self.lake), extra={"engine": "spark"})
+
     def land(self, *, tables: int = 1, rows: int = 20, below: str = ".") -> None:
         """Land one file a table, each with new rows, in a folder of the archive."""
         for table in range(tables):

@@ -89,6 +89,7 @@ def test_a_rebuild_waits_for_an_approval_and_a_rejected_one_does_nothing(airflow
 
 
 def test_a_worker_killed_while_it_merges_loses_nothing(airflow: LiveAirflow, shop: Shop, spark: SparkSession) -> None:
+    shop.merge_by_spark()
     shop.land(tables=6, rows=200)
     airflow.trigger(MERGE)
     airflow.unpause(MERGE)
@@ -157,6 +158,7 @@ def test_a_standalone_cluster_that_loses_a_worker(airflow: LiveAirflow, shop: Sh
     try:
         airflow.disconnect("spark_default")
         airflow.connect("spark_default", "spark", f"spark://{cluster.host}")
+        shop.merge_by_spark()
         shop.land(tables=8)
         airflow.trigger(MERGE)
         airflow.unpause(MERGE)
