@@ -222,6 +222,11 @@ _PLACE = f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}"
 """Columns of a key's last event."""
 
 
+_OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes, false AS spreads,
+    {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset"""
+"""Sums over a single event."""
+
+
 def _of_several(key: str, how: Fold) -> str:
     """Return the tables up to the last events of keys with several events."""
     order = f"order_position NULLS FIRST, is_read, {how.ordinal}"
@@ -263,9 +268,15 @@ def _alone(how: Fold) -> str:
     if how.left_out:
         more += f", {LEFT_OUT}, coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"
     return f"""
-  SELECT {_PLACE}, 1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes, false AS spreads,
-    {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset{more}
+  SELECT {_PLACE}, {_OF_ONE_EVENT}{more}
   FROM (SELECT found.rowid AS event, found.* FROM {EVENTS} AS found JOIN tallied ON found.rowid = tallied.event AND tallied.events = 1)"""
+
+
+def each_event() -> str:
+    """Return the query of all events, each as :data:`CHANGES` would have it if its key had no other."""
+    return f"""
+SELECT {_PLACE}, {_OF_ONE_EVENT}{_reads_of_key(_of_event)}, false AS is_unresolved
+FROM (SELECT rowid AS event, * FROM {EVENTS} WHERE NOT is_tombstone)"""
 
 
 def _carriers(how: Fold) -> str:
@@ -336,15 +347,10 @@ def _reads_of_key(of_all: Callable[[str, str], str]) -> str:
   {of_all("min", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END")} AS oldest_read"""
 
 
-def reads_of_events() -> str:
-    """Return the query of all events' reads, for :func:`find_reads`."""
-    return f"SELECT {POSITION}{_reads_of_key(_of_event)} FROM {EVENTS} WHERE NOT is_tombstone"
-
-
 def find_reads(rows: str = CHANGES) -> str:
     """Return the query of the reads by position and lane; ``is_only``: whether each row has no read elsewhere.
 
-    :param rows: SQL of a relation with ``newest_read`` and ``oldest_read``.
+    :param rows: SQL of a relation with the columns of :data:`CHANGES`.
     """
     return f"""
 SELECT newest_read.position AS position, newest_read.lane AS lane, min(newest_read."offset") AS begin, max(newest_read."offset") AS "end",
@@ -368,8 +374,11 @@ SELECT {PARTITION} AS lane, bool_or({TRANSACTION} IS NOT NULL) AS names_gtids, m
 FROM {EVENTS} WHERE NOT is_tombstone AND {OP} <> 'r' GROUP BY {PARTITION}"""
 
 
-def count_changes() -> str:
-    """Return the query of the sums over :data:`CHANGES` by lane, as :func:`airflow_cdc.pipeline.microbatch.count_events.count_staged`."""
+def count_changes(rows: str = CHANGES) -> str:
+    """Return the query of the sums by lane, as :func:`airflow_cdc.pipeline.microbatch.count_events.count_staged`.
+
+    :param rows: SQL of a relation with the columns of :data:`CHANGES`.
+    """
     return f"""
 SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies) AS redelivered, count_if(conflicts) AS conflicts,
   count_if(hazard) AS hazards, count_if(is_unresolved) AS unresolved,
@@ -377,4 +386,4 @@ SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies)
   min(first_position) AS streamed_from, max(last_position) AS streamed_through,
   arg_max(last_position, last_offset) FILTER (WHERE last_position IS NOT NULL) AS tail,
   min(first_offset) AS offset_from, max(last_offset) AS offset_through, epoch_ms(max({COMMITTED_AT})) AS committed_through
-FROM {CHANGES} GROUP BY {PARTITION}"""
+FROM {rows} GROUP BY {PARTITION}"""

@@ -69,17 +69,18 @@ def carriers(columns: Sequence[str], event: str, window: str) -> str:
     :param event: SQL of an event's place.
     """
     return "".join(
-        f", last_value({_if_carried(column, event)} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}" for column in columns
+        f", last_value({if_carried(column, event)} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}" for column in columns
     )
 
 
 def own_carriers(columns: Sequence[str], event: str) -> str:
     """Return the :func:`carriers` of a key's only event."""
-    return "".join(f", {_if_carried(column, event)} AS {name(f'carrier {column}')}" for column in columns)
+    return "".join(f", {if_carried(column, event)} AS {name(f'carrier {column}')}" for column in columns)
 
 
-def _if_carried(column: str, event: str) -> str:
-    return f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {event} END"
+def if_carried(column: str, value: str) -> str:
+    """Return the SQL of what an event has for a column, NULL where it leaves that column out; ``value``: SQL."""
+    return f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {value} END"
 
 
 IS_UNRESOLVED = f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0)"

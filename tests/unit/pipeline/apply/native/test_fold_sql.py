@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.columns import OP
-from airflow_cdc.pipeline.apply.native import all_events
 from airflow_cdc.pipeline.apply.native.all_events import read_all_events
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
-from airflow_cdc.pipeline.apply.native.fold_sql import Fold, count_changes, decode, find_reads, fold, reads_of_events, row_changes
+from airflow_cdc.pipeline.apply.native.fold_sql import Fold, count_changes, decode, each_event, find_reads, fold, row_changes
 from airflow_cdc.pipeline.apply.native.table_values import complete
 from airflow_cdc.pipeline.native.record_lines import RecordLines, fetch
 from tests.support.events import Record, numbered, sqlserver
@@ -27,7 +26,7 @@ def words_of_ours(folder: Path) -> list[str]:
     how = Fold(keys=["id"], columns=["id", "name"], are_values=False, has_reads=True, reads_among_changes=True, left_out=["name"])
     statements = [
         decode(decoder, RecordLines(fetch(str(folder), decoder.files), decoder.files, are_values=False)),
-        *(fold(how), row_changes(how), count_changes(), find_reads(), reads_of_events(), all_events._COUNT),
+        *(fold(how), row_changes(how), count_changes(), find_reads(), each_event()),
     ]
     words = {word.lower() for statement in statements for word in re.findall(r"[A-Za-z_][A-Za-z_0-9]*", statement)}
     return sorted(word for word in words if not word.startswith("__cdc") and word not in ("id", "name"))
