@@ -19,6 +19,8 @@ class Engine(str, Enum):
 
 
 DEFAULT_ENGINE = Engine.AUTO
+MIXED = "mixed"
+"""In reports, beside ``spark`` and ``native``: the native engine decoded and folded the microbatch, and Spark merged it."""
 
 
 def engine_of(text: str | None) -> Engine | None:

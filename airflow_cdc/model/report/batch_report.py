@@ -124,9 +124,10 @@ class BatchReport(JsonObject, required=_REQUIRED):
     merge_plan: str = ""
     """How the microbatch was written, and why."""
     engine: str = Engine.SPARK.value
-    """The engine that decoded, folded and merged the microbatch: ``spark`` or ``native``."""
+    """The engine that decoded, folded and merged the microbatch: ``spark`` or ``native``; ``mixed``: the native engine decoded and folded
+    it, and Spark merged it."""
     engine_reason: str = ""
-    """Why the native engine did not take the microbatch, where the flow allows it."""
+    """Why the native engine did not take the microbatch, or did not merge it, where the flow allows it."""
     started_at: int | None = None
     """When the microbatch began, in milliseconds since 1970; None where the report was rebuilt from the table's history."""
     seconds: float = 0.0

@@ -72,6 +72,8 @@ class SnapshotFrames(SnapshotSearch):
     """Row changes; None where the microbatch has none."""
     known: DataFrame | None
     """Rows or events that may be newer than a read (:class:`~airflow_cdc.pipeline.evidence.doubt_snapshot.Doubts`)."""
+    reads: SnapshotReads | None = None
+    """The reads, where they are found already."""
 
 
 def find_known_snapshots(frames: SnapshotFrames, *, are_copies: bool = False) -> Snapshots:
@@ -82,7 +84,7 @@ def find_known_snapshots(frames: SnapshotFrames, *, are_copies: bool = False) ->
     if frames.latest is None:
         checkpoint = frames.run.checkpoint
         return Snapshots(checkpoint.snapshot, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
-    reads = ReadsInSpark(frames.events, frames.latest)
+    reads = frames.reads or ReadsInSpark(frames.events, frames.latest)
     doubts = Doubts(events=frames.events, latest=frames.latest, known=frames.known, keys=frames.tables.keys)
     return find_snapshots(frames.asked(reads, doubts, are_copies=are_copies))
 

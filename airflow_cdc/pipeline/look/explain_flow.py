@@ -13,7 +13,7 @@ from airflow_cdc.model.archive.set_aside import UNREADABLE
 from airflow_cdc.model.connectors.registry import connector_of
 from airflow_cdc.model.errors import ConfigurationError, UnsupportedConnectorError, first_line
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
-from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, MIXED, Engine
 from airflow_cdc.model.flow.routes import settings_of
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.look.new_files import find_new_files
@@ -23,7 +23,7 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in
 from airflow_cdc.model.state.lease import current_lease
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.model.state.microbatch import Microbatch, next_microbatch
-from airflow_cdc.pipeline.apply.native.handed_over import why_not_read, why_not_surveyed
+from airflow_cdc.pipeline.apply.native.handed_over import why_not_merged, why_not_read, why_not_surveyed
 from airflow_cdc.pipeline.look.microbatches import check_flow
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.settle.plan_decoding import is_without_key
@@ -55,7 +55,7 @@ class ExplainedPlan:
     records: Mapping[str, int]
     """By operation code or kind, as surveyed."""
     engine: str | None
-    """``spark`` or ``native``, as far as the plan shows it; None where nothing is ready."""
+    """``spark``, ``native`` or ``mixed``, as far as the plan shows it; None where nothing is ready."""
     engine_reason: str
     pending_files: int
     """Surveyed files that no committed microbatch owns wholly, with those of this microbatch."""
@@ -244,7 +244,10 @@ class _Planner:
         except UnsupportedConnectorError as error:
             return Engine.SPARK.value, error.message
         reason = why_not_read(run, target) or why_not_surveyed(microbatch.shapes, dialect)
-        return (Engine.SPARK.value, reason) if reason else (Engine.NATIVE.value, "nothing in the plan is against it")
+        if reason:
+            return Engine.SPARK.value, reason
+        by_spark = why_not_merged(run)
+        return (MIXED, by_spark) if by_spark else (Engine.NATIVE.value, "nothing in the plan is against it")
 
     def _unsurveyed(self) -> int | None:
         try:

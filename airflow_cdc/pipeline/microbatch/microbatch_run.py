@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.places import staging_uri
@@ -149,7 +150,15 @@ class MicrobatchRun:
         """
         if self.is_dry:
             return rows.localCheckpoint()
-        folder = f"{self.state(staging_uri)}/{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
-        rows.write.options(**_STAGED).parquet(folder)
+        folder = self.new_staging_folder(name)
+        rows.write.options(**_STAGED).parquet(f"{self.state(staging_uri)}/{folder}")
+        return self.read_staged(folder, rows.schema)
+
+    def new_staging_folder(self, name: str) -> str:
+        """Return the name of a new folder below the flow's staging folder."""
+        return f"{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
+
+    def read_staged(self, folder: str, schema: StructType) -> DataFrame:
+        """Return the rows that were staged into a folder of that name."""
         self.after_effect("stage")
-        return self.spark.read.schema(rows.schema).parquet(folder)
+        return self.spark.read.schema(schema).parquet(f"{self.state(staging_uri)}/{folder}")

@@ -8,11 +8,12 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
-from airflow_cdc.pipeline.apply.fold_changes import Folded, fold_changes, latest_changes, no_row_changes
+from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest, fold_changes, latest_changes, no_row_changes
 from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, guard_late_events
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
@@ -22,6 +23,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
 from airflow_cdc.pipeline.evidence.find_voids import Voids, find_voids
+from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed, find_truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import append
@@ -34,29 +36,41 @@ from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_chang
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
-def settle(run: MicrobatchRun, target: TargetTable | None) -> RowChanges:
+@dataclass(frozen=True, kw_only=True)
+class ReadElsewhere:
+    """A microbatch's events, read and reduced to each key's last one by another engine."""
+
+    decoder: Decoder
+    latest: Latest
+    reads: SnapshotReads
+    engine: str
+    """For the report."""
+
+
+def settle(run: MicrobatchRun, target: TargetTable | None, *, read: ReadElsewhere | None = None) -> RowChanges:
     """Read a microbatch's events and reconcile them by key; starts over with each epoch that is found to begin in it.
 
+    :param read: the events, where they are read already; Spark reads them anew where an epoch begins.
     :raises SourceLogWentBackError: when the source's log went back without a snapshot, and the flow's policy is to stop.
     """
     renamed: dict[str, str] = {}
     while True:
-        decoder = decoder_of(run, target)
+        decoder = read.decoder if read else decoder_of(run, target)
         target, names = rename_columns(run, decoder.columns, target)
         renamed |= names
-        settled = _settle(run, decoder, target)
+        settled = _settle(run, decoder, target, read=read)
         if not isinstance(settled, Epochs):
-            return replace(settled, renamed=renamed)
-        run = replace(run, found_epochs=settled)
+            return replace(settled, renamed=renamed, engine=read.engine if read else settled.engine)
+        run, read = replace(run, found_epochs=settled), None
 
 
-def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> RowChanges | Epochs:
+def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, *, read: ReadElsewhere | None) -> RowChanges | Epochs:
     """Settle a microbatch; or return the epochs, including a new one that begins in it."""
     surveyed = count_surveyed(decoder.shapes)
     events = decoder.events(run.lines())
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     truncates = find_truncates(events, surveyed, tables, applied=run.checkpoint.truncated_through)
-    latest = latest_changes(run, decoder, events, surveyed=surveyed) if surveyed.rows else None
+    latest = read.latest if read else latest_changes(run, decoder, events, surveyed=surveyed) if surveyed.rows else None
     reads = SnapshotFrames(
         run=run,
         decoder=decoder,
@@ -65,6 +79,7 @@ def _settle(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) ->
         tables=tables,
         latest=latest.changes if latest else None,
         known=run.rows_of(target) if target else None,
+        reads=read.reads if read else None,
     )
     snapshots = find_known_snapshots(reads)
     are_copies = snapshots.fell
@@ -100,6 +115,8 @@ class RowChanges(SettledEvents):
     folded: Folded
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns of the target that took the source's newer name, by the older one."""
+    engine: str = Engine.SPARK.value
+    """For the report."""
 
     @property
     def taken(self) -> int:
@@ -124,6 +141,7 @@ class RowChanges(SettledEvents):
             unpaired_moves=self.folded.unpaired,
             asks_target=bool(staged.left_out or staged.unknown),
             columns_renamed=dict(self.renamed),
+            engine=self.engine,
         )
 
     def _count(self, quarantined: Quarantined) -> EventCounts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,8 +63,32 @@ class NativeChanges:
     reads: NativeReads
 
 
-def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
-    """Return each key's last event.
+@dataclass(frozen=True, kw_only=True)
+class NativeFold:
+    """A microbatch's fold, as long as it is held."""
+
+    how: Fold
+    staged: Staged
+    reads: NativeReads
+    connection: Any
+    """Of DuckDB, with the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`)."""
+
+    def read(self, query: str) -> Any:
+        """Return the Arrow table of a query of the fold's rows.
+
+        :raises HandedOver: where DuckDB fails.
+        """
+        import duckdb
+
+        try:
+            return self.connection.sql(query).to_arrow_table()
+        except duckdb.Error as error:
+            raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
+
+
+@contextmanager
+def folding(decoder: Decoder, archive: str, *, threads: int = 1) -> Iterator[NativeFold]:
+    """Fold events to each key's last one.
 
     :param archive: URI of the root that the decoder's files lie below.
     :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row,
@@ -77,10 +102,23 @@ def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> Native
             how = _how(connection, decoder)
             lanes = _fold(connection, how)
             reads = read_reads(connection, find_reads()) if count_surveyed(decoder.shapes).reads else NativeReads()
-            rows = connection.sql(row_changes(how)).to_arrow_table()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
-    return NativeChanges(rows=rows, staged=staged_of(lanes), reads=reads)
+        yield NativeFold(how=how, staged=staged_of(lanes), reads=reads, connection=connection)
+
+
+def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
+    """Return each key's last event, as :func:`folding`."""
+    with folding(decoder, archive, threads=threads) as fold:
+        return changes_of(fold)
+
+
+def changes_of(fold: NativeFold) -> NativeChanges:
+    """Return the row changes of a fold, for delta-rs.
+
+    :raises HandedOver: where DuckDB fails.
+    """
+    return NativeChanges(rows=fold.read(row_changes(fold.how)), staged=fold.staged, reads=fold.reads)
 
 
 def _how(connection: Any, decoder: Decoder) -> Fold:

@@ -222,7 +222,8 @@ _PLACE = f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}"
 """Columns of a key's last event."""
 
 
-_OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes, false AS spreads,
+_OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes,
+    {OP} IN ('c', 'u') AS writes, false AS spreads,
     {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset"""
 """Sums over a single event."""
 
@@ -252,7 +253,8 @@ def _of_several(key: str, how: Fold) -> str:
 ), last_of_several AS (
   SELECT {_PLACE},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
-  bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
+  bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
+  bool_or({OP} IN ('c', 'u')) OVER w AS writes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}
   {_carriers(how)}

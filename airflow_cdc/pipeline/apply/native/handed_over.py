@@ -42,27 +42,22 @@ def are_values(shapes: Sequence[TopicShape]) -> bool:
 
 
 def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
-    """Return why a microbatch is not for the native engine, from its plan alone; None where nothing is against it.
+    """Return why a microbatch is not decoded natively, from its plan alone; None where nothing is against it.
 
     :param target: None where the table is to be created.
     """
     microbatch, checkpoint, flow = run.microbatch, run.checkpoint, run.flow
-    awaited = any(may_replace(each, flow.on_snapshot) for each in checkpoint.known_snapshots.values())
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
     modes = {flow.mode, *([target.mode] if target else [])}
     large = why_too_large(microbatch.text_size)
-    unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
         "the table keeps neither current rows by key nor all events": modes not in _MODES,
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
-        "an earlier truncate or snapshot still voids events": checkpoint.truncated_through or checkpoint.replaced_by or awaited,
-        "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
         "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
-        "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
-        f"{unreached}": unreached,
+        "the lake is on a store that only Spark writes": not is_fetched(run.lake),
         f"{large}": large,
         "the files are not JSON lines": any(file.format is not FileFormat.LINES for file in files),
         "some files have companions, and others have none": len({not file.keys_path for file in files}) > 1,
@@ -71,6 +66,26 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
         "columns are renamed, or taken out of documents": flow.document_columns or (target and target.renamed),
     }
     return next((reason for reason, is_so in against.items() if is_so), None)
+
+
+def why_not_merged(run: MicrobatchRun) -> str | None:
+    """Return why a microbatch that is decoded natively is merged by Spark, from its plan alone; None where nothing is against it."""
+    checkpoint = run.checkpoint
+    unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
+    against = {
+        "an earlier truncate or snapshot still voids events": voids_events(run),
+        "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
+        "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
+        f"{unreached}": unreached,
+    }
+    return next((reason for reason, is_so in against.items() if is_so), None)
+
+
+def voids_events(run: MicrobatchRun) -> bool:
+    """Return whether a truncate or a snapshot of an earlier microbatch may void events of this one."""
+    checkpoint = run.checkpoint
+    awaited = any(may_replace(each, run.flow.on_snapshot) for each in checkpoint.known_snapshots.values())
+    return bool(checkpoint.truncated_through or checkpoint.replaced_by or awaited)
 
 
 def why_not_surveyed(shapes: Sequence[TopicShape], dialect: Connector) -> str | None:

@@ -19,6 +19,7 @@ from airflow_cdc.model.columns import (
     VALUE_POSITIONS,
 )
 from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.native.arrow_rows import in_schema
 from airflow_cdc.pipeline.native.duckdb_sql import name
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
@@ -53,20 +54,10 @@ def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: i
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
-    count = rows.num_rows
-    ours = {MICROBATCH: pa.repeat(pa.scalar(microbatch, pa.int64()), count)}
-    if VALUE_POSITIONS in names and VALUE_POSITIONS not in rows.column_names:
-        ours[VALUE_POSITIONS] = pa.nulls(count, schema.field(VALUE_POSITIONS).type)
-    arrays = [_as(ours[name] if name in ours else rows.column(name), schema.field(name).type) for name in names]
-    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]))
-
-
-def _as(array: Any, kind: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(array.type) and not array.type.tz:
-        return array.cast(pa.timestamp("us")).cast(pa.timestamp("us", tz=kind.tz))
-    return array.cast(kind)
+    constants: dict[str, Any] = {MICROBATCH: microbatch}
+    if VALUE_POSITIONS not in rows.column_names:
+        constants[VALUE_POSITIONS] = None
+    return in_schema(rows, pa.schema([pa.field(each, schema.field(each).type) for each in names]), constants=constants)
 
 
 def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str) -> Mapping[str, Any]:

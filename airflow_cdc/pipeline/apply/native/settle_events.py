@@ -32,6 +32,8 @@ def settle_events(plain: Plain) -> NativeAppend:
 
     :raises HandedOver: where some may be in the log already, or have to be put in order first.
     """
+    if plain.left_to_spark:
+        raise HandedOver(plain.left_to_spark)
     run, decoder = plain.run, plain.decoder
     surveyed = count_surveyed(decoder.shapes)
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)

@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.engine import MIXED, Engine
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
-from airflow_cdc.pipeline.apply.fold_changes import Folded
+from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
-from airflow_cdc.pipeline.apply.modes.by_key import RowChanges
+from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
 from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes
-from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
+from airflow_cdc.pipeline.apply.native.for_spark import changes_for_spark, stage_changes
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
@@ -27,19 +29,51 @@ from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
 from airflow_cdc.pipeline.evidence.find_snapshot import find_snapshots
 from airflow_cdc.pipeline.evidence.find_voids import find_voids
 from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, count_surveyed
+from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
-def settle_rows(plain: Plain) -> NativeRowChanges:
-    """Fold a microbatch's events by key.
+def settle_rows(plain: Plain) -> RowChanges:
+    """Fold a microbatch's events by key, for delta-rs to merge them, or else for Spark.
 
-    :raises HandedOver: where its last event alone does not decide a key's row, or the merge is for Spark.
+    :raises HandedOver: where its last event alone does not decide a key's row.
     """
+    with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
+        try:
+            return _for_delta_rs(plain, fold)
+        except HandedOver as reason:
+            return _for_spark(plain, fold, str(reason))
+
+
+def _for_spark(plain: Plain, fold: NativeFold, reason: str) -> RowChanges:
+    """Hand over the folded row changes, so that Spark does all that follows.
+
+    :raises HandedOver: where Spark has to fold them too.
+    """
+    run = replace(plain.run, spark=started(plain.run.spark), engine_reason=reason)
+    may_void = voids_events(run) or count_surveyed(plain.decoder.shapes).reads
+    rows = fold.read(changes_for_spark(fold.how))
+    if may_void and fold.how.left_out and rows.column(VALUE_POSITIONS).null_count < rows.num_rows:
+        raise HandedOver("values that events leave out, and a truncate or a snapshot that may void what carried them")
+    run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {reason}")
+    frame = stage_changes(run, rows, {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()})
+    latest = Latest(frame, hazardous=frame.filter("false"))
+    read = ReadElsewhere(decoder=plain.decoder, latest=latest, reads=fold.reads, engine=MIXED)
+    return settle(run, plain.target, read=read)
+
+
+def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
+    """Return the row changes for delta-rs.
+
+    :raises HandedOver: where Spark has to merge them.
+    """
+    if plain.left_to_spark:
+        raise HandedOver(plain.left_to_spark)
     run, target, decoder = plain.run, plain.target, plain.decoder
-    changes = fold_natively(decoder, run.microbatch.archive, threads=plain.threads)
+    changes = changes_of(fold)
     most = most_touched_bytes(run.microbatch.text_size)
     if target and target.size > most and touched_bytes(plain.table, changes.rows, target.keys) > most:
         raise HandedOver("few events touch many files of a large table")

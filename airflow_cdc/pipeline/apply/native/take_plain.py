@@ -14,7 +14,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_read
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
 from airflow_cdc.pipeline.apply.native.merge import may_write
 from airflow_cdc.pipeline.apply.native.misread_times import misread_file
 from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
@@ -40,7 +40,9 @@ class Plain:
     """None where the table is to be created."""
     decoder: Decoder
     table: Any
-    """delta-rs's table; None where it is to be created."""
+    """delta-rs's table; None where it is to be created, or merged by Spark."""
+    left_to_spark: str | None = None
+    """Why Spark has to merge it; None where delta-rs may."""
 
     @property
     def threads(self) -> int:
@@ -91,10 +93,24 @@ def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
+    try:
+        table = _open_for_merge(run, target)
+    except HandedOver as reason:
+        return Plain(run=run, target=target, decoder=decoder, table=None, left_to_spark=str(reason))
+    return Plain(run=run, target=target, decoder=decoder, table=table)
+
+
+def _open_for_merge(run: MicrobatchRun, target: TargetTable | None) -> Any:
+    """Return the table, opened by delta-rs; None where it is to be created.
+
+    :raises HandedOver: where Spark has to merge.
+    """
+    if reason := why_not_merged(run):
+        raise HandedOver(reason)
     table = _open(target.uri) if target else None
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
-    return Plain(run=run, target=target, decoder=decoder, table=table)
+    return table
 
 
 def _open(uri: str) -> Any:

@@ -12,7 +12,9 @@ from tests.conftest import Apply
 from tests.support.events import TOPIC, sqlserver, write_records
 
 
-def test_keys_all_over_a_large_table_go_to_spark_and_others_do_not(apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_all_over_a_large_table_are_merged_by_spark_and_others_are_not(
+    apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flow = CdcFlow(TOPIC, max_microbatch_bytes=1)
     # Two files of the table: of the keys 0 to 9, and 10 to 19.
     for number, first in enumerate((0, 10)):
@@ -32,4 +34,4 @@ def test_keys_all_over_a_large_table_go_to_spark_and_others_do_not(apply: Apply,
         return batch.engine, batch.engine_reason
 
     assert update(100, 3) == ("native", "")
-    assert update(200, 3, 13) == ("spark", "few events touch many files of a large table")
+    assert update(200, 3, 13) == ("mixed", "few events touch many files of a large table")

@@ -1,0 +1,131 @@
+"""Row changes that are folded natively and merged by Spark: staged as Parquet, with the columns of Spark's own fold.
+
+The frame is that of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`, in which no key has a hazard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from airflow_cdc.model.columns import (
+    ABSENT,
+    COMMITTED_AT,
+    MOVED,
+    OFFSET,
+    OP,
+    OP_IF_ABSENT,
+    PARTITION,
+    POSITION,
+    UNAVAILABLE,
+    VALUE_POSITIONS,
+)
+from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.places import staging_uri
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, VALUE_POSITIONS_TYPE
+from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.native.arrow_rows import in_schema
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, READS, REDELIVERED
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.target.delta_types import delta_field
+
+_REACH = {
+    "first": ("first_position", POSITION_TYPE),
+    "last": ("last_position", POSITION_TYPE),
+    "first_offset": ("first_offset", "BIGINT"),
+    "last_offset": ("last_offset", "BIGINT"),
+    # Of connectors whose positions do not distinguish transactions, which are Spark's.
+    "first_transaction": ("CAST(NULL AS VARCHAR)", "STRING"),
+    "last_transaction": ("CAST(NULL AS VARCHAR)", "STRING"),
+    "began": (f"if(false, {POSITION}, NULL)", POSITION_TYPE),
+    "deletes": ("deletes", "BOOLEAN"),
+    "writes": ("writes", "BOOLEAN"),
+    "depends": ("false", "BOOLEAN"),
+    "spreads": ("spreads", "BOOLEAN"),
+}
+"""SQL over the fold's rows and Spark's type, by member of ``__cdc_reach``."""
+_PLACE = {"position": ("position", POSITION_TYPE), PARTITION: ("lane", "INT")}
+_NEWEST = {**_PLACE, "last": ("last", "BOOLEAN"), "offset": ("offset", "BIGINT"), "initial": ("initial", "BOOLEAN")}
+"""Members of ``__cdc_reads``, alike; the SQL is a member of the fold's."""
+
+
+def _struct(members: Mapping[str, tuple[str, str]]) -> str:
+    return f"STRUCT<{', '.join(f'{member}: {kind}' for member, (_, kind) in members.items())}>"
+
+
+_OURS = {
+    POSITION: POSITION_TYPE,
+    OP: "STRING",
+    OP_IF_ABSENT: "STRING",
+    COMMITTED_AT: "TIMESTAMP",
+    PARTITION: "INT",
+    OFFSET: "BIGINT",
+    UNAVAILABLE: "ARRAY<STRING>",
+    ABSENT: "ARRAY<STRING>",
+    VALUE_POSITIONS: VALUE_POSITIONS_TYPE,
+    MOVED: MOVED_TYPE,
+    EVENTS: "BIGINT",
+    REDELIVERED: "BIGINT",
+    CONFLICTS: "INT",
+    REACH: _struct(_REACH),
+    READS: f"STRUCT<newest: {_struct(_NEWEST)}, oldest: {_struct(_PLACE)}>",
+    HAZARD: "INT",
+}
+_NULL = (UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED, READS)
+"""Columns that are NULL in all rows unless the query has them."""
+_ROWS_OF_GROUP = 100_000
+
+
+def changes_for_spark(how: Fold) -> str:
+    """Return the query of the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`) for :func:`stage_changes`."""
+    source = ", ".join(f"{of_source(column)} AS {name(column)}" for column in how.columns)
+    reach = ", ".join(f"{name(member)} := {value}" for member, (value, _) in _REACH.items())
+    ours = [POSITION, OP, f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
+    ours += [UNAVAILABLE, VALUE_POSITIONS] if how.left_out else []
+    ours += [f"events AS {EVENTS}", f"copies AS {REDELIVERED}", f"conflicts AS {CONFLICTS}", f"struct_pack({reach}) AS {REACH}"]
+    ours += [f"struct_pack(newest := {_read('newest_read', _NEWEST)}, oldest := {_read('oldest_read', _PLACE)}) AS {READS}"] * how.has_reads
+    return f"SELECT {source}, {', '.join(ours)}, 0 AS {HAZARD} FROM {CHANGES}"
+
+
+def _read(found: str, members: Mapping[str, tuple[str, str]]) -> str:
+    packed = ", ".join(f"{name(member)} := {found}.{name(value)}" for member, (value, _) in members.items())
+    return f"CASE WHEN {found} IS NOT NULL THEN struct_pack({packed}) END"
+
+
+def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> DataFrame:
+    """Write row changes to the staging folder, and return them as Spark reads them there.
+
+    :param rows: Arrow table of :func:`changes_for_spark`.
+    :param types: Spark SQL types of the source's columns.
+    :raises HandedOver: for a type that only Spark parses, and where the folder cannot be written from here.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import Schema
+
+    try:
+        fields = {"type": "struct", "fields": [delta_field(column, kind) for column, kind in {**types, **_OURS}.items()]}
+    except ValueError as error:
+        raise HandedOver(str(error)) from error
+    absent = {column: None for column in _NULL if column not in rows.column_names}
+    staged = in_schema(rows, pa.schema(Schema.from_json(json.dumps(fields)).to_arrow()), constants=absent)
+    content = BytesIO()
+    # Read twice and then removed, as what Spark stages.
+    pq.write_table(staged, content, compression="lz4", use_dictionary=False, row_group_size=_ROWS_OF_GROUP)
+    folder = run.new_staging_folder("latest")
+    try:
+        fs, root = file_system(f"{staging_uri(run.lake, run.past.folder)}/{folder}")
+        fs.makedirs(root, exist_ok=True)
+        fs.pipe_file(f"{root}/0.parquet", content.getvalue())
+    except OSError as error:
+        raise HandedOver(f"the staging folder cannot be written from the driver: {first_line(error)}") from error
+    return run.read_staged(folder, StructType.fromJson(fields))
