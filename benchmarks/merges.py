@@ -19,7 +19,7 @@ from benchmarks.contestants.autocdc import AutoCdc
 from benchmarks.contestants.contestant import Contestant, Task
 from benchmarks.contestants.delta_rs import DeltaRs
 from benchmarks.contestants.native_limit import NativeLimit
-from benchmarks.contestants.ours import Ours
+from benchmarks.contestants.ours import Ours, OursBySpark
 from benchmarks.contestants.slim import Slim
 from benchmarks.contestants.spark_floor import SparkFloor
 from benchmarks.contestants.textbook import Textbook, TextbookWithDeletionVectors
@@ -156,6 +156,13 @@ SCENARIOS = (
         "inserts", "that only insert behind", 500_000, 5_000_000, mix=INSERTS, contestants=FEW, budgets=(Budget(_T, 1 / 3), Budget(_S, 1.3))
     ),
     Scenario("skewed", "of which 90% are about 0.1% of", 500_000, 5_000_000, hot=0.9, contestants=FEW, budgets=(Budget(_T, 0.5),)),
+    Scenario(
+        "sparse",
+        "spread over",
+        100_000,
+        5_000_000,
+        contestants=(Ours, OursBySpark, Textbook, TextbookWithDeletionVectors, SparkFloor),
+    ),
     Scenario("wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW, smaller=5),
 )
 RUNS: dict[str, Callable[..., Result]] = {scenario.name: partial(Scenario.run, scenario) for scenario in SCENARIOS}

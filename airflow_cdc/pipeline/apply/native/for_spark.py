@@ -82,7 +82,8 @@ _OURS = {
 }
 _NULL = (UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED, READS)
 """Columns that are NULL in all rows unless the query has them."""
-_ROWS_OF_GROUP = 100_000
+_ROWS_OF_GROUP = 20_000
+"""Spark reads groups in tasks of their own."""
 
 
 def changes_for_spark(how: Fold) -> str:
