@@ -19,6 +19,7 @@ from benchmarks import backfill, flat, formats, growth, merges, planning, reconc
 from benchmarks.measure import Result
 from benchmarks.report import report, report_aims
 from benchmarks.size import Size
+from tests.system.spark_cluster import SparkCluster
 
 _MERGES: dict[str, Callable[..., Result]] = {**merges.RUNS, "formats": formats.run}
 _ONE_BY_ONE: dict[str, Callable[[SparkSession, Path], Result]] = {
@@ -33,7 +34,7 @@ _STEPS: dict[str, Callable[[SparkSession, Path], Result]] = {
     "reconcile-hazards": partial(reconcile.run, hazards=0.01),
 }
 """Of one step of a merge; run only where they are asked for."""
-SCENARIOS = [*_ONE_BY_ONE, *small_batches.SCENARIOS]
+SCENARIOS = [*_ONE_BY_ONE, *small_batches.SCENARIOS, merges.LARGE.name]
 _ALL = [*SCENARIOS, *_STEPS]
 FOLDER = Path(".airflow-cdc/bench")
 """Scratch; what lies in its ``cache`` is used again."""
@@ -53,16 +54,14 @@ def main(
         raise typer.BadParameter(f"No such scenario: {', '.join(sorted(unknown))}. There are {', '.join(_ALL)}.")
     size.choose(Size.FULL if full else Size.TINY if tiny else Size.QUICK)
     chosen = _Chosen([word.strip() for word in only.split(",") if word], rounds or (1 if tiny else merges.ROUNDS))
-    spark = _start()
     results = []
-    for result in _results(spark, scenarios or SCENARIOS, chosen):
+    for result in _results(scenarios or SCENARIOS, chosen):
         # Only runs of whole size of all contestants are kept with the code.
         if full and not only:
             report(result)
         else:
             report(result, size=size.chosen().value, folder=_RESULTS_OF_SMALLER)
         results.append(result)
-    spark.stop()
     if len(results) > 1:
         report_aims(results)
     if any(result.void or result.void_rows for result in results):
@@ -77,8 +76,26 @@ class _Chosen:
     rounds: int
 
 
-def _results(spark: SparkSession, names: list[str], chosen: _Chosen) -> Iterator[Result]:
-    """Run scenarios; those of small batches, which share what they measure, all where the first of them stands."""
+def _results(names: list[str], chosen: _Chosen) -> Iterator[Result]:
+    """Run scenarios: first those of this machine's own Spark, then the one of a cluster."""
+    if local := [name for name in names if name != merges.LARGE.name]:
+        spark = _start("local[2]")
+        yield from _results_in(spark, local, chosen)
+        spark.stop()
+    if merges.LARGE.name in names:
+        folder = FOLDER / merges.LARGE.name
+        shutil.rmtree(folder, ignore_errors=True)
+        cluster = SparkCluster(folder / "cluster", workers=2, memory="3g")
+        try:
+            spark = _start(f"spark://{cluster.host}")
+            yield merges.LARGE.run(spark, folder, only=chosen.only, rounds=chosen.rounds)
+            spark.stop()
+        finally:
+            cluster.stop()
+
+
+def _results_in(spark: SparkSession, names: list[str], chosen: _Chosen) -> Iterator[Result]:
+    """Run scenarios in one session; those of small batches, which share what they measure, all where the first of them stands."""
     small = [name for name in names if name in small_batches.SCENARIOS]
     for name in names:
         folder = FOLDER / (name if name not in small else "small-batches")
@@ -93,19 +110,21 @@ def _results(spark: SparkSession, names: list[str], chosen: _Chosen) -> Iterator
             yield {**_ONE_BY_ONE, **_STEPS}[name](spark, folder)
 
 
-def _start() -> SparkSession:
-    os.environ.update(runtime.spark_environment("local[2]"))
+def _start(master: str) -> SparkSession:
+    os.environ.update({**runtime.spark_environment(master), "SPARK_LOCAL_HOSTNAME": "127.0.0.1"})
     scratch = FOLDER / "spark"
     shutil.rmtree(scratch, ignore_errors=True)
     os.environ["SPARK_LOCAL_DIRS"] = str(scratch.absolute())
     options = {
         "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
         "spark.driver.memory": "4g",
+        "spark.executor.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
         # What no contestant is measured by, such as a look at all tables in the end; contestants' sessions set both themselves.
         "spark.sql.shuffle.partitions": "8",
         "spark.databricks.delta.snapshotPartitions": "2",
     }
-    spark = start_session("airflow-cdc bench", master="local[2]", options=options)
+    spark = start_session("airflow-cdc bench", master=master, options=options)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -29,6 +30,8 @@ class Traffic:
     keys: Keys
     mix: Mix
     seed: int = 1
+    events_per_file: int | None = None
+    """None: one file a partition."""
 
     def files(self, folder: Path) -> list[Path]:
         """Return the archived files, by partition; they are written below the folder where they are not there yet."""
@@ -38,9 +41,11 @@ class Traffic:
         events = events_of(self.count, self.keys, self.mix, seed=self.seed)
         connection = duckdb.connect()
         connection.register("events", events)
-        for partition in range(PARTITIONS):
-            query = f"SELECT {_line(self.shape)} FROM events WHERE partition = {partition} ORDER BY place"
-            _write_lines(archive_path(folder, partition, _PER_PARTITION), connection.execute(query))
+        step = self.events_per_file or len(events)
+        for partition, first in product(range(PARTITIONS), range(0, len(events), step)):
+            of_file = f"partition = {partition} AND place >= {first} AND place < {first + step}"
+            lines = connection.execute(f"SELECT {_line(self.shape)} FROM events WHERE {of_file} ORDER BY place")
+            _write_lines(archive_path(folder, partition, first + _PER_PARTITION), lines)
 
 
 def kept(cache: Path, content: str, write: Callable[[Path], None]) -> list[Path]:
@@ -99,7 +104,12 @@ def _line(shape: Shape) -> str:
 
 
 def _write_lines(path: Path, found: duckdb.DuckDBPyConnection) -> None:
+    """Write a file; none where there are no lines."""
+    rows = found.fetchmany(50_000)
+    if not rows:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        while rows := found.fetchmany(50_000):
+        while rows:
             file.writelines(f"{row[0]}\n" for row in rows)
+            rows = found.fetchmany(50_000)

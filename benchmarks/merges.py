@@ -50,6 +50,7 @@ class Scenario:
     shape: Shape = ACCOUNTS
     contestants: Sequence[type[Contestant]] = ALL
     budgets: tuple[Budget, ...] = ()
+    events_per_file: int | None = None
     smaller: int = 1
     """So many times smaller still than others, where it is not run at full size."""
 
@@ -61,7 +62,7 @@ class Scenario:
         cache = folder.parent / "cache"
         base = Base(spark, cache, self.shape, self._scaled(self.rows))
         keys = Keys(base.rows, self.newest, self.hot)
-        files = Traffic(self.shape, self._scaled(self.events), keys, self.mix).files(cache / "events")
+        files = Traffic(self.shape, self._scaled(self.events), keys, self.mix, events_per_file=self.events_per_file).files(cache / "events")
         task = Task(base, files)
         chosen = [kind for kind in self.contestants if not only or kind.name in only]
         warm_ups = self._warm_ups(chosen)
@@ -164,5 +165,14 @@ SCENARIOS = (
         contestants=(Ours, OursBySpark, Textbook, TextbookWithDeletionVectors, SparkFloor),
     ),
     Scenario("wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW, smaller=5),
+)
+LARGE = Scenario(
+    "large",
+    "on a cluster of two workers, spread over",
+    6_000_000,
+    20_000_000,
+    contestants=(Ours, Textbook, TextbookWithDeletionVectors),
+    budgets=(Budget(_T, 0.5),),
+    events_per_file=100_000,
 )
 RUNS: dict[str, Callable[..., Result]] = {scenario.name: partial(Scenario.run, scenario) for scenario in SCENARIOS}

@@ -18,7 +18,7 @@ from tests.system.live_airflow import free_port
 class SparkCluster:
     """A master and its workers, of one core each."""
 
-    def __init__(self, folder: Path, *, workers: int) -> None:
+    def __init__(self, folder: Path, *, workers: int, memory: str = "1500m") -> None:
         self._folder, self._port, self._page = folder, free_port(), free_port()
         self.host = f"127.0.0.1:{self._port}"
         folder.mkdir(parents=True)
@@ -29,7 +29,7 @@ class SparkCluster:
             self._start(
                 f"worker-{number}",
                 "org.apache.spark.deploy.worker.Worker",
-                *("--cores", "1", "--memory", "1500m", "--webui-port", str(free_port()), "--work-dir", str(folder / f"work-{number}")),
+                *("--cores", "1", "--memory", memory, "--webui-port", str(free_port()), "--work-dir", str(folder / f"work-{number}")),
                 f"spark://{self.host}",
             )
             for number in range(workers)
