@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.engine import Engine
-from airflow_cdc.pipeline.apply.native import settle_rows
+from airflow_cdc.pipeline.apply.native import settle_rows, take_plain
 from tests.conftest import Apply
 from tests.properties.test_two_engines import (
     BEGINS,
@@ -40,6 +40,16 @@ LARGE = "few events touch many files of a large table"
 def tables_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table counts as so large that Spark merges."""
     monkeypatch.setattr(settle_rows, "most_touched_bytes", lambda _text_bytes: -1)
+
+
+TOO_LARGE = "the driver has no room for it"
+
+
+@pytest.fixture
+def drivers_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No microbatch fits into the driver, and Spark's tasks count as a cluster's."""
+    monkeypatch.setattr(take_plain, "why_too_large", lambda _text_bytes: TOO_LARGE)
+    monkeypatch.setattr(take_plain, "has_cluster", lambda _spark: True)
 
 
 def engines_of(batches: list[Any]) -> list[tuple[str, str]]:
@@ -105,6 +115,23 @@ def test_values_that_events_leave_out_come_from_the_row_that_spark_merges(
     batches = compare(spark, apply, tmp_path)
     assert [batch.engine for batch in batches].count("mixed") >= 1, engines_of(batches)
     assert older_values(spark, tmp_path) > 5
+
+
+@pytest.mark.usefixtures("drivers_are_small")
+@pytest.mark.parametrize(
+    ("dialect", "begin", "layout"),
+    [
+        ("postgresql", "reads and changes", PAIRED),
+        pytest.param("sqlserver", "creates", VALUES, marks=pytest.mark.deep),
+        pytest.param("oracle", "reads", RECORDS, marks=pytest.mark.deep),
+        pytest.param("mariadb", "reads and changes", RECORDS, marks=pytest.mark.deep),
+        pytest.param("db2", "reads", PAIRED, marks=pytest.mark.deep),
+    ],
+)
+def test_what_executors_fold_is_the_same(dialect: str, begin: str, layout: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    archive_of(DIALECTS[dialect], 6, tmp_path / "archive", files=2, changes=40, begin=begin, layout=layout)
+    batches = compare(spark, apply, tmp_path, at_once=layout != RECORDS)
+    assert {*engines_of(batches)} == {("mixed", TOO_LARGE)}
 
 
 @pytest.mark.deep

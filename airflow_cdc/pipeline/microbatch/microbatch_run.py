@@ -152,13 +152,13 @@ class MicrobatchRun:
             return rows.localCheckpoint()
         folder = self.new_staging_folder(name)
         rows.write.options(**_STAGED).parquet(f"{self.state(staging_uri)}/{folder}")
-        return self.read_staged(folder, rows.schema)
+        return self.read_staged([folder], rows.schema)
 
     def new_staging_folder(self, name: str) -> str:
         """Return the name of a new folder below the flow's staging folder."""
         return f"{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
 
-    def read_staged(self, folder: str, schema: StructType) -> DataFrame:
-        """Return the rows that were staged into a folder of that name."""
+    def read_staged(self, places: Sequence[str], schema: StructType) -> DataFrame:
+        """Return the rows that were staged into folders or files below the flow's staging folder."""
         self.after_effect("stage")
-        return self.spark.read.schema(schema).parquet(f"{self.state(staging_uri)}/{folder}")
+        return self.spark.read.schema(schema).parquet(*(f"{self.state(staging_uri)}/{place}" for place in places))

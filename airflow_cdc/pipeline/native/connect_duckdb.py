@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
+from airflow_cdc.pipeline.native.free_memory import free_memory
 
-_MEMORY = "4GB"
-"""By default DuckDB takes four fifths of the machine's, in each connection."""
+_MOST, _LEAST = 4 * 1024**3, 128 * 1024**2
+"""Bytes of memory. By default DuckDB takes four fifths of the machine's, in each connection."""
 
 
 _IDLE: dict[tuple[Any, ...], list[Any]] = {}
@@ -33,7 +34,7 @@ def connect_duckdb(*, threads: int = 1) -> Iterator[Any]:
 
     settings: dict[str, Any] = {
         "threads": min(threads, os.cpu_count() or 1),
-        "memory_limit": _MEMORY,
+        "memory_limit": f"{_memory()}B",
         "temp_directory": tempfile.gettempdir(),
         "autoinstall_known_extensions": False,
         # Under one name there may be other bytes in the next statement.
@@ -58,6 +59,12 @@ def connect_duckdb(*, threads: int = 1) -> Iterator[Any]:
         database.close()
         raise
     idle.append(database)
+
+
+def _memory() -> int:
+    """Return the bytes that a connection may take: half of what is free, by powers of two, because databases are kept by their settings."""
+    free = free_memory()
+    return _MOST if free is None else min(_MOST, max(_LEAST, 1 << (max(free, 2) // 2).bit_length() - 1))
 
 
 def rows_by_name(cursor: Any) -> list[dict[str, Any]]:

@@ -28,6 +28,11 @@ def use_options(file_systems: Mapping[str, Mapping[str, Any]]) -> None:
     _OPTIONS.update(file_systems)
 
 
+def options_in_use() -> Mapping[str, Mapping[str, Any]]:
+    """Return fsspec's options by store, with credentials: for a task of this job, and for nothing that is shown."""
+    return dict(_OPTIONS)
+
+
 def file_system(uri: str) -> tuple[Any, str]:
     """Return the file system of a URI, and the URI's path in it."""
     store = store_of(uri)

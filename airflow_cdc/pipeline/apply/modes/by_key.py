@@ -42,7 +42,8 @@ class ReadElsewhere:
 
     decoder: Decoder
     latest: Latest
-    reads: SnapshotReads
+    reads: SnapshotReads | None
+    """None: Spark finds them."""
     engine: str
     """For the report."""
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.fold_sql import (
+    CHANGES,
     EVENTS,
     Fold,
     count_changes,
@@ -72,6 +74,13 @@ class NativeFold:
     reads: NativeReads
     connection: Any
     """Of DuckDB, with the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`)."""
+
+    @property
+    def carries_values(self) -> bool:
+        """Whether some rows have a value that their last event leaves out from an earlier event of the microbatch."""
+        if not self.how.left_out:
+            return False
+        return bool(self.connection.execute(f"SELECT count(*) FROM {CHANGES} WHERE {VALUE_POSITIONS} IS NOT NULL").fetchone()[0])
 
     def read(self, query: str) -> Any:
         """Return the Arrow table of a query of the fold's rows.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from io import BytesIO
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -86,6 +86,15 @@ _ROWS_OF_GROUP = 20_000
 """Spark reads groups in tasks of their own."""
 
 
+@dataclass(frozen=True)
+class StagedFold:
+    """A fold's row changes, staged for Spark."""
+
+    changes: DataFrame
+    carries_values: bool
+    """Whether some have a value that their last event leaves out from an earlier event of the microbatch."""
+
+
 def changes_for_spark(how: Fold) -> str:
     """Return the query of the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`) for :func:`stage_changes`."""
     source = ", ".join(f"{of_source(column)} AS {name(column)}" for column in how.columns)
@@ -109,24 +118,42 @@ def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> Da
     :param types: Spark SQL types of the source's columns.
     :raises HandedOver: for a type that only Spark parses, and where the folder cannot be written from here.
     """
+    fields = fields_of(types)
+    folder = run.new_staging_folder("latest")
+    try:
+        write_changes(rows, fields, f"{staging_uri(run.lake, run.past.folder)}/{folder}", "0.parquet")
+    except OSError as error:
+        raise HandedOver(f"the staging folder cannot be written from the driver: {first_line(error)}") from error
+    return run.read_staged([folder], StructType.fromJson(fields))
+
+
+def fields_of(types: Mapping[str, str]) -> dict[str, Any]:
+    """Return the frame's columns in the JSON that Spark and delta-rs read alike.
+
+    :raises HandedOver: for a type that only Spark parses.
+    """
+    try:
+        return {"type": "struct", "fields": [delta_field(column, kind) for column, kind in {**types, **_OURS}.items()]}
+    except ValueError as error:
+        raise HandedOver(str(error)) from error
+
+
+def write_changes(rows: Any, fields: Mapping[str, Any], folder: str, file: str) -> None:
+    """Write row changes as a Parquet file.
+
+    :param rows: Arrow table of :func:`changes_for_spark`.
+    :param fields: from :func:`fields_of`.
+    :param folder: URI; made where it is not there.
+    :raises OSError: where it cannot be written.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
     from deltalake import Schema
 
-    try:
-        fields = {"type": "struct", "fields": [delta_field(column, kind) for column, kind in {**types, **_OURS}.items()]}
-    except ValueError as error:
-        raise HandedOver(str(error)) from error
     absent = {column: None for column in _NULL if column not in rows.column_names}
     staged = in_schema(rows, pa.schema(Schema.from_json(json.dumps(fields)).to_arrow()), constants=absent)
-    content = BytesIO()
-    # Read twice and then removed, as what Spark stages.
-    pq.write_table(staged, content, compression="lz4", use_dictionary=False, row_group_size=_ROWS_OF_GROUP)
-    folder = run.new_staging_folder("latest")
-    try:
-        fs, root = file_system(f"{staging_uri(run.lake, run.past.folder)}/{folder}")
-        fs.makedirs(root, exist_ok=True)
-        fs.pipe_file(f"{root}/0.parquet", content.getvalue())
-    except OSError as error:
-        raise HandedOver(f"the staging folder cannot be written from the driver: {first_line(error)}") from error
-    return run.read_staged(folder, StructType.fromJson(fields))
+    fs, root = file_system(folder)
+    fs.makedirs(root, exist_ok=True)
+    with fs.open(f"{root}/{file}", "wb") as content:
+        # Read twice and then removed, as what Spark stages.
+        pq.write_table(staged, content, compression="lz4", use_dictionary=False, row_group_size=_ROWS_OF_GROUP)

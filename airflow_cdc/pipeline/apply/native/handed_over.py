@@ -12,7 +12,6 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import is_of_life
-from airflow_cdc.pipeline.apply.native.bounds import why_too_large
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
@@ -50,7 +49,6 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
     later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
     files = microbatch.files
     modes = {flow.mode, *([target.mode] if target else [])}
-    large = why_too_large(microbatch.text_size)
     against = {
         "the table keeps neither current rows by key nor all events": modes not in _MODES,
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
@@ -58,7 +56,6 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
         "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
         "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
         "the lake is on a store that only Spark writes": not is_fetched(run.lake),
-        f"{large}": large,
         "the files are not JSON lines": any(file.format is not FileFormat.LINES for file in files),
         "some files have companions, and others have none": len({not file.keys_path for file in files}) > 1,
         "a companion is a file that only Spark reads": not all(map(is_paired_natively, files)),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.flow.engine import MIXED, Engine
 from airflow_cdc.model.places import delete_markers_uri
@@ -17,8 +16,9 @@ from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
 from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
-from airflow_cdc.pipeline.apply.native.for_spark import changes_for_spark, stage_changes
+from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
+from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
@@ -28,7 +28,9 @@ from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
 from airflow_cdc.pipeline.evidence.find_snapshot import find_snapshots
 from airflow_cdc.pipeline.evidence.find_voids import find_voids
+from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
@@ -41,6 +43,9 @@ def settle_rows(plain: Plain) -> RowChanges:
 
     :raises HandedOver: where its last event alone does not decide a key's row.
     """
+    if plain.too_large:
+        run = _of_spark(plain, plain.too_large)
+        return _merged_by_spark(plain, run, fold_in_tasks(run, plain.decoder))
     with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
         try:
             return _for_delta_rs(plain, fold)
@@ -53,16 +58,22 @@ def _for_spark(plain: Plain, fold: NativeFold, reason: str) -> RowChanges:
 
     :raises HandedOver: where Spark has to fold them too.
     """
-    run = replace(plain.run, spark=started(plain.run.spark), engine_reason=reason)
-    may_void = voids_events(run) or count_surveyed(plain.decoder.shapes).reads
-    rows = fold.read(changes_for_spark(fold.how))
-    if may_void and fold.how.left_out and rows.column(VALUE_POSITIONS).null_count < rows.num_rows:
+    run = _of_spark(plain, reason)
+    types = {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()}
+    changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
+    return _merged_by_spark(plain, run, StagedFold(changes, carries_values=fold.carries_values), reads=fold.reads)
+
+
+def _of_spark(plain: Plain, reason: str) -> MicrobatchRun:
+    return replace(plain.run, spark=started(plain.run.spark), engine_reason=reason)
+
+
+def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, reads: SnapshotReads | None = None) -> RowChanges:
+    if fold.carries_values and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
         raise HandedOver("values that events leave out, and a truncate or a snapshot that may void what carried them")
-    run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {reason}")
-    frame = stage_changes(run, rows, {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()})
-    latest = Latest(frame, hazardous=frame.filter("false"))
-    read = ReadElsewhere(decoder=plain.decoder, latest=latest, reads=fold.reads, engine=MIXED)
-    return settle(run, plain.target, read=read)
+    run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {run.engine_reason}")
+    latest = Latest(fold.changes, hazardous=fold.changes.filter("false"))
+    return settle(run, plain.target, read=ReadElsewhere(decoder=plain.decoder, latest=latest, reads=reads, engine=MIXED))
 
 
 def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:

@@ -13,8 +13,9 @@ from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.position.position import Position
-from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES
+from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES, why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
+from airflow_cdc.pipeline.apply.native.in_tasks import has_cluster
 from airflow_cdc.pipeline.apply.native.merge import may_write
 from airflow_cdc.pipeline.apply.native.misread_times import misread_file
 from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
@@ -22,6 +23,7 @@ from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
+from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.target.open_natively import open_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -43,6 +45,8 @@ class Plain:
     """delta-rs's table; None where it is to be created, or merged by Spark."""
     left_to_spark: str | None = None
     """Why Spark has to merge it; None where delta-rs may."""
+    too_large: str | None = None
+    """Why this process does not decode it: the tasks of a cluster do. None where it does."""
 
     @property
     def threads(self) -> int:
@@ -90,9 +94,14 @@ def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
         raise HandedOver(f"the driver's Python lacks {', '.join(missing)}")
     if reason := why_not_read(run, target):
         raise HandedOver(reason)
+    large = why_too_large(run.microbatch.text_size)
+    if large and not has_cluster(started(run.spark)):
+        raise HandedOver(large)
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
+    if large:
+        return Plain(run=run, target=target, decoder=decoder, table=None, left_to_spark=large, too_large=large)
     try:
         table = _open_for_merge(run, target)
     except HandedOver as reason:

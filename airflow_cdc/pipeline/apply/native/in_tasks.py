@@ -1,0 +1,151 @@
+"""Fold a microbatch in the tasks of one Spark job: what the driver has no room for, where Spark has a cluster.
+
+The events of a key lie in one Kafka partition. So the files fall into groups that share no partition, each task folds a group and stages
+its row changes, and no row goes back into the JVM before the merge. That no key is in two groups is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.places import staging_uri
+from airflow_cdc.pipeline.apply.native.bounds import MOST_TEXT_BYTES
+from airflow_cdc.pipeline.apply.native.fold import folding
+from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, fields_of, write_changes
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
+from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
+
+_OUTCOME = "file STRING, reason STRING, carries_values BOOLEAN"
+_UNABLE = re.compile(r"(ModuleNotFoundError|ImportError): .*|.*PYTHON_VERSION_MISMATCH.*")
+"""The line of an error that every microbatch would meet: executors without the packages, or with another Python."""
+_unable: list[str] = []
+"""Such errors of this process's application: it is asked once."""
+
+
+def has_cluster(spark: SparkSession) -> bool:
+    """Return whether Spark's tasks run elsewhere than in this process."""
+    return not str(spark.conf.get("spark.master", "local")).startswith("local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What a task needs; it is sent to the executors as part of the function, and neither logged nor in a setting."""
+
+    decoder: Decoder
+    archive: str
+    groups: Sequence[Sequence[str]]
+    """Paths of files."""
+    fields: Mapping[str, Any]
+    folder: str
+    stores: Mapping[str, Mapping[str, Any]]
+    """fsspec's options by store, with credentials."""
+
+
+def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
+    """Return each key's last event, folded by executors.
+
+    :raises HandedOver: as :func:`airflow_cdc.pipeline.apply.native.fold.folding`; also for a group of files that is too large for a task,
+        keys in several groups, and executors that cannot run it.
+    """
+    if _unable:
+        raise HandedOver(_unable[0])
+    groups = groups_of(decoder)
+    size = {file.path: file.text_size for file in decoder.files}
+    if max(sum(size[path] for path in group) for group in groups) > MOST_TEXT_BYTES:
+        raise HandedOver("the files of one partition have more text than a task takes")
+    folder = run.new_staging_folder("latest")
+    fields = fields_of({column: rule.sql_type for column, rule in decoder.columns.types.items()})
+    work = _Work(
+        decoder=decoder,
+        archive=run.microbatch.archive,
+        groups=groups,
+        fields=fields,
+        folder=f"{staging_uri(run.lake, run.past.folder)}/{folder}",
+        stores=options_in_use(),
+    )
+    outcomes = _outcomes(run.spark, work)
+    if reason := next((str(outcome["reason"]) for outcome in outcomes if outcome["reason"]), None):
+        raise HandedOver(reason)
+    changes = run.read_staged([f"{folder}/{outcome['file']}" for outcome in outcomes], StructType.fromJson(dict(fields)))
+    if len(groups) > 1 and _has_key_twice(changes, decoder.columns.keys):
+        raise HandedOver("a key has events in several partitions")
+    return StagedFold(changes, carries_values=any(outcome["carries_values"] for outcome in outcomes))
+
+
+def groups_of(decoder: Decoder) -> list[list[str]]:
+    """Return the paths of files in groups that share no partition, each in the decoder's order."""
+    by_name = {file.path: file.partition for file in decoder.files}
+    partitions: dict[str, set[int | None]] = {path: set() for path in by_name}
+    for shape in decoder.shapes:
+        # Values do not name their partition.
+        partitions[shape.file].add(by_name[shape.file] if shape.partition is None else shape.partition)
+    groups: list[tuple[set[int | None], list[str]]] = []
+    for file in decoder.files:
+        own, paths = partitions[file.path], [file.path]
+        for group in [group for group in groups if group[0] & own]:
+            groups.remove(group)
+            own, paths = own | group[0], group[1] + paths
+        groups.append((own, paths))
+    order = {file.path: place for place, file in enumerate(decoder.files)}
+    return [sorted(paths, key=order.__getitem__) for _, paths in groups]
+
+
+def _outcomes(spark: SparkSession, work: _Work) -> list[Any]:
+    numbers = spark.range(0, len(work.groups), 1, len(work.groups))
+    try:
+        return numbers.mapInArrow(partial(_fold_groups, work), _OUTCOME).collect()
+    except SPARK_ERRORS as error:
+        found = next((line.strip() for line in str(error).splitlines() if _UNABLE.search(line)), None)
+        if found:
+            _unable.append(f"the executors cannot fold: {found}")
+        raise HandedOver(f"the executors cannot fold: {found or error_line(error)}") from error
+
+
+def _fold_groups(work: _Work, batches: Iterable[Any]) -> Iterator[Any]:
+    """Fold the groups of files whose numbers come in; runs in a task."""
+    import pyarrow as pa
+
+    use_options(work.stores)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            file, reason, carries = _fold_group(work, work.groups[number])
+            yield pa.RecordBatch.from_pydict({"file": [file], "reason": [reason], "carries_values": [carries]}, schema=_schema())
+
+
+def _fold_group(work: _Work, paths: Sequence[str]) -> tuple[str, str | None, bool]:
+    # A task that is tried again, or twice at once, writes another file; only one of them is named.
+    file = f"{uuid.uuid4().hex}.parquet"
+    files: list[ArchivedFile] = [each for each in work.decoder.files if each.path in {*paths}]
+    own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in {*paths}])
+    try:
+        with folding(own, work.archive) as fold:
+            write_changes(fold.read(changes_for_spark(fold.how)), work.fields, work.folder, file)
+            return file, None, fold.carries_values
+    except HandedOver as reason:
+        return file, str(reason), False
+    except OSError as error:
+        return file, f"the staging folder cannot be written from an executor: {first_line(error)}", False
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([("file", pa.string()), ("reason", pa.string()), ("carries_values", pa.bool_())])
+
+
+def _has_key_twice(changes: DataFrame, keys: Sequence[str]) -> bool:
+    return bool(changes.groupBy(*map(sql.name, keys)).count().filter("count > 1").head(1))

@@ -1,0 +1,75 @@
+"""What the driver has no room for is folded by the executors of a real cluster, where their Python has the packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.properties.test_two_engines import DIALECTS, PAIRED, TOPIC, archive_of
+from tests.support.events import Row
+from tests.support.tables import read_rows
+from tests.system.spark_cluster import SparkCluster
+
+IN_A_CONTAINER = {"CONTAINER_ID": "container_1_0001_01_000001"}
+"""As of a driver on YARN, which has room for 64 MiB of text."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+FLOWS = f"flows:\n  - topic: {TOPIC}\n    columns: {{share: DOUBLE}}\n"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    started = SparkCluster(tmp_path_factory.mktemp("cluster") / "own", workers=2)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def large_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, Row]]:
+    """Two gigabytes would take minutes: 80 MiB of a sink's files, in three partitions, and the source's rows."""
+    folder = tmp_path_factory.mktemp("archive")
+    rows = archive_of(DIALECTS["sqlserver"], 1, folder, files=1, changes=120_000, layout=PAIRED)
+    assert sum(file.stat().st_size for file in folder.rglob("*.json")) > 70 * 1024**2
+    return folder, rows
+
+
+def applied(cluster: SparkCluster, archive: Path, folder: Path, *, python: str) -> dict[str, Any]:
+    """Apply the archive and return the report of the only microbatch."""
+    (folder / "flows.yaml").write_text(FLOWS, encoding="ascii")
+    places = ["--archive", str(archive), "--lake", str(folder / "lake"), "--flows", str(folder / "flows.yaml")]
+    settings = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=1g"]
+    command = [sys.executable, "-m", "airflow_cdc", "apply", *places, "--master", f"spark://{cluster.host}", *settings, "--json"]
+    ended = subprocess.run(
+        command, env={**os.environ, **IN_A_CONTAINER, "PYSPARK_PYTHON": python}, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    ((batch,),) = ([flow["batches"] for flow in json.loads(ended.stdout)["flows"]],)
+    return dict(batch[0])
+
+
+def test_executors_fold_what_the_driver_has_no_room_for(
+    cluster: SparkCluster, large_archive: tuple[Path, dict[int, Row]], spark: SparkSession, tmp_path: Path
+) -> None:
+    archive, rows = large_archive
+    report = applied(cluster, archive, tmp_path, python=sys.executable)
+    assert (report["engine"], report["engine_reason"]) == ("mixed", "the microbatch may take 413 MiB of memory, and 384 MiB are free")
+    assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "lake"), TOPIC).rows} == rows
+    # Both workers' tasks wrote: three partitions are three groups of files.
+    assert report["events"]["read"] > 120_000
+
+
+def test_executors_without_the_packages_leave_it_to_spark(
+    cluster: SparkCluster, large_archive: tuple[Path, dict[int, Row]], spark: SparkSession, tmp_path: Path
+) -> None:
+    archive, rows = large_archive
+    report = applied(cluster, archive, tmp_path, python=SYSTEM_PYTHON)
+    assert report["engine"] == "spark"
+    assert report["engine_reason"].startswith("the executors cannot fold: ")
+    assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "lake"), TOPIC).rows} == rows
