@@ -32,6 +32,7 @@ _OTHER_ENDINGS = re.compile(
     r"\.((crc|tmp|part|inprogress|pending|md|sql|csv|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?|(avro|parquet)\.(gz|zst|zstd|bz2))$",
     re.IGNORECASE,
 )
+_OF_PARTITION = re.compile(r"partition=(\d+)")
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
@@ -104,6 +105,22 @@ class ArchiveListing:
     """Data files, ordered by path."""
     ignored: tuple[str, ...]
     """Paths that are neither data nor a companion. They are reported, so that no archived event is missed silently."""
+
+
+def side_by_side(files: Iterable[ArchivedFile]) -> tuple[ArchivedFile, ...]:
+    """Return files in the order in which microbatches take them: as they are, but a sink's files of all partitions side by side.
+
+    With one partition behind the other, each microbatch of a backfill would begin a partition that the ones before never saw, and count as
+    late. The order is by folder, leaving out folders by partition, then by the offset in the name.
+    """
+    known = list(files)
+    in_order = iter(sorted((file for file in known if file.start_offset is not None), key=_place_beside))
+    return tuple(file if file.start_offset is None else next(in_order) for file in known)
+
+
+def _place_beside(file: ArchivedFile) -> tuple[str, str, int, int]:
+    folders = [part for part in file.path.split("/")[:-1] if not _OF_PARTITION.fullmatch(part)]
+    return "/".join(folders), file.topic, file.start_offset or 0, file.partition or 0
 
 
 def list_archive(fs: FileSystem, root: str) -> ArchiveListing:
@@ -212,6 +229,6 @@ def _describe(path: str, size: int, keys_path: str | None, modified: int | None)
     form = FileFormat(typed[1].lower()) if typed else FileFormat.LINES
     if sink:
         return ArchivedFile(path, size, sink["topic"], int(sink["partition"]), int(sink["offset"]), keys_path, form, modified=modified)
-    partition = next((int(part[10:]) for part in folders if re.fullmatch(r"partition=\d+", part)), None)
+    partition = next((int(found[1]) for part in folders if (found := _OF_PARTITION.fullmatch(part))), None)
     topic = _topic_folder(path) or _ENDING.sub("", name, count=1)
     return ArchivedFile(path, size, topic or name, partition, None, keys_path, form, modified=modified)

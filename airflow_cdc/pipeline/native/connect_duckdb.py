@@ -11,7 +11,7 @@ from typing import Any
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
 from airflow_cdc.pipeline.native.free_memory import free_memory
 
-_MOST, _LEAST = 4 * 1024**3, 128 * 1024**2
+_MOST, _LEAST = 4 * 1024**3, 256 * 1024**2
 """Bytes of memory. By default DuckDB takes four fifths of the machine's, in each connection."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_cdc.model.archive.archived_files import side_by_side
 from airflow_cdc.model.archive.survey import Survey, may_skip_offsets
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.look.new_files import NewFiles
@@ -51,7 +52,8 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFile
     changed = state.replaced(surveyed.files, ledger)
     for item in changed:
         run.progress(f"changed since survey {item.survey}, and read once more: {item.path}")
-    survey = Survey(state.archive, ledger.surveyed_through + 1, surveyed.files, surveyed.shapes, holes, changed)
+    number, files = ledger.surveyed_through + 1, side_by_side(surveyed.files)
+    survey = Survey(state.archive, number, files, surveyed.shapes, holes, changed)
     is_first = not survey.files or state.add(survey)
     run.after_effect("survey")
     if is_first:

@@ -7,7 +7,7 @@ A plain file holds row envelopes, tombstones and control events. The rows are th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,8 +20,10 @@ from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.control_events_sql import control_events
 from airflow_cdc.pipeline.survey.row_events_sql import row_events
 
-MOST_TEXT_BYTES = 1024**3
+MOST_TEXT_BYTES = 16 * 1024**3
 """Text that one process surveys; more is spread over Spark's executors."""
+_AT_ONCE = 1024**3
+"""Text of the files that are read by one statement: what is fetched of them is in memory."""
 
 _LENIENT = r",\s*[}\]]"
 """Pattern of what a line may hold where DuckDB takes a comma behind the last member, which is no JSON."""
@@ -38,6 +40,24 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     own = [file for file in files if is_of_lines(file) and not _is_hidden(file, archive)]
     if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
+    plain = {path: shapes for part in _parts(own) for path, shapes in _plain(archive, part).items()}
+    return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]
+
+
+def _parts(files: Sequence[ArchivedFile]) -> Iterator[list[ArchivedFile]]:
+    """Yield the files in parts of so much text that it may be in memory; a larger file is a part of its own."""
+    part, size = list[ArchivedFile](), 0
+    for file in files:
+        if part and size + file.text_size > _AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append(file)
+        size += file.text_size
+    yield part
+
+
+def _plain(archive: str, own: Sequence[ArchivedFile]) -> dict[str, list[dict[str, Any]]]:
+    """Return the shapes of each plain file's records, by path."""
     alone, paired = [file for file in own if not file.keys_path], [file for file in own if file.keys_path]
     found = _read(archive, alone, row_events, are_values=False)
     # A file of values looks like one of records that name no topic.
@@ -48,8 +68,7 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
         control = [file for file in group if any(map(_may_be_control, found.get(file.path, ())))]
         read = _read(archive, control, control_events, are_values=group is not records)
         found |= {path: _together(found[path], shapes) for path, shapes in read.items()}
-    plain = {path: shapes for path, shapes in found.items() if not any(row["is_odd"] or _is_odd(row) for row in shapes)}
-    return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]
+    return {path: shapes for path, shapes in found.items() if not any(row["is_odd"] or _is_odd(row) for row in shapes)}
 
 
 def _may_be_control(row: Mapping[str, Any]) -> bool:

@@ -101,7 +101,7 @@ def groups_of(decoder: Decoder) -> list[list[str]]:
             own, paths = own | group[0], group[1] + paths
         groups.append((own, paths))
     order = {file.path: place for place, file in enumerate(decoder.files)}
-    return [sorted(paths, key=order.__getitem__) for _, paths in groups]
+    return sorted((sorted(paths, key=order.__getitem__) for _, paths in groups), key=lambda paths: order[paths[0]])
 
 
 def _outcomes(spark: SparkSession, work: _Work) -> list[Any]:

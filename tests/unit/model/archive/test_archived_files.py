@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat, classify, list_archive
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat, classify, list_archive, side_by_side
 from airflow_cdc.model.errors import ArchiveNotFoundError
 
 
@@ -178,6 +178,24 @@ def test_a_listing_is_in_the_order_of_paths_and_knows_sizes(tmp_path: Path) -> N
         listing = list_archive(fs, spelled)
         assert [(file.path, file.size) for file in listing.files] == [("a.jsonl", 0), ("a/z.jsonl", 3), ("b.jsonl", 2)]
         assert listing.ignored == ("notes.md",)
+
+
+def test_partitions_are_taken_side_by_side() -> None:
+    """A backfill took one partition behind the other: each microbatch began a partition, and counted as late."""
+    day = "t/partition={}/day=0{}/t+{}+{:05d}.json"
+    paths = [day.format(partition, of_day, partition, offset) for partition in (0, 1) for of_day, offset in ((1, 0), (1, 90), (2, 200))]
+    lines = ["t/a.jsonl", "t/z.jsonl"]
+    in_order = side_by_side(described(lines[0], *paths, lines[1]))
+    assert [file.path for file in in_order] == [
+        lines[0],
+        *(day.format(partition, of_day, partition, offset) for of_day, offset in ((1, 0), (1, 90), (2, 200)) for partition in (0, 1)),
+        lines[1],
+    ]
+    # Records may lie in any file: their names' order stays.
+    assert [file.path for file in side_by_side(described("t/partition=1/a.json", "t/partition=0/b.json"))] == [
+        "t/partition=0/b.json",
+        "t/partition=1/a.json",
+    ]
 
 
 def test_an_empty_archive_is_one_and_a_missing_one_is_an_error(tmp_path: Path) -> None:

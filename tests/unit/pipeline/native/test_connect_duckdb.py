@@ -21,12 +21,19 @@ from tests.support.events import numbered, sqlserver, write_records
 from tests.support.natively import decoder_of
 
 
-def test_a_connection_has_bounds_and_spills_outside_of_the_working_folder() -> None:
+@pytest.mark.parametrize(
+    ("free", "bound"),
+    [(None, "4.0 GiB"), (20 * 1024**3, "4.0 GiB"), (3 * 1024**3, "1.0 GiB"), (384 * 1024**2, "128.0 MiB"), (0, "128.0 MiB")],
+)
+def test_a_connection_has_bounds_and_spills_outside_of_the_working_folder(
+    free: int | None, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "free_memory", lambda: free)
     with connect_duckdb(threads=99) as connection:
         settings = [connection.execute(f"SELECT current_setting('{name}')").fetchone()[0] for name in ("threads", "temp_directory")]
         (memory,) = connection.execute("SELECT current_setting('memory_limit')").fetchone()
     assert settings == [os.cpu_count(), tempfile.gettempdir()]
-    assert memory == "3.7 GiB"
+    assert memory == bound
 
 
 def test_nothing_of_a_connection_is_left_to_the_next_one() -> None:
@@ -73,7 +80,7 @@ def id_of(connection: Any) -> str:
 
 
 def test_a_microbatch_for_which_memory_is_too_small_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_MEMORY", "1MB")
+    monkeypatch.setattr(bounds, "_memory", lambda: 10**6)
     records = numbered([sqlserver("c", commit=number + 1, after={"id": number, "name": "n" * 200}) for number in range(20_000)])
     write_records(tmp_path / "a.jsonl", records)
     with pytest.raises(HandedOver, match="Out of Memory"):

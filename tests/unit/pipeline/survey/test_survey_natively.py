@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, list_archive
 from airflow_cdc.model.columns import FILE
+from airflow_cdc.pipeline.native.record_lines import fetch
+from airflow_cdc.pipeline.survey import survey_natively as survey
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
 from tests.support.events import Record, db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
@@ -43,6 +45,24 @@ def test_a_connect_sink_s_files_are_surveyed_without_spark(archive: Path) -> Non
     rows, others = survey_natively(str(archive), files)
     assert (others, {row[FILE] for row in rows}) == ([], {file.path for file in files})
     assert {row["topic"] for row in rows} == {None}
+
+
+def test_files_are_read_in_parts_that_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first run over more than a gigabyte was surveyed by Spark, at three times the cost."""
+    for number in range(5):
+        write_records(tmp_path / f"{number}.jsonl", [sqlserver("c", commit=1, after={"id": number}, offset=number)])
+    files = files_of(tmp_path)
+    whole = survey_natively(str(tmp_path), files)
+    parts: list[int] = []
+
+    def counted(archive: str, part: Any, **options: Any) -> Any:
+        parts.append(len(part))
+        return fetch(archive, part, **options)
+
+    monkeypatch.setattr(survey, "_AT_ONCE", 2 * files[0].text_size)
+    monkeypatch.setattr(survey, "fetch", counted)
+    assert survey_natively(str(tmp_path), files) == whole
+    assert (whole[1], len(whole[0]), parts) == ([], 5, [2, 2, 1])
 
 
 @pytest.mark.deep
