@@ -38,6 +38,8 @@ class Latest:
     """As :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key` returns them."""
     hazardous: DataFrame | None = None
     """Key and line hash of every event of such keys; None for documents, which are separated later."""
+    staged: Staged | None = None
+    """Counts of the changes if nothing voids any; None where they are not known."""
 
 
 def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, surveyed: Surveyed) -> Latest:
@@ -70,6 +72,8 @@ def fold_changes(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voids: Voids
 ) -> Folded:
     """Return the row changes; folds only the keys whose last event alone does not decide the row."""
+    if latest.staged and voids.are_none:
+        return Folded(row_changes=latest.changes.drop(READS), staged=latest.staged)
     names = not decoder.dialect.commit_identifies_transaction
     # The events' types: the table's own type may still have to be widened.
     types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}

@@ -16,6 +16,8 @@ from airflow_cdc.pipeline.microbatch.count_events import Truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.flag_deletes import Vanishing
 
+_NOTHING = "false"
+
 
 @dataclass(frozen=True)
 class Voids:
@@ -29,6 +31,11 @@ class Voids:
     """Truncates and snapshots that remove rows of the target, newest last."""
     unread: Unread | None = None
     """What a snapshot that is not proven yet did not find, though all its reads in some lanes are known."""
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is void."""
+        return self.here == self.before == _any([_NOTHING]) and not self.rows and self.unread is None
 
     @property
     def of_events(self) -> str:
@@ -101,7 +108,7 @@ def truncated(table: str, tables: PhysicalTables, truncates: Truncates, alias: s
 def not_found(snapshot: Snapshot | None, tables: PhysicalTables, alias: str = "") -> str:
     """Return the SQL that is true for what precedes a snapshot that removed what it did not find."""
     if snapshot is None or snapshot.cut is None:
-        return "false"
+        return _NOTHING
     return f"({stands_before(snapshot, alias)} AND {tables.rows_of(snapshot.tables, alias)})"
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
@@ -44,7 +45,7 @@ def ends(asked: Iterable[str]) -> list[Column]:
     return [end(sql.name(column)).alias(f"{label} {column}") for column in asked for label, end in (("min", F.min), ("max", F.max))]
 
 
-def key_ranges(asked: Mapping[str, str], rows: Sequence[Row]) -> tuple[KeyRange, ...]:
+def key_ranges(asked: Mapping[str, str], rows: Sequence[Row | Mapping[str, Any]]) -> tuple[KeyRange, ...]:
     """Return the ranges of columns (SQL types by name) from the aggregated rows of :func:`ends`, one row a group.
 
     A column without values, or with an end too long for a statement, has no range.

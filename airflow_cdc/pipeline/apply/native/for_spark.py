@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -27,16 +27,19 @@ from airflow_cdc.model.columns import (
 )
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.places import staging_uri
+from airflow_cdc.pipeline.apply.native.fold import NativeFold
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.arrow_rows import in_schema
 from airflow_cdc.pipeline.native.duckdb_sql import name, of_source
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, READS, REDELIVERED
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.target.delta_types import delta_field
+from airflow_cdc.pipeline.target.key_range import key_ranges
 
 _REACH = {
     "first": ("first_position", POSITION_TYPE),
@@ -93,6 +96,8 @@ class StagedFold:
     changes: DataFrame
     carries_values: bool
     """Whether some have a value that their last event leaves out from an earlier event of the microbatch."""
+    staged: Staged | None = None
+    """Counts, if nothing voids any."""
 
 
 def changes_for_spark(how: Fold) -> str:
@@ -109,6 +114,29 @@ def changes_for_spark(how: Fold) -> str:
 def _read(found: str, members: Mapping[str, tuple[str, str]]) -> str:
     packed = ", ".join(f"{name(member)} := {found}.{name(value)}" for member, (value, _) in members.items())
     return f"CASE WHEN {found} IS NOT NULL THEN struct_pack({packed}) END"
+
+
+def count_for_spark(fold: NativeFold, ranged: Mapping[str, str]) -> Staged:
+    """Return the counts of a fold's rows as :func:`airflow_cdc.pipeline.microbatch.count_events.count_staged` gives them, where nothing is
+    void.
+
+    :param ranged: types of the key columns whose range is requested.
+    """
+    values = {f"{end} {key}": f"{end}({of_source(key)})" for key in ranged for end in ("min", "max")}
+    if fold.how.left_out:
+        values[UNAVAILABLE] = _distinct(UNAVAILABLE)
+        values[VALUE_POSITIONS] = _distinct(f"list_transform({VALUE_POSITIONS}, lambda entry: entry.column)")
+    if not values:
+        return fold.staged
+    selected = ", ".join(f"{value} AS {name(column)}" for column, value in values.items())
+    (row,) = fold.read(f"SELECT {selected} FROM {CHANGES}").to_pylist()
+    left_out, older = (tuple(row.get(column) or ()) for column in (UNAVAILABLE, VALUE_POSITIONS))
+    return replace(fold.staged, left_out=left_out, from_older_events=older, ranges=key_ranges(ranged, [row]))
+
+
+def _distinct(names: str) -> str:
+    """Return the SQL of the distinct names over all rows, in order; ``names``: of a list in each row, NULL for none."""
+    return f"list_sort(list_distinct(flatten(list({names}) FILTER ({names} IS NOT NULL))))"
 
 
 def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> DataFrame:

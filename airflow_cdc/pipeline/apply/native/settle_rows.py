@@ -16,7 +16,7 @@ from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
 from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
-from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, stage_changes
+from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, count_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
@@ -33,6 +33,7 @@ from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, cou
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.target.create_natively import create_natively
+from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -61,7 +62,9 @@ def _for_spark(plain: Plain, fold: NativeFold, reason: str) -> RowChanges:
     run = _of_spark(plain, reason)
     types = {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()}
     changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
-    return _merged_by_spark(plain, run, StagedFold(changes, carries_values=fold.carries_values), reads=fold.reads)
+    target = plain.target
+    staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
+    return _merged_by_spark(plain, run, StagedFold(changes, fold.carries_values, staged), reads=fold.reads)
 
 
 def _of_spark(plain: Plain, reason: str) -> MicrobatchRun:
@@ -72,7 +75,7 @@ def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, read
     if fold.carries_values and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
         raise HandedOver("values that events leave out, and a truncate or a snapshot that may void what carried them")
     run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {run.engine_reason}")
-    latest = Latest(fold.changes, hazardous=fold.changes.filter("false"))
+    latest = Latest(fold.changes, hazardous=fold.changes.filter("false"), staged=fold.staged)
     return settle(run, plain.target, read=ReadElsewhere(decoder=plain.decoder, latest=latest, reads=reads, engine=MIXED))
 
 

@@ -18,9 +18,10 @@ from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.pipeline.apply.native.fold import folding
-from airflow_cdc.pipeline.apply.native.for_spark import changes_for_spark, stage_changes
+from airflow_cdc.pipeline.apply.native.for_spark import changes_for_spark, count_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
+from airflow_cdc.pipeline.microbatch.count_events import count_staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.read.read_lines import read_lines
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, keep_latest_per_key
@@ -30,6 +31,9 @@ from tests.support.events import Record, Row, numbered, sqlserver
 from tests.support.natively import bytes_of, decoder_of
 
 TYPES = {"id": "BIGINT", "name": "STRING", "price": "DECIMAL(9,2)", "on": "DATE", "at": "TIMESTAMP", "local": "TIMESTAMP_NTZ"}
+
+
+RANGED = {"id": "BIGINT"}
 
 
 def history(seed: int) -> list[Record]:
@@ -76,11 +80,13 @@ def test_the_staged_frame_is_that_of_spark_s_fold(seed: int, spark: SparkSession
     with folding(decoder, str(tmp_path)) as fold:
         rows = fold.read(changes_for_spark(fold.how))
         staged = stage_changes(run_in(tmp_path, spark, effects), rows, {"id": "BIGINT", "name": "STRING"})
+        counted = count_for_spark(fold, RANGED)
     assert effects == ["stage"]
     assert staged.columns == by_spark.columns
     # Types with the names of their members; what may be NULL is no part of them.
     assert [kind for _, kind in staged.dtypes] == [kind for _, kind in by_spark.dtypes]
     assertDataFrameEqual(staged, by_spark, rtol=0, atol=0, ignoreNullable=True)
+    assert counted == count_staged(by_spark, cancelled="false", shielded="false", ranged=RANGED)
 
 
 def test_each_type_of_a_column_comes_through_a_file(spark: SparkSession, tmp_path: Path) -> None:
