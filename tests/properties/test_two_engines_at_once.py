@@ -71,7 +71,7 @@ def late_archive(seed: int, dialect: str, folder: Path, *, begin: str) -> None:
 @pytest.mark.parametrize(
     ("dialect", "begin", "layout"),
     [
-        ("postgresql", "reads and changes", RECORDS),
+        pytest.param("postgresql", "reads and changes", RECORDS, marks=pytest.mark.deep),
         pytest.param("sqlserver", "creates", PAIRED, marks=pytest.mark.deep),
         pytest.param("oracle", "reads", VALUES, marks=pytest.mark.deep),
         pytest.param("mariadb", "reads and changes", PAIRED, marks=pytest.mark.deep),

@@ -150,7 +150,7 @@ def test_a_table_that_was_widened_takes_the_next_microbatches(apply: Apply, spar
     source.load(source.event("c", narrow, 1, 7))
     assert source.load(source.event("c", wide, 2, HUGE)).batches[0].columns_widened == ("n",)
     (batch,) = source.load(source.event("u", wide, 1, HUGE), source.event("d", wide, 2)).batches
-    assert batch.engine == "spark"
+    assert batch.engine == "mixed"
     assert "feature" in batch.engine_reason
     assert read_rows(spark, str(source.lake), TOPIC).rows == [{"id": 1, "n": HUGE}]
 

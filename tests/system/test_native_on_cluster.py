@@ -18,6 +18,7 @@ from tests.support.events import Row
 from tests.support.tables import read_rows
 from tests.system.spark_cluster import SparkCluster
 
+pytestmark = pytest.mark.system_deep
 IN_A_CONTAINER = {"CONTAINER_ID": "container_1_0001_01_000001"}
 """As of a driver on YARN, which has room for 64 MiB of text."""
 SYSTEM_PYTHON = "/usr/bin/python3"

@@ -21,7 +21,7 @@ from airflow_cdc.pipeline.decode.stands_before import stands_before
 from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
 from airflow_cdc.pipeline.evidence.find_voids import not_found
-from airflow_cdc.pipeline.evidence.snapshot_reads import ReadsInSpark, SnapshotDoubts, SnapshotReads
+from airflow_cdc.pipeline.evidence.snapshot_reads import ReadsFound, ReadsInSpark, SnapshotDoubts, SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark import sql
@@ -84,7 +84,9 @@ def find_known_snapshots(frames: SnapshotFrames, *, are_copies: bool = False) ->
     if frames.latest is None:
         checkpoint = frames.run.checkpoint
         return Snapshots(checkpoint.snapshot, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
-    reads = frames.reads or ReadsInSpark(frames.events, frames.latest)
+    reads: SnapshotReads = ReadsInSpark(frames.events, frames.latest)
+    if frames.reads:
+        reads = ReadsFound(frames.reads, reads)
     doubts = Doubts(events=frames.events, latest=frames.latest, known=frames.known, keys=frames.tables.keys)
     return find_snapshots(frames.asked(reads, doubts, are_copies=are_copies))
 

@@ -114,6 +114,25 @@ class ReadsInSpark:
         return {position: {partition_of(row): _beside_of(row, number) for row in rows} for number, position in enumerate(positions)}
 
 
+@dataclass(frozen=True)
+class ReadsFound:
+    """:class:`SnapshotReads` that were found with the row changes; what is beside a snapshot of an earlier microbatch is left to Spark."""
+
+    found: SnapshotReads
+    in_spark: SnapshotReads
+
+    def by_lane(self) -> dict[Position, dict[str, LaneReads]]:
+        """Return the reads of full snapshots by position and lane."""
+        return self.found.by_lane()
+
+    def beside(
+        self, positions: Sequence[Position], found: Mapping[Position, Mapping[str, LaneReads]]
+    ) -> dict[Position, dict[str, LaneBeside]]:
+        """Return what the microbatch holds beside the reads of each snapshot, by lane."""
+        of_here = all(position in found for position in positions)
+        return (self.found if of_here else self.in_spark).beside(positions, found)
+
+
 def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
     sums = [
         F.min("offset").alias("begin"),

@@ -149,7 +149,7 @@ def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> Da
     fields = fields_of(types)
     folder = run.new_staging_folder("latest")
     try:
-        write_changes(rows, fields, f"{staging_uri(run.lake, run.past.folder)}/{folder}", "0.parquet")
+        write_changes(rows, fields, folder=f"{staging_uri(run.lake, run.past.folder)}/{folder}", file="0.parquet")
     except OSError as error:
         raise HandedOver(f"the staging folder cannot be written from the driver: {first_line(error)}") from error
     return run.read_staged([folder], StructType.fromJson(fields))
@@ -166,7 +166,7 @@ def fields_of(types: Mapping[str, str]) -> dict[str, Any]:
         raise HandedOver(str(error)) from error
 
 
-def write_changes(rows: Any, fields: Mapping[str, Any], folder: str, file: str) -> None:
+def write_changes(rows: Any, fields: Mapping[str, Any], *, folder: str, file: str) -> None:
     """Write row changes as a Parquet file.
 
     :param rows: Arrow table of :func:`changes_for_spark`.

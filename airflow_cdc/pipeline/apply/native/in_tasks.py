@@ -133,7 +133,7 @@ def _fold_group(work: _Work, paths: Sequence[str]) -> tuple[str, str | None, boo
     own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in {*paths}])
     try:
         with folding(own, work.archive) as fold:
-            write_changes(fold.read(changes_for_spark(fold.how)), work.fields, work.folder, file)
+            write_changes(fold.read(changes_for_spark(fold.how)), work.fields, folder=work.folder, file=file)
             return file, None, fold.carries_values
     except HandedOver as reason:
         return file, str(reason), False

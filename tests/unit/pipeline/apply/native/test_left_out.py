@@ -108,7 +108,7 @@ def test_a_placeholder_inside_of_a_text_leaves_the_microbatch_to_spark(tmp_path:
 
 def test_many_columns_of_text_need_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A condition for each of a hundred columns took DuckDB's optimizer 3.7 GiB, for four rows."""
-    monkeypatch.setattr(connect_duckdb, "_MEMORY", "256MB")
+    monkeypatch.setattr(connect_duckdb, "_memory", lambda: 256 * 10**6)
     row = {f"text {number}": "v" for number in range(200)}
     records = numbered(
         [sqlserver("u", commit=1, after={"id": 1, **row}), sqlserver("u", commit=2, after={"id": 1, **row, "text 7": PLACEHOLDER})]
