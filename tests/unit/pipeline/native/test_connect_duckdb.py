@@ -23,7 +23,7 @@ from tests.support.natively import decoder_of
 
 @pytest.mark.parametrize(
     ("free", "bound"),
-    [(None, "4.0 GiB"), (20 * 1024**3, "4.0 GiB"), (3 * 1024**3, "1.0 GiB"), (384 * 1024**2, "128.0 MiB"), (0, "128.0 MiB")],
+    [(None, "4.0 GiB"), (20 * 1024**3, "4.0 GiB"), (3 * 1024**3, "1.0 GiB"), (384 * 1024**2, "256.0 MiB"), (0, "256.0 MiB")],
 )
 def test_a_connection_has_bounds_and_spills_outside_of_the_working_folder(
     free: int | None, bound: str, monkeypatch: pytest.MonkeyPatch
