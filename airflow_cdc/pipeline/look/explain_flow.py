@@ -23,6 +23,7 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in
 from airflow_cdc.model.state.lease import current_lease
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.model.state.microbatch import Microbatch, next_microbatch
+from airflow_cdc.pipeline.apply.native.bounds import why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import why_not_merged, why_not_read, why_not_surveyed
 from airflow_cdc.pipeline.look.microbatches import check_flow
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
@@ -243,7 +244,8 @@ class _Planner:
             dialect = connector_of({shape.connector for shape in microbatch.shapes if shape.connector}, self.state.flow)
         except UnsupportedConnectorError as error:
             return Engine.SPARK.value, error.message
-        reason = why_not_read(run, target) or why_not_surveyed(microbatch.shapes, dialect)
+        # A cluster's tasks may take what is too large here; the plan does not know of one.
+        reason = why_not_read(run, target) or why_too_large(microbatch.text_size) or why_not_surveyed(microbatch.shapes, dialect)
         if reason:
             return Engine.SPARK.value, reason
         by_spark = why_not_merged(run)

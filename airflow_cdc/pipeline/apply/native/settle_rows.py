@@ -47,33 +47,40 @@ def settle_rows(plain: Plain) -> RowChanges:
     if plain.too_large:
         run = _of_spark(plain, plain.too_large)
         return _merged_by_spark(plain, run, fold_in_tasks(run, plain.decoder))
+    # What is folded is let go before Spark begins: it may be gigabytes.
     with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
         try:
             return _for_delta_rs(plain, fold)
         except HandedOver as reason:
-            return _for_spark(plain, fold, str(reason))
-
-
-def _for_spark(plain: Plain, fold: NativeFold, reason: str) -> RowChanges:
-    """Hand over the folded row changes, so that Spark does all that follows.
-
-    :raises HandedOver: where Spark has to fold them too.
-    """
-    run = _of_spark(plain, reason)
-    types = {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()}
-    changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
-    target = plain.target
-    staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
-    return _merged_by_spark(plain, run, StagedFold(changes, fold.carries_values, staged), reads=fold.reads)
+            run = _of_spark(plain, str(reason))
+            staged, reads = _staged(plain, run, fold), fold.reads
+    return _merged_by_spark(plain, run, staged, reads=reads)
 
 
 def _of_spark(plain: Plain, reason: str) -> MicrobatchRun:
     return replace(plain.run, spark=started(plain.run.spark), engine_reason=reason)
 
 
-def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, reads: SnapshotReads | None = None) -> RowChanges:
-    if fold.carries_values and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
+def _staged(plain: Plain, run: MicrobatchRun, fold: NativeFold) -> StagedFold:
+    """Stage the row changes for Spark.
+
+    :raises HandedOver: where Spark has to fold them too.
+    """
+    _check_values(plain, run, carries=fold.carries_values)
+    types, target = {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()}, plain.target
+    staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
+    changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
+    return StagedFold(changes, fold.carries_values, staged)
+
+
+def _check_values(plain: Plain, run: MicrobatchRun, *, carries: bool) -> None:
+    if carries and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
         raise HandedOver("values that events leave out, and a truncate or a snapshot that may void what carried them")
+
+
+def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, reads: SnapshotReads | None = None) -> RowChanges:
+    """Hand over staged row changes, so that Spark does all that follows."""
+    _check_values(plain, run, carries=fold.carries_values)
     run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {run.engine_reason}")
     latest = Latest(fold.changes, hazardous=fold.changes.filter("false"), staged=fold.staged)
     return settle(run, plain.target, read=ReadElsewhere(decoder=plain.decoder, latest=latest, reads=reads, engine=MIXED))

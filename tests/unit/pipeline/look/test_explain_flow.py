@@ -16,6 +16,7 @@ from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.lease import Leases
 from airflow_cdc.model.state.microbatch import next_microbatch
+from airflow_cdc.pipeline.look import explain_flow as explaining
 from airflow_cdc.pipeline.look.explain_flow import FlowExplained, explain_flow
 from tests.support.events import TOPIC as FLOW
 from tests.support.small_lakes import field, our_properties, write_table
@@ -94,6 +95,20 @@ def test_pending_files_make_a_microbatch_of_the_native_engine_where_nothing_is_a
     assert (plan.pending_files, plan.pending_bytes, plan.unsurveyed_files) == (2, 20, 1)
     assert not (lake.lake / "_cdc/flows" / FLOW / "intents/00000002.json").exists()
     assert lake.explained(max_microbatch_bytes=10).plans[0].files == ("0002.jsonl",)  # type: ignore[arg-type]
+
+
+def test_what_the_driver_has_no_room_for_is_spark_s(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.surveyed((2, 3))
+    monkeypatch.setattr(explaining, "why_too_large", lambda text_bytes: f"{text_bytes} bytes are too many")
+    (plan,) = lake.explained().plans
+    assert (plan.engine, plan.engine_reason) == ("spark", "10 bytes are too many")
+
+
+def test_what_only_spark_may_merge_is_read_natively(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.surveyed((2, 3))
+    monkeypatch.setattr(explaining, "why_not_merged", lambda _run: "the table is on another store than the lake")
+    (plan,) = lake.explained().plans
+    assert (plan.engine, plan.engine_reason) == ("mixed", "the table is on another store than the lake")
 
 
 def test_spark_takes_what_the_plan_shows_to_be_its_own(lake: Lake) -> None:
