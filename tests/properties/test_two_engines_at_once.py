@@ -60,10 +60,10 @@ def late_archive(seed: int, dialect: str, folder: Path, *, begin: str) -> None:
     """Write files whose order is not that of their events: some hold events behind, or between, those of earlier ones."""
     source = Source(DIALECTS[dialect], seed)
     first = source.load(30) if begin == "creates" else source.snapshot(30, again=False)
-    records = numbered([*first, *source.changes(90)])
-    cuts = [0, 30, 60, 75, len(records)]
+    records = numbered([*first, *source.changes(60)])
+    cuts = [0, 30, 60, len(records)]
     parts = [records[begins:ends] for begins, ends in pairwise(cuts)]
-    for number, place in enumerate((0, 3, 1, 2)):
+    for number, place in enumerate((0, 2, 1)):
         write_records(folder / f"{number:03d}.jsonl", parts[place])
 
 
@@ -108,7 +108,7 @@ def test_values_that_events_leave_out_come_from_the_row_that_spark_merges(
     seed: int, spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
     source, first = LargeValues(seed), 0
-    for number, (changes, asks_table) in enumerate([(60, False), (60, True), (20, True)]):
+    for number, (changes, asks_table) in enumerate([(60, False), (60, True)]):
         records = source.file(changes, asks_table=asks_table)
         write_records(tmp_path / "archive" / f"{number}.jsonl", numbered(records, first=first))
         first += len(records)

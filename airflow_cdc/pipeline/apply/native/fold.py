@@ -80,7 +80,7 @@ class NativeFold:
         """Whether some rows have a value that their last event leaves out from an earlier event of the microbatch."""
         if not self.how.left_out:
             return False
-        return bool(self.connection.execute(f"SELECT count(*) FROM {CHANGES} WHERE {VALUE_POSITIONS} IS NOT NULL").fetchone()[0])
+        return bool(self.read(f"SELECT 1 FROM {CHANGES} WHERE {VALUE_POSITIONS} IS NOT NULL LIMIT 1").num_rows)
 
     def read(self, query: str) -> Any:
         """Return the Arrow table of a query of the fold's rows.
