@@ -53,7 +53,7 @@ def fit_table(
     :param create: the engine's way to create a table.
     :raises SchemaChangeError: see :func:`wider_columns`.
     """
-    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    types = decoder.columns.sql_types
     if not types:
         return target, ColumnsChanged()
     types |= _document_types(run, target)

@@ -76,7 +76,7 @@ def fold_changes(
         return Folded(row_changes=latest.changes.drop(READS), staged=latest.staged)
     names = not decoder.dialect.commit_identifies_transaction
     # The events' types: the table's own type may still have to be widened.
-    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    types = decoder.columns.sql_types
     asked = ranged(types, target.keys, table_bytes=target.size) if target else {}
     count = partial(count_staged, cancelled=voids.here, shielded=voids.before, names_transactions=names, ranged=asked)
     if latest.hazardous is not None:

@@ -52,6 +52,11 @@ class SourceColumns:
     """Whether a record's key may be the only key column's value alone."""
 
     @property
+    def sql_types(self) -> dict[str, str]:
+        """Spark SQL types by column."""
+        return {name: rule.sql_type for name, rule in self.types.items()}
+
+    @property
     def renames(self) -> dict[str, str]:
         """Current names by older name."""
         return {old: name for name, olds in self.formerly.items() for old in olds}

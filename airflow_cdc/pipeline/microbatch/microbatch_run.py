@@ -158,6 +158,10 @@ class MicrobatchRun:
         """Return the name of a new folder below the flow's staging folder."""
         return f"{self.microbatch.number:08d}-{name}-{uuid.uuid4().hex[:8]}"
 
+    def staged_at(self, folder: str) -> str:
+        """Return the URI of a folder below the flow's staging folder, as the job's own calls spell it."""
+        return f"{staging_uri(self.lake, self.past.folder)}/{folder}"
+
     def read_staged(self, places: Sequence[str], schema: StructType) -> DataFrame:
         """Return the rows that were staged into folders or files below the flow's staging folder."""
         self.after_effect("stage")

@@ -92,7 +92,7 @@ def _sieve(known: DataFrame | None) -> Sieve | None:
 
 def _types(run: MicrobatchRun, decoder: Decoder, target: TargetTable | None) -> dict[str, str]:
     """Return the Spark SQL types of the microbatch's columns, as they are or will be in the target."""
-    types = {name: rule.sql_type for name, rule in decoder.columns.types.items()}
+    types = decoder.columns.sql_types
     held: Mapping[str, str] = {}
     if target:
         wider_columns(target, types, run.flow.name)

@@ -63,7 +63,7 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
         part.replace("source.", "payload.source.") for part in (native.commit, native.change, native.serial, native.transaction)
     )
     values = {column: rule.native(name(f"leaf {column}")) for column, rule in decoder.columns.types.items() if rule.native}
-    types = {column: rule.sql_type for column, rule in decoder.columns.types.items()}
+    types = decoder.columns.sql_types
     ours = texts(decoder.dialect.names)
     # In a file of values each line is the topic's.
     is_ours = "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"

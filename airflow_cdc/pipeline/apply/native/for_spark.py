@@ -26,7 +26,6 @@ from airflow_cdc.model.columns import (
     VALUE_POSITIONS,
 )
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.model.places import staging_uri
 from airflow_cdc.pipeline.apply.native.fold import NativeFold
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
@@ -149,7 +148,7 @@ def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> Da
     fields = fields_of(types)
     folder = run.new_staging_folder("latest")
     try:
-        write_changes(rows, fields, folder=f"{staging_uri(run.lake, run.past.folder)}/{folder}", file="0.parquet")
+        write_changes(rows, fields, folder=run.staged_at(folder), file="0.parquet")
     except OSError as error:
         raise HandedOver(f"the staging folder cannot be written from the driver: {first_line(error)}") from error
     return run.read_staged([folder], StructType.fromJson(fields))

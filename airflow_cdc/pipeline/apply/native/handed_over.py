@@ -120,7 +120,7 @@ def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
 
 def _why_not_typed(decoder: Decoder, target: TargetTable | None) -> str | None:
     types = decoder.columns.types
-    held = target.columns if target else {name: rule.sql_type for name, rule in types.items()}
+    held = target.columns if target else decoder.columns.sql_types
     if len({name.lower() for name in types}) < len(types):
         return "names of columns that differ in case alone"
     for name, rule in types.items():

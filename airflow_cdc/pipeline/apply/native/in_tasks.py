@@ -16,9 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.model.places import staging_uri
 from airflow_cdc.pipeline.apply.native.bounds import MOST_TEXT_BYTES
 from airflow_cdc.pipeline.apply.native.fold import folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, fields_of, write_changes
@@ -68,17 +66,17 @@ def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
     if max(sum(size[path] for path in group) for group in groups) > MOST_TEXT_BYTES:
         raise HandedOver("the files of one partition have more text than a task takes")
     folder = run.new_staging_folder("latest")
-    fields = fields_of({column: rule.sql_type for column, rule in decoder.columns.types.items()})
+    fields = fields_of(decoder.columns.sql_types)
     work = _Work(
         decoder=decoder,
         archive=run.microbatch.archive,
         groups=groups,
         fields=fields,
-        folder=f"{staging_uri(run.lake, run.past.folder)}/{folder}",
+        folder=run.staged_at(folder),
         stores=options_in_use(),
     )
     outcomes = _outcomes(run.spark, work)
-    if reason := next((str(outcome["reason"]) for outcome in outcomes if outcome["reason"]), None):
+    if reason := next((str(outcome["reason"]) for outcome in outcomes if outcome["reason"]), ""):
         raise HandedOver(reason)
     changes = run.read_staged([f"{folder}/{outcome['file']}" for outcome in outcomes], StructType.fromJson(dict(fields)))
     if len(groups) > 1 and _has_key_twice(changes, decoder.columns.keys):
@@ -123,28 +121,24 @@ def _fold_groups(work: _Work, batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
             file, reason, carries = _fold_group(work, work.groups[number])
-            yield pa.RecordBatch.from_pydict({"file": [file], "reason": [reason], "carries_values": [carries]}, schema=_schema())
+            yield pa.RecordBatch.from_pydict({"file": [file], "reason": [reason], "carries_values": [carries]})
 
 
-def _fold_group(work: _Work, paths: Sequence[str]) -> tuple[str, str | None, bool]:
+def _fold_group(work: _Work, paths: Sequence[str]) -> tuple[str, str, bool]:
+    """Return the name of the file of row changes; why there is none, or nothing; and whether the fold carries values."""
     # A task that is tried again, or twice at once, writes another file; only one of them is named.
     file = f"{uuid.uuid4().hex}.parquet"
-    files: list[ArchivedFile] = [each for each in work.decoder.files if each.path in {*paths}]
-    own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in {*paths}])
+    group = frozenset(paths)
+    files = [each for each in work.decoder.files if each.path in group]
+    own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in group])
     try:
         with folding(own, work.archive) as fold:
             write_changes(fold.read(changes_for_spark(fold.how)), work.fields, folder=work.folder, file=file)
-            return file, None, fold.carries_values
+            return file, "", fold.carries_values
     except HandedOver as reason:
         return file, str(reason), False
     except OSError as error:
         return file, f"the staging folder cannot be written from an executor: {first_line(error)}", False
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema([("file", pa.string()), ("reason", pa.string()), ("carries_values", pa.bool_())])
 
 
 def _has_key_twice(changes: DataFrame, keys: Sequence[str]) -> bool:

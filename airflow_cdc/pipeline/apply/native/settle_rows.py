@@ -22,7 +22,6 @@ from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
-from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
@@ -46,7 +45,9 @@ def settle_rows(plain: Plain) -> RowChanges:
     """
     if plain.too_large:
         run = _of_spark(plain, plain.too_large)
-        return _merged_by_spark(plain, run, fold_in_tasks(run, plain.decoder))
+        of_tasks = fold_in_tasks(run, plain.decoder)
+        _check_values(plain, run, carries=of_tasks.carries_values)
+        return _merged_by_spark(plain, run, of_tasks)
     # What is folded is let go before Spark begins: it may be gigabytes.
     with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
         try:
@@ -66,11 +67,12 @@ def _staged(plain: Plain, run: MicrobatchRun, fold: NativeFold) -> StagedFold:
 
     :raises HandedOver: where Spark has to fold them too.
     """
-    _check_values(plain, run, carries=fold.carries_values)
-    types, target = {column: rule.sql_type for column, rule in plain.decoder.columns.types.items()}, plain.target
+    carries = fold.carries_values
+    _check_values(plain, run, carries=carries)
+    types, target = plain.decoder.columns.sql_types, plain.target
     staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
     changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
-    return StagedFold(changes, fold.carries_values, staged)
+    return StagedFold(changes, carries, staged)
 
 
 def _check_values(plain: Plain, run: MicrobatchRun, *, carries: bool) -> None:
@@ -80,7 +82,6 @@ def _check_values(plain: Plain, run: MicrobatchRun, *, carries: bool) -> None:
 
 def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, reads: SnapshotReads | None = None) -> RowChanges:
     """Hand over staged row changes, so that Spark does all that follows."""
-    _check_values(plain, run, carries=fold.carries_values)
     run.note(f"{run.flow.name}: Spark merges microbatch {run.microbatch.number}: {run.engine_reason}")
     latest = Latest(fold.changes, hazardous=fold.changes.filter("false"), staged=fold.staged)
     return settle(run, plain.target, read=ReadElsewhere(decoder=plain.decoder, latest=latest, reads=reads, engine=MIXED))
@@ -129,6 +130,7 @@ def _settled(plain: Plain, changes: NativeChanges) -> NativeRowChanges:
         folded=Folded(staged=changes.staged),
         changes=changes.rows,
         completed=Completed(changes.rows),
+        engine=Engine.NATIVE.value,
     )
 
 
@@ -144,10 +146,6 @@ class NativeRowChanges(RowChanges):
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Create the target by delta-rs, or leave it: it has the events' columns."""
         return fit_table(self.run, self.decoder, self.target, create=create_natively)
-
-    def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
-        """Return the report as known before the merge."""
-        return replace(super().report(quarantined, changed), engine=Engine.NATIVE.value)
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Write delete markers, so that no late event brings a row back."""
