@@ -115,13 +115,17 @@ def replace_json(fs: FileSystem, path: str, document: dict[str, Any]) -> None:
 
 
 def create_json(fs: FileSystem, path: str, document: dict[str, Any]) -> bool:
-    """Write a JSON object unless the file exists; exactly one of several writers gets True.
+    """Write a JSON object unless the file exists, as :func:`create_file`."""
+    return create_file(fs, path, _encode(document))
+
+
+def create_file(fs: FileSystem, path: str, data: bytes) -> bool:
+    """Write a file unless it exists; exactly one of several writers gets True.
 
     This holds on local disks, on object stores that honour ``If-None-Match`` or its like (S3, GCS, ABFS), and on HDFS through WebHDFS.
     Elsewhere, including HDFS through Hadoop's native library, fsspec checks first and writes then, and two concurrent writers may both get
     True.
     """
-    data = _encode(document)
     _make_parent(fs, path)
     if is_local(fs):
         # A link appears whole or not at all, and refuses to replace; mode "x" could leave half a file after a crash.

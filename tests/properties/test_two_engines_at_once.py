@@ -39,7 +39,7 @@ LARGE = "few events touch many files of a large table"
 @pytest.fixture
 def tables_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table counts as so large that Spark merges."""
-    monkeypatch.setattr(settle_rows, "most_touched_bytes", lambda _text_bytes: -1)
+    monkeypatch.setattr(settle_rows, "most_touched_bytes", lambda _text_bytes, **_: -1)
 
 
 TOO_LARGE = "the driver has no room for it"
@@ -48,7 +48,7 @@ TOO_LARGE = "the driver has no room for it"
 @pytest.fixture
 def drivers_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """No microbatch fits into the driver, and Spark's tasks count as a cluster's."""
-    monkeypatch.setattr(take_plain, "why_too_large", lambda _text_bytes: TOO_LARGE)
+    monkeypatch.setattr(take_plain, "why_too_large", lambda _microbatch: TOO_LARGE)
     monkeypatch.setattr(take_plain, "has_cluster", lambda _spark: True)
 
 

@@ -31,6 +31,7 @@ from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
 from airflow_cdc.pipeline.target import table_files
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
@@ -125,7 +126,7 @@ def folded(*records: Record) -> Any:
 
 def merge(opened: DeltaTable, *records: Record, version: int = 1) -> None:
     rows = rows_for(opened, folded(*records), ["id", "name"], microbatch=version)
-    merge_rows(opened, rows, KEYS, application="flow:1", version=version, metadata=json.dumps({"microbatch": version}))
+    merge_rows(opened, rows, KEYS, of=CommitOf(application="flow:1", version=version, metadata=json.dumps({"microbatch": version})))
 
 
 def test_files_of_any_name_are_read_and_no_others() -> None:

@@ -42,15 +42,23 @@ class ColumnsChanged:
     """Type and origin of each column whose type the events do not carry themselves."""
 
 
-Create = Callable[[SparkSession, str, NewTable], TargetTable]
+@dataclass(frozen=True)
+class Ways:
+    """An engine's ways to make and alter a table."""
+
+    create: Callable[[SparkSession, str, NewTable], TargetTable] = create_target
+    with_deletion_vectors: Callable[[SparkSession, TargetTable], TargetTable] = with_deletion_vectors
+
+
+_BY_SPARK = Ways()
 
 
 def fit_table(
-    run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, *, create: Create = create_target
+    run: MicrobatchRun, decoder: Decoder, target: TargetTable | None, *, ways: Ways = _BY_SPARK
 ) -> tuple[TargetTable | None, ColumnsChanged]:
     """Create the target or fit its columns; None stays None while no column is known.
 
-    :param create: the engine's way to create a table.
+    :param ways: the engine's.
     :raises SchemaChangeError: see :func:`wider_columns`.
     """
     types = decoder.columns.sql_types
@@ -72,12 +80,12 @@ def fit_table(
             document_columns=run.flow.document_columns,
             scd_columns=run.flow.scd_columns,
         )
-        target = create(run.spark, run.table, new)
+        target = ways.create(run.spark, run.table, new)
     if wider:
         # The markers first: after a crash in between, the table is still to be widened.
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         widen_columns(run.spark, target.uri, wider)
-    target = with_deletion_vectors(run.spark, target)
+    target = ways.with_deletion_vectors(run.spark, target)
     added = add_columns(run.spark, target, types, comments=decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")

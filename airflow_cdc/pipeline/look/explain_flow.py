@@ -245,7 +245,7 @@ class _Planner:
         except UnsupportedConnectorError as error:
             return Engine.SPARK.value, error.message
         # A cluster's tasks may take what is too large here; the plan does not know of one.
-        reason = why_not_read(run, target) or why_too_large(microbatch.text_size) or why_not_surveyed(microbatch.shapes, dialect)
+        reason = why_not_read(run, target) or why_too_large(microbatch) or why_not_surveyed(microbatch.shapes, dialect)
         if reason:
             return Engine.SPARK.value, reason
         by_spark = why_not_merged(run)

@@ -94,6 +94,10 @@ class FlowRun:
         """URI or path of the target table."""
         return self.flow.table_path(self.run.lake)
 
+    def pending_text(self) -> int:
+        """Return the bytes of text of the files that no microbatch owns yet."""
+        return sum(file.text_size for file in self._pending(self.state.checkpoint()))
+
     def apply(self) -> FlowOutcome:
         """Apply the flow's pending microbatches one by one, up to the first that fails."""
         reports: list[BatchReport] = []

@@ -71,9 +71,14 @@ def rename_in_rows(spark: SparkSession, uri: str, *, old: str, new: str) -> None
     spark.sql(f"UPDATE {sql.delta(uri)} SET {VALUE_POSITIONS} = {entries} WHERE {of_column}")
 
 
+def gets_deletion_vectors(target: TargetTable) -> bool:
+    """Return whether a table has deletion vectors, or is large enough to get them."""
+    return target.deletion_vectors or target.size >= DELETION_VECTORS_FROM_BYTES
+
+
 def with_deletion_vectors(spark: SparkSession, target: TargetTable) -> TargetTable:
     """Switch deletion vectors on for a table that has grown large."""
-    if target.deletion_vectors or target.size < DELETION_VECTORS_FROM_BYTES:
+    if target.deletion_vectors or not gets_deletion_vectors(target):
         return target
     set_properties(spark, target.uri, {"delta.enableDeletionVectors": "true"})
     return replace(target, deletion_vectors=True)

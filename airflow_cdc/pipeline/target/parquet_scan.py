@@ -7,7 +7,7 @@ before 1677 and after 2262 come out as other years. DuckDB reads them right.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
@@ -29,7 +29,10 @@ _TYPES = {
 }
 """DuckDB's types by Delta's. A file may hold a narrower one. An instant stays as its file has it: with a zone, or in UTC without one."""
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
-_PLACES = ", filename = '__cdc_file', file_row_number = true"
+PLACES = "filename = '__cdc_file', file_row_number = true"
+"""Options of a scan whose rows have their places."""
+WITHOUT_DELETED = " ANTI JOIN deleted ON __cdc_file = deleted.file AND file_row_number = deleted.row"
+"""SQL that leaves the deleted rows (:func:`register_deleted`) out of such a scan."""
 
 
 def query(uri: str, delta: Any, fields: Sequence[Mapping[str, Any]], statement: str) -> Any:
@@ -57,12 +60,13 @@ def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mappi
     files.register(connection)
     listed = ", ".join(map(text, files.names))
     has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
-    options = "union_by_name = true, hive_partitioning = false" + (_PLACES if has_vectors else "")
+    options = "union_by_name = true, hive_partitioning = false" + (f", {PLACES}" if has_vectors else "")
     connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
     held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
     columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
-    kept = _without_deleted(connection, delta, files) if has_vectors else ""
-    connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{kept}")
+    if has_vectors:
+        register_deleted(connection, _deleted(delta, files))
+    connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if has_vectors else ''}")
 
 
 def _column(field: Mapping[str, Any], held: set[str]) -> str:
@@ -108,16 +112,24 @@ def _physical(field: Mapping[str, Any]) -> str:
     return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
 
 
-def _without_deleted(connection: Any, delta: Any, files: TableFiles) -> str:
-    """Return the SQL that leaves out the rows that deletion vectors delete."""
+def register_deleted(connection: Any, deleted: Iterable[tuple[str, Any]]) -> None:
+    """Make the table of deleted rows, which :data:`WITHOUT_DELETED` leaves out.
+
+    :param deleted: names of files, each with the Arrow array of the numbers of its deleted rows, from 0 on.
+    """
+    import pyarrow as pa
+
     connection.execute("CREATE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
-    for file, rows in _deleted(delta):
-        connection.execute("INSERT INTO deleted SELECT ?, unnest(?::BIGINT[])", [files.name_of(file), rows])
-    return " ANTI JOIN deleted ON __cdc_file = deleted.file AND file_row_number = deleted.row"
+    for file, rows in deleted:
+        connection.register("of_file", pa.table({"row": rows}))
+        connection.execute("INSERT INTO deleted SELECT ?, row FROM of_file", [file])
+        connection.unregister("of_file")
 
 
-def _deleted(delta: Any) -> Iterator[tuple[str, list[int]]]:
-    import pyarrow
+def _deleted(delta: Any, files: TableFiles) -> Iterator[tuple[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    for vector in pyarrow.table(delta.deletion_vectors()).to_pylist():
-        yield vector["filepath"], [row for row, is_kept in enumerate(vector["selection_vector"]) if not is_kept]
+    for batch in pa.table(delta.deletion_vectors()).to_batches():
+        for file, kept in zip(batch.column("filepath").to_pylist(), batch.column("selection_vector"), strict=True):
+            yield files.name_of(file), pc.indices_nonzero(pc.invert(kept.values))

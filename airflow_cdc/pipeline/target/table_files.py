@@ -41,12 +41,15 @@ class TableFiles:
             self._names = {native_path(each): unquote(native_path(each)) for each in uris}
             if wild := [name for name in self._names.values() if _PATTERN.search(name)]:
                 raise UnreadableError(f"the path {wild[0]} would be taken for a pattern")
+            own = f"{unquote(native_path(delta.table_uri)).rstrip('/')}/"
+            self._by_path = {name.removeprefix(own): name for name in self._names.values() if name.startswith(own)}
             return
         base = f"{delta.table_uri.rstrip('/')}/"
         if outside := [each for each in uris if not each.startswith(base)]:
             raise UnreadableError(f"its file {outside[0]} lies outside of it")
         self._names = {each: f"{_SCHEME}://{number}.parquet" for number, each in enumerate(uris)}
         paths = {name: unquote(each.removeprefix(base)) for each, name in self._names.items()}
+        self._by_path = {path: name for name, path in paths.items()}
         self._stored = _StoredFiles(uri, paths, {unquote(each["path"]): int(each["size_bytes"]) for each in live_files(delta)})
 
     @property
@@ -61,6 +64,15 @@ class TableFiles:
         """
         if (name := self._names.get(native_path(uri))) is None:
             raise UnreadableError(f"a deletion vector names the file {uri}, which is none of the table's")
+        return name
+
+    def name_at(self, path: str) -> str:
+        """Return the name of a file by its path below the table, unquoted.
+
+        :raises UnreadableError: for a file that is none below the table.
+        """
+        if (name := self._by_path.get(path)) is None:
+            raise UnreadableError(f"the file {path} does not lie below the table")
         return name
 
     def register(self, connection: Any) -> None:

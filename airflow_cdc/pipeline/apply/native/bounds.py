@@ -5,35 +5,69 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.native.free_memory import free_memory
+from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import live_files
 
-MOST_TEXT_BYTES = 1024**3
+_GIB = 1024**3
+MOST_TEXT_BYTES = 16 * _GIB
 """Text of a microbatch that one process decodes and folds."""
+TASKS_FROM_BYTES = _GIB
+"""Text from which a cluster's tasks decode and fold instead of the driver, and delta-rs copies no files: it would hold all rows."""
+MOST_OF_TASK_BYTES, _FETCHED_OF_TASK_BYTES = 4 * _GIB, _GIB
+"""Text of the files that one task decodes and folds, and what it fetches of them: these are in memory."""
 THREADED_FROM_BYTES = 32 * 1024**2
 """Text from which DuckDB may use several threads: below, the tables of a run are merged side by side."""
-_TOUCHED_BYTES = 64 * 1024**2
+_COPIED_BYTES, _MARKED_BYTES = 64 * 1024**2, 16 * _GIB
 _BASE, _OF_TEXT = 256 * 1024**2, 2
 """Memory of a merge: bytes, and a multiple of the text. Measured: 480 MiB more for 394 MiB of text, and 210 MiB for the merge."""
+_IF_UNKNOWN = _BASE + 2 * _GIB
+"""The most where the machine does not show what is free."""
+_SPILLING, _OF_MUCH_TEXT = 4 * _GIB, 0.5
+"""The same of much text, of which DuckDB spills what exceeds its share. Measured: 4.6 GiB for 4.7 GiB of text."""
 
 
-def why_too_large(text_bytes: int) -> str | None:
+def why_too_large(microbatch: Microbatch) -> str | None:
     """Return why a microbatch is too large for this process; None where it is not."""
-    if text_bytes > MOST_TEXT_BYTES:
+    text = microbatch.text_size
+    if text > MOST_TEXT_BYTES:
         return f"the microbatch has more than {_mebibytes(MOST_TEXT_BYTES)} of text"
-    needed, free = _BASE + _OF_TEXT * text_bytes, free_memory()
+    needed = _BASE + _fetched(microbatch.archive, microbatch.size) + min(_OF_TEXT * text, _SPILLING + int(_OF_MUCH_TEXT * text))
+    free = free_memory()
+    if free is None and needed > _IF_UNKNOWN:
+        return f"the microbatch may take {_mebibytes(needed)} of memory, and the machine does not show how much is free"
     if free is not None and needed > free:
         return f"the microbatch may take {_mebibytes(needed)} of memory, and {_mebibytes(free)} are free"
     return None
 
 
-def most_touched_bytes(text_bytes: int) -> int:
+def why_for_tasks(microbatch: Microbatch) -> str | None:
+    """Return why a cluster's tasks decode and fold a microbatch that the driver has room for; None where they do not."""
+    return f"the microbatch has more than {_mebibytes(TASKS_FROM_BYTES)} of text" if microbatch.text_size > TASKS_FROM_BYTES else None
+
+
+def is_for_task(archive: str, files: Sequence[ArchivedFile]) -> bool:
+    """Return whether one task decodes and folds files."""
+    fetched = _fetched(archive, sum(file.size for file in files))
+    return sum(file.text_size for file in files) <= MOST_OF_TASK_BYTES and fetched <= _FETCHED_OF_TASK_BYTES
+
+
+def _fetched(archive: str, size: int) -> int:
+    """Return the bytes of files of that size that are fetched, and so in memory: those of a store."""
+    return 0 if is_local(archive) else size
+
+
+def most_touched_bytes(text_bytes: int, *, are_marked: bool) -> int:
     """Return how large the files may be that a merge touches.
 
     delta-rs copies them whole, and Spark marks the changed rows by deletion vectors. But to copy a mebibyte costs about what the native
     engine spares where it decodes a mebibyte of text.
+
+    :param are_marked: whether the changed rows are marked here too: of the files only the keys are read.
     """
-    return _TOUCHED_BYTES + text_bytes
+    return _MARKED_BYTES if are_marked else _COPIED_BYTES + text_bytes
 
 
 def touched_bytes(table: Any, rows: Any, keys: Sequence[str]) -> int:
@@ -42,10 +76,15 @@ def touched_bytes(table: Any, rows: Any, keys: Sequence[str]) -> int:
     :param table: delta-rs's table.
     :param rows: Arrow table of row changes.
     """
+    return sum(file["size_bytes"] for file in touched_files(table, rows, keys))
+
+
+def touched_files(table: Any, rows: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the files of :func:`touched_bytes`, as :func:`airflow_cdc.pipeline.target.open_natively.live_files`."""
     import pyarrow.compute as pc
 
     ranges = {key: pc.min_max(rows.column(key)).as_py() for key in keys}
-    return sum(file["size_bytes"] for file in live_files(table) if all(_may_hold(file, key, ranges[key]) for key in keys))
+    return [file for file in live_files(table) if all(_may_hold(file, key, ranges[key]) for key in keys)]
 
 
 def _may_hold(file: Mapping[str, Any], key: str, wanted: Mapping[str, Any]) -> bool:

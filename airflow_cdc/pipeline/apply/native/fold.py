@@ -33,6 +33,8 @@ from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch
 
+_ROWS_AT_ONCE = 20_000
+"""Of a batch; Spark reads groups of a staged file in tasks of their own."""
 _KINDS = (*(each.value for each in ROW_OPERATIONS), RecordKind.TOMBSTONE.value)
 
 
@@ -91,6 +93,18 @@ class NativeFold:
 
         try:
             return self.connection.sql(query).to_arrow_table()
+        except duckdb.Error as error:
+            raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
+
+    def stream(self, query: str) -> Iterator[Any]:
+        """Yield the record batches of a query of the fold's rows; not all of them are in memory at once.
+
+        :raises HandedOver: where DuckDB fails.
+        """
+        import duckdb
+
+        try:
+            yield from self.connection.sql(query).to_arrow_reader(_ROWS_AT_ONCE)
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
 

@@ -6,7 +6,7 @@ The frame is that of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.k
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,8 +84,6 @@ _OURS = {
 }
 _NULL = (UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED, READS)
 """Columns that are NULL in all rows unless the query has them."""
-_ROWS_OF_GROUP = 20_000
-"""Spark reads groups in tasks of their own."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +136,10 @@ def _distinct(names: str) -> str:
     return f"list_sort(list_distinct(flatten(list({names}) FILTER ({names} IS NOT NULL))))"
 
 
-def stage_changes(run: MicrobatchRun, rows: Any, types: Mapping[str, str]) -> DataFrame:
+def stage_changes(run: MicrobatchRun, rows: Iterable[Any], types: Mapping[str, str]) -> DataFrame:
     """Write row changes to the staging folder, and return them as Spark reads them there.
 
-    :param rows: Arrow table of :func:`changes_for_spark`.
+    :param rows: Arrow's record batches of :func:`changes_for_spark`.
     :param types: Spark SQL types of the source's columns.
     :raises HandedOver: for a type that only Spark parses, and where the folder cannot be written from here.
     """
@@ -165,10 +163,10 @@ def fields_of(types: Mapping[str, str]) -> dict[str, Any]:
         raise HandedOver(str(error)) from error
 
 
-def write_changes(rows: Any, fields: Mapping[str, Any], *, folder: str, file: str) -> None:
-    """Write row changes as a Parquet file.
+def write_changes(rows: Iterable[Any], fields: Mapping[str, Any], *, folder: str, file: str) -> None:
+    """Write row changes as a Parquet file, each batch as a group.
 
-    :param rows: Arrow table of :func:`changes_for_spark`.
+    :param rows: Arrow's record batches of :func:`changes_for_spark`.
     :param fields: from :func:`fields_of`.
     :param folder: URI; made where it is not there.
     :raises OSError: where it cannot be written.
@@ -177,10 +175,11 @@ def write_changes(rows: Any, fields: Mapping[str, Any], *, folder: str, file: st
     import pyarrow.parquet as pq
     from deltalake import Schema
 
-    absent = {column: None for column in _NULL if column not in rows.column_names}
-    staged = in_schema(rows, pa.schema(Schema.from_json(json.dumps(fields)).to_arrow()), constants=absent)
+    schema = pa.schema(Schema.from_json(json.dumps(fields)).to_arrow())
     fs, root = file_system(folder)
     fs.makedirs(root, exist_ok=True)
-    with fs.open(f"{root}/{file}", "wb") as content:
-        # Read twice and then removed, as what Spark stages.
-        pq.write_table(staged, content, compression="lz4", use_dictionary=False, row_group_size=_ROWS_OF_GROUP)
+    # Read twice and then removed, as what Spark stages.
+    with fs.open(f"{root}/{file}", "wb") as content, pq.ParquetWriter(content, schema, compression="lz4", use_dictionary=False) as writer:
+        for batch in rows:
+            absent = {column: None for column in _NULL if column not in batch.schema.names}
+            writer.write_table(in_schema(batch, schema, constants=absent))

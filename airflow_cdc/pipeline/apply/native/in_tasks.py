@@ -6,9 +6,9 @@ its row changes, and no row goes back into the JVM before the merge. That no key
 
 from __future__ import annotations
 
-import re
+import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,31 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.pipeline.apply.native.bounds import MOST_TEXT_BYTES
+from airflow_cdc.pipeline.apply.native.bounds import is_for_task
 from airflow_cdc.pipeline.apply.native.fold import folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, fields_of, write_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
-
-_OUTCOME = "file STRING, reason STRING, carries_values BOOLEAN"
-_UNABLE = re.compile(r"(ModuleNotFoundError|ImportError): .*|.*PYTHON_VERSION_MISMATCH.*")
-"""The line of an error that every microbatch would meet: executors without the packages, or with another Python."""
-_unable: list[str] = []
-"""Such errors of this process's application: it is asked once."""
-
-
-def has_cluster(spark: SparkSession) -> bool:
-    """Return whether Spark's tasks run elsewhere than in this process."""
-    return not str(spark.conf.get("spark.master", "local")).startswith("local")
+from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """What a task needs; it is sent to the executors as part of the function, and neither logged nor in a setting."""
+    """What a task needs."""
 
     decoder: Decoder
     archive: str
@@ -59,12 +48,10 @@ def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
     :raises HandedOver: as :func:`airflow_cdc.pipeline.apply.native.fold.folding`; also for a group of files that is too large for a task,
         keys in several groups, and executors that cannot run it.
     """
-    if _unable:
-        raise HandedOver(_unable[0])
     groups = groups_of(decoder)
-    size = {file.path: file.text_size for file in decoder.files}
-    if max(sum(size[path] for path in group) for group in groups) > MOST_TEXT_BYTES:
-        raise HandedOver("the files of one partition have more text than a task takes")
+    files = {file.path: file for file in decoder.files}
+    if not all(is_for_task(run.microbatch.archive, [files[path] for path in group]) for group in groups):
+        raise HandedOver("the files of one partition are larger than a task takes")
     folder = run.new_staging_folder("latest")
     fields = fields_of(decoder.columns.sql_types)
     work = _Work(
@@ -102,43 +89,31 @@ def groups_of(decoder: Decoder) -> list[list[str]]:
     return sorted((sorted(paths, key=order.__getitem__) for _, paths in groups), key=lambda paths: order[paths[0]])
 
 
-def _outcomes(spark: SparkSession, work: _Work) -> list[Any]:
-    numbers = spark.range(0, len(work.groups), 1, len(work.groups))
+def _outcomes(spark: SparkSession, work: _Work) -> list[dict[str, Any]]:
     try:
-        return numbers.mapInArrow(partial(_fold_groups, work), _OUTCOME).collect()
-    except SPARK_ERRORS as error:
-        found = next((line.strip() for line in str(error).splitlines() if _UNABLE.search(line)), None)
-        if found:
-            _unable.append(f"the executors cannot fold: {found}")
-        raise HandedOver(f"the executors cannot fold: {found or error_line(error)}") from error
+        return [json.loads(text) for text in call_in_tasks(spark, partial(_fold_group, work), len(work.groups))]
+    except TasksFailedError as error:
+        raise HandedOver(f"the executors cannot fold: {error}") from error
 
 
-def _fold_groups(work: _Work, batches: Iterable[Any]) -> Iterator[Any]:
-    """Fold the groups of files whose numbers come in; runs in a task."""
-    import pyarrow as pa
-
+def _fold_group(work: _Work, number: int) -> Iterator[str]:
+    """Fold a group of files; runs in a task."""
     use_options(work.stores)
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            file, reason, carries = _fold_group(work, work.groups[number])
-            yield pa.RecordBatch.from_pydict({"file": [file], "reason": [reason], "carries_values": [carries]})
-
-
-def _fold_group(work: _Work, paths: Sequence[str]) -> tuple[str, str, bool]:
-    """Return the name of the file of row changes; why there is none, or nothing; and whether the fold carries values."""
     # A task that is tried again, or twice at once, writes another file; only one of them is named.
     file = f"{uuid.uuid4().hex}.parquet"
-    group = frozenset(paths)
+    group = frozenset(work.groups[number])
     files = [each for each in work.decoder.files if each.path in group]
     own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in group])
+    reason, carries = "", False
     try:
         with folding(own, work.archive) as fold:
-            write_changes(fold.read(changes_for_spark(fold.how)), work.fields, folder=work.folder, file=file)
-            return file, "", fold.carries_values
-    except HandedOver as reason:
-        return file, str(reason), False
+            write_changes(fold.stream(changes_for_spark(fold.how)), work.fields, folder=work.folder, file=file)
+            carries = fold.carries_values
+    except HandedOver as why:
+        reason = str(why)
     except OSError as error:
-        return file, f"the staging folder cannot be written from an executor: {first_line(error)}", False
+        reason = f"the staging folder cannot be written from an executor: {first_line(error)}"
+    yield json.dumps({"file": file, "reason": reason, "carries_values": carries})
 
 
 def _has_key_twice(changes: DataFrame, keys: Sequence[str]) -> bool:

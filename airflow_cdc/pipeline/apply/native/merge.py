@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_cdc.model.columns import (
@@ -18,9 +17,9 @@ from airflow_cdc.model.columns import (
     POSITION,
     VALUE_POSITIONS,
 )
-from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.pipeline.native.arrow_rows import in_schema
 from airflow_cdc.pipeline.native.duckdb_sql import name
+from airflow_cdc.pipeline.target.commit_natively import CommitOf, one_commit
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
@@ -60,7 +59,7 @@ def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: i
     return in_schema(rows, pa.schema([pa.field(each, schema.field(each).type) for each in names]), constants=constants)
 
 
-def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, version: int, metadata: str) -> Mapping[str, Any]:
+def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> Mapping[str, Any]:
     """Make one MERGE commit of row changes and return delta-rs's counts.
 
     :raises ConcurrentRunError: when another run committed first.
@@ -74,16 +73,16 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, application: str, 
         target_alias="t",
         # Otherwise no file is skipped by the range of its keys.
         streamed_exec=False,
-        **_written_with(application, version, metadata),
+        **_written_with(of),
     )
     merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'").when_matched_update(values)
     merge = merge.when_not_matched_insert(values, f"s.{name(OP)} <> 'd'")
-    with _one_commit(table):
+    with one_commit(table):
         counts: Mapping[str, Any] = merge.execute()
     return counts
 
 
-def append_rows(table: Any, rows: Any, *, application: str, version: int, metadata: str) -> None:
+def append_rows(table: Any, rows: Any, *, of: CommitOf) -> None:
     """Append rows to a table in one commit.
 
     :param rows: with the table's columns.
@@ -91,34 +90,18 @@ def append_rows(table: Any, rows: Any, *, application: str, version: int, metada
     """
     from deltalake import write_deltalake
 
-    with _one_commit(table):
-        write_deltalake(table, rows, mode="append", **_written_with(application, version, metadata))
+    with one_commit(table):
+        write_deltalake(table, rows, mode="append", **_written_with(of))
 
 
-def _written_with(application: str, version: int, metadata: str) -> dict[str, Any]:
+def _written_with(of: CommitOf) -> dict[str, Any]:
     """Return how delta-rs writes files, and the transaction identifier and metadata of its only attempt to commit."""
     from deltalake import CommitProperties, Transaction, WriterProperties
 
     properties = CommitProperties(
-        custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(application, version)], max_commit_retries=0
+        custom_metadata={"userMetadata": of.metadata}, app_transactions=[Transaction(of.application, of.version)], max_commit_retries=0
     )
     return {"writer_properties": WriterProperties(compression="ZSTD"), "commit_properties": properties}
-
-
-@contextmanager
-def _one_commit(table: Any) -> Iterator[None]:
-    from deltalake.exceptions import CommitFailedError
-
-    try:
-        with without_answers(table.table_uri):
-            yield
-    except CommitFailedError as error:
-        if "table features" in str(error):
-            raise
-        raise ConcurrentRunError(
-            f"Another run committed to {table.table_uri} first ({error}).",
-            next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
-        ) from error
 
 
 def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.native.all_events import NativeEvents, read_all_events
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.merge import append_rows, events_for
-from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
+from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, may_be_late
 from airflow_cdc.pipeline.apply.stage_events import KeptEvents, NewEvents
@@ -22,7 +22,7 @@ from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, find_snapshots
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
-from airflow_cdc.pipeline.target.create_natively import create_natively
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.open_natively import open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -76,7 +76,7 @@ class NativeAppend(KeptEvents):
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Create the target by delta-rs, or leave it: it has the events' columns."""
-        return fit_table(self.run, self.decoder, self.target, create=create_natively)
+        return fit_table(self.run, self.decoder, self.target, ways=WAYS)
 
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
         """Return the report as known before the append."""
@@ -92,6 +92,7 @@ class NativeAppend(KeptEvents):
 
     def _append(self, table: Any, rows: Any, report: BatchReport) -> BatchReport:
         run = self.run
+        of = CommitOf(application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report))
         with named_failure(run, "delta-rs could not append"):
-            append_rows(table, rows, application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report))
+            append_rows(table, rows, of=of)
         return report

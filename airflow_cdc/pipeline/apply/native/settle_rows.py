@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,14 +16,15 @@ from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
-from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes
+from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes, why_for_tasks
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, count_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
+from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, UnmarkableError, find_marks, mark_and_add, may_mark
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
-from airflow_cdc.pipeline.apply.native.take_plain import LATE, NoDoubts, Plain, named_failure
+from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, is_marked, named_failure
 from airflow_cdc.pipeline.apply.settled import Ready
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
@@ -31,7 +34,7 @@ from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotReads
 from airflow_cdc.pipeline.microbatch.count_events import Counted, Truncates, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.late_session import started
-from airflow_cdc.pipeline.target.create_natively import create_natively
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import open_table
@@ -71,7 +74,7 @@ def _staged(plain: Plain, run: MicrobatchRun, fold: NativeFold) -> StagedFold:
     _check_values(plain, run, carries=carries)
     types, target = plain.decoder.columns.sql_types, plain.target
     staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
-    changes = stage_changes(run, fold.read(changes_for_spark(fold.how)), types)
+    changes = stage_changes(run, fold.stream(changes_for_spark(fold.how)), types)
     return StagedFold(changes, carries, staged)
 
 
@@ -96,16 +99,27 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
         raise HandedOver(plain.left_to_spark)
     run, target, decoder = plain.run, plain.target, plain.decoder
     changes = changes_of(fold)
-    most = most_touched_bytes(run.microbatch.text_size)
+    are_marked = target is None or is_marked(plain.table, target)
+    most = most_touched_bytes(run.microbatch.text_size, are_marked=are_marked)
     if target and target.size > most and touched_bytes(plain.table, changes.rows, target.keys) > most:
         raise HandedOver("few events touch many files of a large table")
+    if not are_marked and (much := why_for_tasks(run.microbatch)):
+        raise HandedOver(much)
     settled = _settled(plain, changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver(LATE)
-    settled = replace(settled, completed=complete(plain.table, run.table, changes.rows, keys=decoder.columns.keys))
+    completed = complete(plain.table, run.table, changes.rows, keys=decoder.columns.keys)
+    marks = (_marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE) if are_marked else None
     # Where Spark has staged the row changes, they are in memory here.
     run.after_effect("stage")
-    return settled
+    return replace(settled, completed=completed, marks=marks)
+
+
+def _marks(table: Any, target: TargetTable, rows: Any) -> Marks:
+    try:
+        return find_marks(table, target.uri, rows, keys=target.keys)
+    except UnmarkableError as reason:
+        raise HandedOver(f"the table's rows cannot be marked from the driver: {reason}") from reason
 
 
 def _settled(plain: Plain, changes: NativeChanges) -> NativeRowChanges:
@@ -142,10 +156,12 @@ class NativeRowChanges(RowChanges):
     """Arrow table, see :class:`NativeChanges`."""
     completed: Completed
     """The same with the table's values, as of when they were settled."""
+    marks: Marks | None = None
+    """The table's rows of these keys, as of when they were settled; None where delta-rs copies what it changes."""
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Create the target by delta-rs, or leave it: it has the events' columns."""
-        return fit_table(self.run, self.decoder, self.target, create=create_natively)
+        return fit_table(self.run, self.decoder, self.target, ways=WAYS)
 
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Write delete markers, so that no late event brings a row back."""
@@ -165,19 +181,38 @@ class NativeRowChanges(RowChanges):
     def _completed_for(self, table: Any, target: TargetTable) -> Completed:
         if self.completed.of_version in (None, table.version()):
             return self.completed
-        try:
+        with self._unless_changed(target):
             return complete(table, target.uri, self.changes, keys=target.keys)
+
+    def _marks_for(self, table: Any, target: TargetTable, rows: Any) -> Marks | None:
+        if self.marks is None or self.marks.of_version == table.version():
+            return self.marks
+        with self._unless_changed(target):
+            marks = _marks(table, target, rows) if may_mark(table) else None
+        # Somebody else may have filled a table that was empty.
+        return marks if marks is None or target.deletion_vectors or not marks.files else None
+
+    @contextmanager
+    def _unless_changed(self, target: TargetTable) -> Iterator[None]:
+        """Turn what a newer version of the table does not allow into the error of a run that came too late."""
+        try:
+            yield
         except HandedOver as reason:
             raise ConcurrentRunError(
-                f"Another run committed to {target.uri} since version {self.completed.of_version} ({reason}).",
-                next_step="Nothing is lost; run again.",
+                f"Another run committed to {target.uri} since its rows were looked at ({reason}).", next_step="Nothing is lost; run again."
             ) from reason
 
     def _merge(self, table: Any, *, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
         run = self.run
-        plan = detailed_plan(report.merge_plan, deletion_vectors=False, within=())
-        report = replace(report, merge_plan=plan)
-        metadata = run.commit_metadata(report, files=target.files)
-        with named_failure(run, "delta-rs could not merge"):
-            merge_rows(table, rows, target.keys, application=run.application, version=run.microbatch.number, metadata=metadata)
+        marks = self._marks_for(table, target, rows)
+        report = replace(
+            report, merge_plan=detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors and marks is not None, within=())
+        )
+        of = CommitOf(application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report, files=target.files))
+        if marks is not None:
+            with named_failure(run, "the changed rows could not be marked and added"):
+                mark_and_add(table, target.uri, marks, rows=rows, keys=target.keys, of=of)
+        else:
+            with named_failure(run, "delta-rs could not merge"):
+                merge_rows(table, rows, target.keys, of=of)
         return report

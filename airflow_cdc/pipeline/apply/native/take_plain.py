@@ -13,9 +13,10 @@ from airflow_cdc.model.errors import ConfigurationError, UnexpectedError, first_
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.position.position import Position
-from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES, why_too_large
+from airflow_cdc.pipeline.apply.fit_table import Ways
+from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES, why_for_tasks, why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
-from airflow_cdc.pipeline.apply.native.in_tasks import has_cluster
+from airflow_cdc.pipeline.apply.native.mark_rows import may_mark
 from airflow_cdc.pipeline.apply.native.merge import may_write
 from airflow_cdc.pipeline.apply.native.misread_times import misread_file
 from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
@@ -24,11 +25,17 @@ from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.spark.late_session import started
+from airflow_cdc.pipeline.spark.task_job import has_cluster
+from airflow_cdc.pipeline.target.alter_natively import with_deletion_vectors_natively
+from airflow_cdc.pipeline.target.alter_table import gets_deletion_vectors
+from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.open_natively import open_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 LATE = "some events may be late, or the source's log went back"
 """Reason why Spark takes a microbatch."""
+WAYS = Ways(create=create_natively, with_deletion_vectors=with_deletion_vectors_natively)
+"""The native engine's ways to make and alter a table."""
 _THREADS = 4
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
 
@@ -94,9 +101,7 @@ def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
         raise HandedOver(f"the driver's Python lacks {', '.join(missing)}")
     if reason := why_not_read(run, target):
         raise HandedOver(reason)
-    large = why_too_large(run.microbatch.text_size)
-    if large and not has_cluster(started(run.spark)):
-        raise HandedOver(large)
+    large = _why_large(run)
     decoder = decoder_of(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
@@ -109,6 +114,21 @@ def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
     return Plain(run=run, target=target, decoder=decoder, table=table)
 
 
+def _why_large(run: MicrobatchRun) -> str | None:
+    """Return why the tasks of a cluster decode a microbatch, and not this process; None where it does.
+
+    :raises HandedOver: where nobody does.
+    """
+    large = why_too_large(run.microbatch)
+    why = large or why_for_tasks(run.microbatch)
+    # What is too large starts Spark in any case.
+    if why and has_cluster(started(run.spark) if large else run.spark):
+        return why
+    if large:
+        raise HandedOver(large)
+    return None
+
+
 def _open_for_merge(run: MicrobatchRun, target: TargetTable | None) -> Any:
     """Return the table, opened by delta-rs; None where it is to be created.
 
@@ -116,23 +136,31 @@ def _open_for_merge(run: MicrobatchRun, target: TargetTable | None) -> Any:
     """
     if reason := why_not_merged(run):
         raise HandedOver(reason)
-    table = _open(target.uri) if target else None
+    table = _open(target) if target else None
     if not excludes_writers(run.lake):
         raise HandedOver("the lake's store does not refuse to replace an object (If-None-Match)")
     return table
 
 
-def _open(uri: str) -> Any:
-    """Return the table, if delta-rs may merge into it.
+def _open(target: TargetTable) -> Any:
+    """Return the table, if its microbatches may be merged without Spark.
 
-    :raises HandedOver: where it may not.
+    :raises HandedOver: where they may not.
     """
-    table = open_natively(uri)
+    table = open_natively(target.uri)
     if table is None or not may_write(table):
         raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
-    if misread := _misread(table, uri):
+    if not is_marked(table, target) and (misread := _misread(table, target.uri)):
         raise HandedOver(misread)
     return table
+
+
+def is_marked(table: Any, target: TargetTable) -> bool:
+    """Return whether a merge marks changed rows and adds new ones; otherwise delta-rs copies the files that it changes.
+
+    In a table without rows none are marked.
+    """
+    return (gets_deletion_vectors(target) or not target.files) and may_mark(table)
 
 
 def _misread(table: Any, uri: str) -> str | None:
@@ -153,15 +181,16 @@ class NoDoubts(SnapshotDoubts):
 
 @contextmanager
 def named_failure(run: MicrobatchRun, failure: str) -> Iterator[None]:
-    """Name the way out where delta-rs fails: what Spark would do then is no longer the same microbatch.
+    """Name the way out where delta-rs or DuckDB fails: what Spark would do then is no longer the same microbatch.
 
-    :raises UnexpectedError: where delta-rs fails.
+    :raises UnexpectedError: where one of them fails.
     """
+    import duckdb
     from deltalake.exceptions import DeltaError
 
     try:
         yield
-    except DeltaError as error:
+    except (DeltaError, duckdb.Error) as error:
         raise UnexpectedError(
             f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: {failure} ({first_line(error)}).",
             next_step="Nothing is lost; run again. Where it fails again, set the flow's engine to spark.",

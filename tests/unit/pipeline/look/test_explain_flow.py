@@ -99,7 +99,7 @@ def test_pending_files_make_a_microbatch_of_the_native_engine_where_nothing_is_a
 
 def test_what_the_driver_has_no_room_for_is_spark_s(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.surveyed((2, 3))
-    monkeypatch.setattr(explaining, "why_too_large", lambda text_bytes: f"{text_bytes} bytes are too many")
+    monkeypatch.setattr(explaining, "why_too_large", lambda microbatch: f"{microbatch.text_size} bytes are too many")
     (plan,) = lake.explained().plans
     assert (plan.engine, plan.engine_reason) == ("spark", "10 bytes are too many")
 

@@ -6,30 +6,56 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.pipeline.apply.native import bounds
-from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes, why_too_large
+from airflow_cdc.pipeline.apply.native.bounds import is_for_task, most_touched_bytes, touched_bytes, why_for_tasks, why_too_large
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 
-MIB = 1024**2
+MIB, GIB = 1024**2, 1024**3
+
+
+def microbatch(text: int, *, archive: str = "/archive") -> Microbatch:
+    files = (ArchivedFile("a.jsonl", text, "t"),)
+    return Microbatch("t", 1, archive, files, PlanPosition(), ())
 
 
 @pytest.mark.parametrize(
     ("text", "free", "reason"),
     [
         (0, 256 * MIB, None),
-        (1024 * MIB, None, None),
-        (1025 * MIB, None, "the microbatch has more than 1,024 MiB of text"),
         (100 * MIB, 456 * MIB, None),
         (101 * MIB, 456 * MIB, "the microbatch may take 458 MiB of memory, and 456 MiB are free"),
+        (16 * GIB, 13 * GIB, None),
+        (16 * GIB, 12 * GIB, "the microbatch may take 12,544 MiB of memory, and 12,288 MiB are free"),
+        (16 * GIB + 1, 20 * GIB, "the microbatch has more than 16,384 MiB of text"),
+        (GIB, None, None),
+        (GIB + MIB, None, "the microbatch may take 2,306 MiB of memory, and the machine does not show how much is free"),
     ],
 )
 def test_a_microbatch_is_too_large_by_its_text_or_for_the_free_memory(
     monkeypatch: pytest.MonkeyPatch, text: int, free: int | None, reason: str | None
 ) -> None:
     monkeypatch.setattr(bounds, "free_memory", lambda: free)
-    assert why_too_large(text) == reason
+    assert why_too_large(microbatch(text)) == reason
+
+
+def test_what_is_fetched_from_a_store_is_in_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "free_memory", lambda: 556 * MIB)
+    assert why_too_large(microbatch(100 * MIB, archive="s3://bucket/archive")) is None
+    assert why_too_large(microbatch(101 * MIB, archive="s3://bucket/archive")) is not None
+    assert why_too_large(microbatch(101 * MIB)) is None
+
+
+def test_a_task_takes_files_by_their_text_and_by_what_it_fetches() -> None:
+    half = [ArchivedFile(name, 2 * GIB, "t") for name in ("a.jsonl", "b.jsonl")]
+    assert is_for_task("/archive", half)
+    assert not is_for_task("/archive", [*half, ArchivedFile("c.jsonl", 1, "t")])
+    assert not is_for_task("s3://bucket/archive", half[:1])
+    assert why_for_tasks(microbatch(GIB)) is None
+    assert why_for_tasks(microbatch(GIB + 1)) == "the microbatch has more than 1,024 MiB of text"
 
 
 @pytest.fixture
@@ -69,5 +95,6 @@ def test_a_column_without_statistics_leaves_no_file_out(table: object) -> None:
 
 
 def test_more_events_may_touch_more_files() -> None:
-    assert most_touched_bytes(0) == 64 * MIB
-    assert most_touched_bytes(400 * MIB) == 464 * MIB
+    assert most_touched_bytes(0, are_marked=False) == 64 * MIB
+    assert most_touched_bytes(400 * MIB, are_marked=False) == 464 * MIB
+    assert most_touched_bytes(0, are_marked=True) == 16 * GIB

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkRuntimeError, PythonException
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.pipeline.apply.native import in_tasks
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
-from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks, groups_of, has_cluster
+from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks, groups_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.spark import task_job
 from tests.support.events import Record, numbered, sqlserver
 from tests.support.natively import bytes_of, decoder_of
 from tests.unit.pipeline.apply.native.test_for_spark import run_in
@@ -94,13 +94,9 @@ def test_executors_that_cannot_fold_are_asked_once(
         def collect(self) -> None:
             raise error
 
-    monkeypatch.setattr(in_tasks, "_unable", [])
+    monkeypatch.setattr(task_job, "_unable", [])
     decoder, spark = decoder_with({"a": [0]}), Failing()
     for _ in range(2):
         with pytest.raises(HandedOver, match=r"the executors cannot fold: (.*ModuleNotFoundError|.*MISMATCH|an executor was lost)"):
             fold_in_tasks(run_in(tmp_path, spark, []), decoder)  # type: ignore[arg-type] # it stands for a session
     assert spark.asked == (2 if asked_again else 1)
-
-
-def test_a_local_master_is_no_cluster(spark: SparkSession) -> None:
-    assert not has_cluster(spark)

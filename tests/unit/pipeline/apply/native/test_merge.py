@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError
 from airflow_cdc.model.columns import OP
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, append_rows, may_write, merge_rows
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from tests.support.small_lakes import field, write_table
 
 
@@ -27,7 +28,7 @@ def records_of(folder: Path) -> list[int]:
 
 def merge_into(table: DeltaTable) -> None:
     rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
-    merge_rows(table, rows, ["id"], application="flow:1", version=1, metadata="{}")
+    merge_rows(table, rows, ["id"], of=CommitOf(application="flow:1", version=1, metadata="{}"))
 
 
 @pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
@@ -41,16 +42,18 @@ def test_delta_rs_commits_a_merge_into_a_table_of_each_feature(feature: str, tmp
 @pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
 def test_delta_rs_appends_to_a_table_of_each_feature(feature: str, tmp_path: Path) -> None:
     table = table_with(feature, tmp_path / "t")
-    append_rows(table, pa.table({"id": pa.array([1, 2], pa.int64()), OP: ["c", "u"]}), application="flow:1", version=1, metadata="{}")
+    append_rows(
+        table, pa.table({"id": pa.array([1, 2], pa.int64()), OP: ["c", "u"]}), of=CommitOf(application="flow:1", version=1, metadata="{}")
+    )
     assert records_of(tmp_path / "t") == [2]
 
 
 def test_of_two_appends_to_one_version_the_second_ends_as_one_that_came_too_late(tmp_path: Path) -> None:
     first, second = table_with("appendOnly", tmp_path / "t"), DeltaTable(str(tmp_path / "t"))
     rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
-    append_rows(first, rows, application="flow:1", version=1, metadata="{}")
+    append_rows(first, rows, of=CommitOf(application="flow:1", version=1, metadata="{}"))
     with pytest.raises(ConcurrentRunError):
-        append_rows(second, rows, application="flow:1", version=1, metadata="{}")
+        append_rows(second, rows, of=CommitOf(application="flow:1", version=1, metadata="{}"))
     assert records_of(tmp_path / "t") == [1]
 
 

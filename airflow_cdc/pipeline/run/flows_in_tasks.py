@@ -1,0 +1,182 @@
+"""Apply many small flows in the tasks of one Spark job: where Spark has a cluster, its executors carry what the driver would do one by one.
+
+A task does for its flows what the driver does, natively: it takes the lease, plans, merges and records, so that a task that is tried again
+goes on where the first one ended. A flow that needs Spark ends before that microbatch is written, and the driver goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.archive.interval import Interval
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
+from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.end_together import Together
+from airflow_cdc.pipeline.run.flow_run import FlowRun
+from airflow_cdc.pipeline.run.step import FAILED, Step
+from airflow_cdc.pipeline.spark.late_session import late_session, started
+from airflow_cdc.pipeline.spark.storage import file_system, options_in_use, use_options
+from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks, has_cluster
+from airflow_cdc.pipeline.survey.source_facts import facts_of
+
+FROM_FLOWS = 16
+"""Flows from which a job for all of them costs less than it spares."""
+_MOST_TEXT_BYTES = 256 * 1024**2
+"""Pending text of a flow that is small."""
+_FLOWS_OF_TASK = 8
+"""Each task reads the archive's surveys once."""
+_MODES = (TableMode.CURRENT, TableMode.CHANGE_LOG)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a task did for a flow."""
+
+    batches: tuple[BatchReport, ...] = ()
+    outcome: FlowOutcome | None = None
+    """None where the driver has to go on."""
+
+    def finish(self, flow: FlowRun) -> FlowOutcome:
+        """Return the flow's outcome; applies what the task left."""
+        if self.outcome:
+            return self.outcome
+        rest = flow.apply()
+        status = FlowStatus.APPLIED if self.batches and rest.status is not FlowStatus.FAILED else rest.status
+        return replace(rest, status=status, batches=(*self.batches, *rest.batches))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What the tasks need of a run."""
+
+    archive: str
+    lake: str
+    groups: Sequence[Sequence[str]]
+    """Names of flows."""
+    flows: Mapping[str, CdcFlow]
+    interval: Interval
+    engine: Engine | None
+    wait_seconds: float
+    stores: Mapping[str, Mapping[str, Any]]
+    """fsspec's options by store, with credentials."""
+
+
+def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Applied]:
+    """Return by flow what tasks applied; nothing where there are few small flows, or no cluster."""
+    if run.consistent or run.end_of or run.lease or run.only_planned or len(flows) < FROM_FLOWS or not has_cluster(run.spark):
+        return {}
+    small = [flow.flow.name for flow in flows if _is_small(flow)]
+    if len(small) < FROM_FLOWS:
+        return {}
+    groups = [small[first : first + _FLOWS_OF_TASK] for first in range(0, len(small), _FLOWS_OF_TASK)]
+    work = _Work(
+        archive=run.archive,
+        lake=run.lake,
+        groups=groups,
+        flows=run.flows,
+        interval=run.interval,
+        engine=run.engine,
+        wait_seconds=run.wait_seconds,
+        stores=options_in_use(),
+    )
+    run.progress(f"{len(small)} flows are applied by {len(groups)} tasks")
+    try:
+        found = [json.loads(text) for text in call_in_tasks(started(run.spark), partial(_apply_group, work), len(groups))]
+    except TasksFailedError as error:
+        # Whatever they did is recorded; the driver goes on from there.
+        run.progress(f"the tasks cannot apply flows: {error}")
+        return {}
+    for each in found:
+        for line in each["lines"]:
+            run.progress(line)
+        for step in each["steps"]:
+            run.watch(Step(**step))
+    return {each["flow"]: _applied(each) for each in found}
+
+
+def _is_small(flow: FlowRun) -> bool:
+    settings = flow.flow
+    is_native = (settings.engine or DEFAULT_ENGINE) is not Engine.SPARK and settings.mode in _MODES
+    return is_native and not settings.catalog_table and 0 < flow.pending_text() <= _MOST_TEXT_BYTES
+
+
+def _applied(found: Mapping[str, Any]) -> Applied:
+    batches = tuple(map(BatchReport.from_json, found["batches"]))
+    return Applied(batches, FlowOutcome.from_json(found["outcome"]) if found["outcome"] else None)
+
+
+class _NeedsSparkError(Exception):
+    """Raised where a task's flow would start Spark."""
+
+
+@dataclass
+class _Refusal:
+    """Stands for the start of Spark in a task."""
+
+    asked: bool = False
+
+    def start(self) -> SparkSession:
+        self.asked = True
+        raise _NeedsSparkError("Spark is not started in a task.")
+
+
+@dataclass
+class _Told:
+    """What a task's flow reports on the way."""
+
+    lines: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+
+def _apply_group(work: _Work, number: int) -> Iterator[str]:
+    """Apply a group of flows; runs in a task."""
+    use_options(work.stores)
+    lake_fs, lake_root = file_system(work.lake)
+    state = ArchiveState(lake_fs, lake_root, work.archive)
+    ledger = state.ledger()
+    for name in work.groups[number]:
+        refusal, told = _Refusal(), _Told()
+        spark = late_session(refusal.start)
+        run = ArchiveRun(
+            spark,
+            work.archive,
+            work.lake,
+            flows=work.flows,
+            progress=told.lines.append,
+            interval=work.interval,
+            wait_seconds=work.wait_seconds,
+            engine=work.engine,
+            watch=told.steps.append,
+        )
+        flow = FlowRun(
+            run,
+            state,
+            ledger,
+            FlowState(lake_fs, lake_root, name),
+            lake_fs,
+            lake_root,
+            facts_of(spark, state, ledger, work.lake),
+            Together(),
+        )
+        outcome = flow.apply()
+        yield json.dumps(
+            {
+                "flow": name,
+                "batches": [batch.to_json() for batch in outcome.batches],
+                "outcome": None if refusal.asked else outcome.to_json(),
+                # What failed for want of Spark is no failure.
+                "lines": [line for line in told.lines if not refusal.asked or ": FAILED: " not in line],
+                "steps": [asdict(step) for step in told.steps if not refusal.asked or step.stage != FAILED],
+            }
+        )

@@ -1,0 +1,75 @@
+"""Call a function of ours in the tasks of one Spark job: a cluster's executors do what the driver has no room or no time for.
+
+The function and what it needs are sent to the executors as part of the job, and neither logged nor in a setting: it may hold credentials.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_cdc.pipeline.spark.late_session import is_idle
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
+
+_UNABLE = re.compile(r"(ModuleNotFoundError|ImportError): .*|.*PYTHON_VERSION_MISMATCH.*")
+"""The line of an error that every such job would meet: executors without the packages, or with another Python."""
+_unable: list[str] = []
+"""Such errors of this process's application: it is asked once."""
+
+
+class TasksFailedError(Exception):
+    """Raised where the job failed, or executors cannot run it; its text is the reason."""
+
+
+def has_cluster(spark: SparkSession) -> bool:
+    """Return whether Spark's tasks run elsewhere than in this process; does not start Spark.
+
+    Of a Spark that has not started this is known where ``spark-submit`` chose its master.
+    """
+    master = _master_of_submitter() if is_idle(spark) else str(spark.conf.get("spark.master", "local"))
+    return not master.startswith("local")
+
+
+def _master_of_submitter() -> str:
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return "local"
+    from pyspark import SparkContext
+
+    # The submitter's JVM runs, with its settings as properties, before there is a context.
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    return str(jvm.java.lang.System.getProperty("spark.master", "local"))
+
+
+def call_in_tasks(spark: SparkSession, function: Callable[[int], Iterator[str]], count: int) -> list[str]:
+    """Return the texts that a function yields for the numbers from 0 on, each of which is a task.
+
+    A task that fails is tried again, and may run twice at once: so is the function.
+
+    :param count: of numbers.
+    :raises TasksFailedError: where the job failed.
+    """
+    if _unable:
+        raise TasksFailedError(_unable[0])
+    numbers = spark.range(0, count, 1, count)
+    try:
+        rows = numbers.mapInArrow(partial(_call, function), "text STRING").collect()
+    except SPARK_ERRORS as error:
+        found = next((line.strip() for line in str(error).splitlines() if _UNABLE.search(line)), None)
+        if found:
+            _unable.append(found)
+        raise TasksFailedError(found or error_line(error)) from error
+    return [str(row["text"]) for row in rows]
+
+
+def _call(function: Callable[[int], Iterator[str]], batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield pa.RecordBatch.from_pydict({"text": pa.array(list(function(number)), pa.string())})

@@ -1,0 +1,144 @@
+"""Commits without Spark: delta-rs's, and those that it does not write, of files with deletion vectors.
+
+A commit is one file of the log, made only if no other writer has made it. What it carries is that of Delta's protocol ("Actions").
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc import __version__
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.model.files import create_file
+from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.target.open_natively import open_table, without_answers
+
+Action = dict[str, Any]
+_RUN_AGAIN = "Nothing is lost; run again. To keep runs apart give the flow a pool of one slot."
+_FEATURE = "deletionVectors"
+_INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitOf:
+    """What a commit says of the run that makes it."""
+
+    application: str
+    """Delta application identifier."""
+    version: int
+    """Of the application's transaction."""
+    metadata: str
+    """``userMetadata``."""
+
+
+def commit_merge(uri: str, table: Any, actions: Sequence[Mapping[str, Action]], *, of: CommitOf, metrics: Mapping[str, int]) -> None:
+    """Make the commit behind the version that delta-rs's table has, as a MERGE.
+
+    :param actions: ``add`` and ``remove``, by kind.
+    :param metrics: Delta's ``operationMetrics``.
+    :raises ConcurrentRunError: when another run committed first.
+    :raises OSError: when the store fails.
+    """
+    info = {
+        "operation": "MERGE",
+        "operationParameters": {},
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(count) for name, count in metrics.items()},
+        "userMetadata": of.metadata,
+    }
+    transaction = {"appId": of.application, "version": of.version, "lastUpdated": _now()}
+    version = _commit(uri, table, info, [{"txn": transaction}, *actions])
+    _checkpoint(uri, table, version)
+
+
+def commit_deletion_vectors(uri: str, table: Any) -> None:
+    """Make the commit by which a table gets deletion vectors, as Spark's ALTER TABLE.
+
+    :param table: delta-rs's table, of protocol 1 and 2, or with features.
+    :raises ConcurrentRunError: when another run committed first.
+    :raises OSError: when the store fails.
+    """
+    held, metadata = table.protocol(), table.metadata()
+    # With features a table has those alone that are named: two of them every table had before.
+    features = {
+        kind: sorted({*(names or ()), _FEATURE, *([] if held.writer_features else before)})
+        for kind, names, before in (
+            ("readerFeatures", held.reader_features, ()),
+            ("writerFeatures", held.writer_features, ("appendOnly", "invariants")),
+        )
+    }
+    property_set = {"delta.enableDeletionVectors": "true"}
+    described = {
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": metadata.partition_columns,
+        "configuration": {**metadata.configuration, **property_set},
+        "createdTime": metadata.created_time,
+    }
+    info = {
+        "operation": "SET TBLPROPERTIES",
+        "operationParameters": {"properties": json.dumps(property_set)},
+        "isBlindAppend": True,
+        "operationMetrics": {},
+    }
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    kept = {name: value for name, value in described.items() if value is not None}
+    _commit(uri, table, info, [{"metaData": kept}, {"protocol": protocol}])
+
+
+def _commit(uri: str, table: Any, info: Mapping[str, Any], actions: Sequence[Mapping[str, Action]]) -> int:
+    """Make the commit behind the version that delta-rs's table has, and return its own."""
+    version = int(table.version()) + 1
+    made_by = {"engineInfo": f"airflow-cdc/{__version__}", "txnId": str(uuid.uuid4())}
+    whole = {"timestamp": _now(), "readVersion": version - 1, "isolationLevel": "Serializable", **info, **made_by}
+    lines = [{"commitInfo": whole}, *actions]
+    text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
+    fs, root = file_system(uri)
+    if not create_file(fs, f"{root.rstrip('/')}/_delta_log/{version:020d}.json", text.encode()):
+        raise ConcurrentRunError(f"Another run committed version {version} of {uri} first.", next_step=_RUN_AGAIN)
+    return version
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def one_commit(table: Any) -> Iterator[None]:
+    """Turn the failure of delta-rs's only attempt to commit, inside the block, into the flow's error.
+
+    :param table: delta-rs's table.
+    :raises ConcurrentRunError: when another run committed first.
+    :raises CommitFailedError: when delta-rs does not write the table's features.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    try:
+        with without_answers(table.table_uri):
+            yield
+    except CommitFailedError as error:
+        if "table features" in str(error):
+            raise
+        raise ConcurrentRunError(f"Another run committed to {table.table_uri} first ({error}).", next_step=_RUN_AGAIN) from error
+
+
+def _checkpoint(uri: str, table: Any, version: int) -> None:
+    """Write the checkpoint that is due, and remove the commits that the table no longer keeps."""
+    from deltalake.exceptions import DeltaError
+
+    if version % int(table.metadata().configuration.get(_INTERVAL, _USUAL_INTERVAL)):
+        return
+    # The commit is made: a later one writes the checkpoint where this one fails.
+    with suppress(DeltaError, OSError):
+        written = open_table(uri)
+        written.create_checkpoint()
+        written.cleanup_metadata()

@@ -1,0 +1,118 @@
+"""Tables with deletion vectors: both engines mark changed rows and add new ones, and each goes on where the other ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.pipeline.target import alter_table
+from tests.conftest import Apply
+from tests.properties.test_two_engines import (
+    BEGINS,
+    DIALECTS,
+    LATE,
+    PAIRED,
+    RECORDS,
+    TOPIC,
+    VALUES,
+    LargeValues,
+    Source,
+    archive_of,
+    compare,
+    flow_by,
+    older_values,
+)
+from tests.support.crashes import apply_through_crashes
+from tests.support.events import numbered, write_records
+from tests.support.tables import read_rows
+
+pytest.importorskip("duckdb")
+
+
+@pytest.fixture(autouse=True)
+def tables_have_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table counts as large enough for deletion vectors."""
+    monkeypatch.setattr(alter_table, "DELETION_VECTORS_FROM_BYTES", 0)
+
+
+def merges_of(lake: Path) -> list[dict[str, Any]]:
+    """Return what the log says of each merge into the table, ascending."""
+    logs = (path.read_text() for path in sorted((lake / TOPIC / "_delta_log").glob("*.json")))
+    infos = [json.loads(line)["commitInfo"] for text in logs for line in text.splitlines() if line.startswith('{"commitInfo"')]
+    return [info for info in infos if info["operation"] == "MERGE"]
+
+
+def marked_in(merges: list[dict[str, Any]]) -> list[int]:
+    return [int(merge["operationMetrics"]["numTargetDeletionVectorsAdded"]) for merge in merges]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "begin", "layout"),
+    [
+        ("postgresql", "reads and changes", RECORDS),
+        *(
+            pytest.param(dialect, begin, layout, marks=pytest.mark.deep)
+            for dialect, begin, layout in zip(DIALECTS, BEGINS * 2, (PAIRED, RECORDS, VALUES, RECORDS, PAIRED), strict=False)
+        ),
+    ],
+)
+def test_both_engines_mark_the_same_rows(dialect: str, begin: str, layout: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    archive_of(DIALECTS[dialect], 8, tmp_path / "archive", files=4, changes=40, begin=begin, layout=layout)
+    batches = compare(spark, apply, tmp_path)
+    assert {batch.engine_reason for batch in batches if batch.engine == "spark"} <= {LATE}
+    natively = [merge for merge in merges_of(tmp_path / "native") if "airflow-cdc" in merge["engineInfo"]]
+    assert sum(marked_in(natively)) > 2
+    if layout == RECORDS:
+        # Files are cut alike too.
+        assert marked_in(merges_of(tmp_path / "native")) == marked_in(merges_of(tmp_path / "spark"))
+
+
+def test_values_that_events_leave_out_come_from_marked_tables(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    source, first = LargeValues(2), 0
+    for number, asks_table in enumerate([False, True, True]):
+        records = source.file(50, asks_table=asks_table)
+        write_records(tmp_path / "archive" / f"{number}.jsonl", numbered(records, first=first))
+        first += len(records)
+    batches = compare(spark, apply, tmp_path)
+    assert [batch.engine for batch in batches].count("native") >= 2, [batch.engine_reason for batch in batches]
+    assert older_values(spark, tmp_path) > 5
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 7))])
+def test_engines_that_take_turns_leave_the_source_s_rows(seed: int, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    source, first = Source(DIALECTS["sqlserver"], seed), 0
+    for number in range(6):
+        records = source.changes(40) if number else source.load(40)
+        write_records(tmp_path / "archive" / f"{number}.jsonl", numbered(records, first=first))
+        first += len(records)
+        engine = Engine.SPARK if number % 2 else Engine.NATIVE
+        report = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow_by(engine)})
+        assert [batch.engine for batch in report.flows[0].batches] == [engine.value]
+        assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "lake"), TOPIC).rows} == source.rows
+        if number == 3:
+            spark.sql(f"OPTIMIZE delta.`{tmp_path / 'lake' / TOPIC}`").collect()
+    assert len(merges_of(tmp_path / "lake")) == 6
+
+
+def test_a_crash_after_every_effect_loses_and_doubles_nothing(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    rows = archive_of(DIALECTS["postgresql"], 3, tmp_path / "archive", files=2, changes=40)
+    report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "crashed", flow_by(Engine.NATIVE))
+    assert {"intent", "target", "delete_markers", "merge", "commit"} <= crashed
+    assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "crashed"), TOPIC).rows} == rows
+    merges = merges_of(tmp_path / "crashed")
+    assert ["airflow-cdc" in merge["engineInfo"] for merge in merges] == [True] * 3
+    assert report.ok
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+def test_both_engines_mark_the_same_of_many_histories(dialect: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    for seed in range(20, 25):
+        archive_of(DIALECTS[dialect], seed, tmp_path / str(seed) / "archive", files=4, changes=200, begin=BEGINS[seed % 3])
+        batches = compare(spark, apply, tmp_path / str(seed))
+        assert [batch.engine for batch in batches] == ["native"] * 5

@@ -1,0 +1,204 @@
+"""Rows that are marked by deletion vectors, and rows that are added: against a model, and Delta's readers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
+from deltalake.schema import PrimitiveType
+
+from airflow_cdc.model.columns import OP, POSITION
+from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.pipeline.apply.native.mark_rows import UnmarkableError, find_marks, mark_and_add, may_mark
+from airflow_cdc.pipeline.apply.native.merge import merge_rows, rows_for
+from airflow_cdc.pipeline.target.add_actions import read_adds, statistics_of
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
+from airflow_cdc.pipeline.target.deletion_vectors import read_vector
+from airflow_cdc.pipeline.target.parquet_scan import query
+from tests.support.natively import COLUMNS, new_table
+
+Names = Mapping[int, str | None]
+KEYS = ["id"]
+PLACE = {"commit": 2**90, "change": -1, "serial": 7}
+
+
+def table_with_vectors(folder: Path) -> str:
+    """Return the path of an empty table of ``id`` and ``name`` that has deletion vectors."""
+    table = new_table(str(folder))
+    table.alter.add_feature([TableFeatures.DeletionVectors], allow_protocol_versions_increase=True)
+    table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    return str(folder)
+
+
+def of(version: int) -> CommitOf:
+    return CommitOf(application="flow:1", version=version, metadata=json.dumps({"microbatch": version}))
+
+
+def changes(table: DeltaTable, names: Names, *, microbatch: int) -> Any:
+    """Return row changes with the table's columns; without a name: deletes."""
+    place = pa.struct([("commit", pa.decimal128(38, 0)), ("change", pa.decimal128(38, 0)), ("serial", pa.int64())])
+    rows = pa.table(
+        {
+            "id": pa.array(names, pa.int64()),
+            "name": pa.array(names.values(), pa.string()),
+            POSITION: pa.array([PLACE] * len(names), place),
+            OP: ["d" if name is None else "u" for name in names.values()],
+            "__cdc_committed_at": pa.array([1_700_000_000_123_456] * len(names), pa.timestamp("us")),
+            "__cdc_partition": pa.array([0] * len(names), pa.int32()),
+            "__cdc_offset": pa.array(range(len(names)), pa.int64()),
+        }
+    )
+    return rows_for(table, rows, ["id", "name"], microbatch=microbatch)
+
+
+def merge(uri: str, names: Names, *, microbatch: int) -> None:
+    table = DeltaTable(uri)
+    rows = changes(table, names, microbatch=microbatch)
+    mark_and_add(table, uri, find_marks(table, uri, rows, keys=KEYS), rows=rows, keys=KEYS, of=of(microbatch))
+
+
+def held(uri: str) -> dict[int, str]:
+    """Return the table's names by id, as DuckDB reads it."""
+    table = DeltaTable(uri)
+    fields = json.loads(table.schema().to_json())["fields"][:2]
+    rows = query(uri, table, fields, "SELECT * FROM cdc").to_pylist()
+    assert len(rows) == len({row["id"] for row in rows})
+    return {row["id"]: row["name"] for row in rows}
+
+
+def held_by_delta_rs(uri: str) -> dict[int, str]:
+    found = QueryBuilder().register("t", DeltaTable(uri)).execute("SELECT id, name FROM t").read_all()
+    rows = pa.table(found)
+    return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
+
+
+def metrics(uri: str) -> dict[str, int]:
+    found = json.loads((Path(uri) / f"_delta_log/{DeltaTable(uri).version():020d}.json").read_text().splitlines()[0])
+    return {name: int(count) for name, count in found["commitInfo"]["operationMetrics"].items()}
+
+
+def test_random_merges_leave_the_rows_that_a_model_has(tmp_path: Path) -> None:
+    chance, uri, rows = random.Random(7), table_with_vectors(tmp_path / "t"), dict[int, str]()
+    for microbatch in range(1, 40):
+        picked: dict[int, str | None] = {
+            key: None if chance.random() < 0.3 else f"name {key} of {microbatch}" for key in chance.sample(range(60), chance.randint(1, 25))
+        }
+        before = dict(rows)
+        rows = {key: name for key, name in {**rows, **picked}.items() if name is not None}
+        merge(uri, picked, microbatch=microbatch)
+        counted = metrics(uri)
+        assert counted["numTargetRowsInserted"] == len(rows.keys() - before.keys())
+        assert counted["numTargetRowsDeleted"] == len(before.keys() - rows.keys())
+        assert counted["numTargetRowsUpdated"] == len([key for key, name in picked.items() if name and key in before])
+        assert held(uri) == rows
+        assert held_by_delta_rs(uri) == rows
+    # Checkpoints were written on the way, and read.
+    assert len(list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))) == 4
+    assert DeltaTable(uri).transaction_version("flow:1") == 39
+
+
+def test_a_file_that_has_no_row_left_is_removed(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    merge(uri, {1: "one", 2: "two"}, microbatch=1)
+    merge(uri, {3: "three"}, microbatch=2)
+    merge(uri, {1: None, 2: "new"}, microbatch=3)
+    assert held(uri) == {2: "new", 3: "three"}
+    assert metrics(uri)["numTargetFilesRemoved"] == 1
+    assert metrics(uri)["numTargetDeletionVectorsAdded"] == 0
+    assert len(DeltaTable(uri).file_uris()) == 2
+
+
+def test_only_files_whose_range_holds_a_key_are_looked_into(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    for first in (0, 100):
+        merge(uri, dict.fromkeys(range(first, first + 10), "one"), microbatch=first + 1)
+    (far,) = [path for path, action in read_adds(uri, DeltaTable(uri)).items() if statistics_of(action)["minValues"]["id"] == 100]
+    # It cannot be read, and need not be.
+    (tmp_path / "t" / far).write_bytes(b"")
+    merge(uri, {3: "another"}, microbatch=200)
+    with pytest.raises(UnmarkableError):
+        merge(uri, {103: "another"}, microbatch=201)
+
+
+def test_an_inherited_deletion_vector_stays_and_a_row_behind_it_is_not_counted_again(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    merge(uri, dict.fromkeys(range(5), "one"), microbatch=1)
+    merge(uri, {0: None}, microbatch=2)
+    # Its old row lies in the file still, marked.
+    merge(uri, {0: "again", 1: None}, microbatch=3)
+    assert metrics(uri)["numTargetRowsInserted"] == 1
+    assert metrics(uri)["numTargetRowsUpdated"] == 0
+    (first,) = [action for action in read_adds(uri, DeltaTable(uri)).values() if "deletionVector" in action]
+    assert set(read_vector(uri, first["deletionVector"])) == {0, 1}
+    assert statistics_of(first)["tightBounds"] is False
+    assert statistics_of(first)["minValues"]["__cdc_position"] == PLACE
+
+
+def test_a_key_with_two_rows_is_left_to_spark(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    for microbatch in (1, 2):
+        table = DeltaTable(uri)
+        rows = changes(table, {1: "one"}, microbatch=microbatch)
+        mark_and_add(table, uri, find_marks(table, uri, rows.slice(0, 0), keys=KEYS), rows=rows, keys=KEYS, of=of(microbatch))
+    with pytest.raises(UnmarkableError, match="a key has several rows"):
+        merge(uri, {1: None}, microbatch=3)
+    merge(uri, {2: "two"}, microbatch=3)
+
+
+def test_of_two_merges_into_one_version_the_second_ends_as_one_that_came_too_late(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    merge(uri, {1: "one"}, microbatch=1)
+    table = DeltaTable(uri)
+    rows = changes(table, {1: "late"}, microbatch=2)
+    marks = find_marks(table, uri, rows, keys=KEYS)
+    merge(uri, {1: "first"}, microbatch=2)
+    with pytest.raises(ConcurrentRunError, match="committed version 4"):
+        mark_and_add(table, uri, marks, rows=rows, keys=KEYS, of=of(2))
+    assert held(uri) == {1: "first"}
+
+
+def test_delta_rs_merges_into_what_was_marked(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    merge(uri, dict.fromkeys(range(5), "one"), microbatch=1)
+    merge(uri, {0: None, 1: "two"}, microbatch=2)
+    table = DeltaTable(uri)
+    merge_rows(table, changes(table, {1: None, 2: "three"}, microbatch=3), KEYS, of=of(3))
+    merge(uri, {2: None, 3: "four"}, microbatch=4)
+    assert held(uri) == {3: "four", 4: "one"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "fields"),
+    [
+        ({"delta.appendOnly": "true"}, COLUMNS.fields),
+        ({"delta.enableChangeDataFeed": "true"}, COLUMNS.fields),
+        ({"delta.dataSkippingNumIndexedCols": "1"}, COLUMNS.fields),
+        ({}, [*COLUMNS.fields[:-1], Field("must", PrimitiveType("long"), nullable=False)]),
+    ],
+)
+def test_a_table_that_asks_more_of_a_writer_is_not_marked(properties: dict[str, str], fields: list[Field], tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path / "t"), Schema(fields), configuration=properties)
+    assert not may_mark(table)
+    assert may_mark(DeltaTable.create(str(tmp_path / "other"), COLUMNS))
+
+
+def test_a_partitioned_table_is_not_marked(tmp_path: Path) -> None:
+    assert not may_mark(DeltaTable.create(str(tmp_path / "t"), COLUMNS, partition_by=["id"]))
+
+
+def test_a_damaged_deletion_vector_is_not_taken_for_another(tmp_path: Path) -> None:
+    uri = table_with_vectors(tmp_path / "t")
+    merge(uri, {1: "one", 2: "two"}, microbatch=1)
+    merge(uri, {1: None}, microbatch=2)
+    (file,) = (tmp_path / "t").glob("deletion_vector_*.bin")
+    content = bytearray(file.read_bytes())
+    content[-6] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UnmarkableError, match="checksum"):
+        merge(uri, {2: None}, microbatch=3)
