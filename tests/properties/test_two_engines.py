@@ -182,7 +182,7 @@ def archive_of(
     first += source.changes(20) if begin == "reads and changes" else []
     for number, records in enumerate([first, *(source.changes(changes) for _ in range(files))]):
         archived = numbered(records, first=next_offset)
-        suffix = ".gz" if number % 2 else ""
+        suffix = ("", ".gz", ".zst")[number % 3]
         next_offset += len(records)
         if layout == RECORDS:
             write_records(folder / f"{number:03d}.jsonl{suffix}", archived)

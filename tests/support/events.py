@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_cdc.model.connectors.sqlserver import format_sqlserver_lsn
 
 Record = dict[str, Any]
@@ -272,12 +274,13 @@ def numbered(records: Iterable[Record], first: int = 0) -> list[Record]:
 
 
 def write_records(path: Path, records: Iterable[Record | str]) -> Path:
-    """Write whole records as JSON lines, gzip where the name says so; a text goes in as it is."""
+    """Write whole records as JSON lines, gzip or Zstandard where the name says so; a text goes in as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join((item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)) + "\n" for item in records)
-    opener = gzip.open if path.name.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.write(lines)
+    lines = "".join((item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)) + "\n" for item in records).encode()
+    if path.suffix == ".zst":
+        path.write_bytes(pa.compress(lines, codec="zstd", asbytes=True))
+    else:
+        path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
     return path
 
 

@@ -10,7 +10,6 @@ import gzip
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
@@ -30,7 +29,7 @@ class UnpairedError(ValueError):
 
 def is_paired_natively(file: ArchivedFile) -> bool:
     """Return whether a file has no companion, or one that is read here."""
-    return file.keys_path is None or (is_named_alike(file.keys_path) and not f"{file.path} {file.keys_path}".endswith((".zst", ".ZST")))
+    return file.keys_path is None or is_named_alike(file.keys_path)
 
 
 def fetch(archive: str, files: Sequence[ArchivedFile]) -> FetchedFiles:
@@ -129,9 +128,20 @@ def _check_lines(content: bytes, path: str) -> None:
     :raises UnpairedError: where one does not.
     """
     try:
-        lines: Any = gzip.decompress(content) if path.endswith(".gz") else content
+        lines = _decompressed(content, path)
     except (OSError, EOFError, zlib.error) as error:
         raise UnpairedError(f"{path}: {error}") from error
     ends = lines.count(b"\n") + (not lines.endswith(b"\n"))
     if not lines.startswith(b"{") or lines.count(b"\n{") + 1 != ends or lines.count(b"\r") != lines.count(b"\r\n"):
         raise UnpairedError(f"{path} has a line that does not begin with an object")
+
+
+def _decompressed(content: bytes, path: str) -> bytes:
+    if path.endswith(".gz"):
+        return gzip.decompress(content)
+    if path.endswith(".zst"):
+        import pyarrow as pa
+
+        with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+            return bytes(stream.read())
+    return content

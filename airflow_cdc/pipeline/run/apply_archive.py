@@ -20,7 +20,7 @@ from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.end_together import Together, find_fallen_logs, find_together
 from airflow_cdc.pipeline.run.flow_run import FlowRun
-from airflow_cdc.pipeline.run.flows_in_tasks import Applied, apply_in_tasks
+from airflow_cdc.pipeline.run.flows_in_tasks import apply_in_tasks
 from airflow_cdc.pipeline.run.sort_topics import hold_topics, refused_flows, sort_topics
 from airflow_cdc.pipeline.run.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.run.survey_new_files import survey_new_files
@@ -54,7 +54,8 @@ def apply_archive(run: ArchiveRun) -> ApplyReport:
     flows = [FlowRun(run, state, ledger, flow, lake_fs, lake_root, facts, together) for flow in states]
     in_tasks = apply_in_tasks(run, flows)
     with ThreadPoolExecutor(max(1, min(run.parallel, len(flows)))) as pool:
-        outcomes = list(pool.map(lambda flow: in_tasks.get(flow.flow.name, Applied()).finish(flow), flows))
+        ends = [found.finish if (found := in_tasks.get(flow.flow.name)) else flow.apply for flow in flows]
+        outcomes = list(pool.map(lambda end: end(), ends))
     _write_waiting(state, ledger, flows, outcomes)
     report = ApplyReport(
         archive=run.archive,

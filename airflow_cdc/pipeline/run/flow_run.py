@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -98,9 +98,12 @@ class FlowRun:
         """Return the bytes of text of the files that no microbatch owns yet."""
         return sum(file.text_size for file in self._pending(self.state.checkpoint()))
 
-    def apply(self) -> FlowOutcome:
-        """Apply the flow's pending microbatches one by one, up to the first that fails."""
-        reports: list[BatchReport] = []
+    def apply(self, before: Sequence[BatchReport] = ()) -> FlowOutcome:
+        """Apply the flow's pending microbatches one by one, up to the first that fails.
+
+        :param before: reports of microbatches that others applied for this run.
+        """
+        reports = list(before)
         try:
             with self._lease() as lease:
                 while lease and (planned := self._next(lease)):

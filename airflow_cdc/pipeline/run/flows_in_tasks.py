@@ -18,8 +18,7 @@ from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
-from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.end_together import Together
@@ -41,19 +40,23 @@ _MODES = (TableMode.CURRENT, TableMode.CHANGE_LOG)
 
 @dataclass(frozen=True)
 class Applied:
-    """What a task did for a flow."""
+    """What tasks did for a flow."""
 
-    batches: tuple[BatchReport, ...] = ()
+    flow: FlowRun
+    before: int
+    """Number of the last microbatch before."""
     outcome: FlowOutcome | None = None
     """None where the driver has to go on."""
 
-    def finish(self, flow: FlowRun) -> FlowOutcome:
-        """Return the flow's outcome; applies what the task left."""
-        if self.outcome:
+    def finish(self) -> FlowOutcome:
+        """Return the flow's outcome; applies what is left."""
+        state = self.flow.state
+        done = range(self.before + 1, state.checkpoint().number + 1)
+        if self.outcome and len(self.outcome.batches) == len(done):
             return self.outcome
-        rest = flow.apply()
-        status = FlowStatus.APPLIED if self.batches and rest.status is not FlowStatus.FAILED else rest.status
-        return replace(rest, status=status, batches=(*self.batches, *rest.batches))
+        # A task that is tried again does not know what it did the first time; the flow's state does.
+        reports = [report for number in done if (report := state.report(number))]
+        return self.flow.apply(before=reports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,47 +76,44 @@ class _Work:
 
 
 def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Applied]:
-    """Return by flow what tasks applied; nothing where there are few small flows, or no cluster."""
+    """Return by flow what tasks did; nothing where there are few small flows, or no cluster."""
     if run.consistent or run.end_of or run.lease or run.only_planned or len(flows) < FROM_FLOWS or not has_cluster(run.spark):
         return {}
-    small = [flow.flow.name for flow in flows if _is_small(flow)]
-    if len(small) < FROM_FLOWS:
+    applied = {flow.flow.name: Applied(flow, flow.state.checkpoint().number) for flow in flows if _is_small(flow)}
+    if len(applied) < FROM_FLOWS:
         return {}
-    groups = [small[first : first + _FLOWS_OF_TASK] for first in range(0, len(small), _FLOWS_OF_TASK)]
+    small = list(applied)
     work = _Work(
         archive=run.archive,
         lake=run.lake,
-        groups=groups,
+        groups=[small[first : first + _FLOWS_OF_TASK] for first in range(0, len(small), _FLOWS_OF_TASK)],
         flows=run.flows,
         interval=run.interval,
         engine=run.engine,
         wait_seconds=run.wait_seconds,
         stores=options_in_use(),
     )
-    run.progress(f"{len(small)} flows are applied by {len(groups)} tasks")
+    run.progress(f"{len(small)} flows are applied by {len(work.groups)} tasks")
     try:
-        found = [json.loads(text) for text in call_in_tasks(started(run.spark), partial(_apply_group, work), len(groups))]
+        found = [json.loads(text) for text in call_in_tasks(started(run.spark), partial(_apply_group, work), len(work.groups))]
     except TasksFailedError as error:
-        # Whatever they did is recorded; the driver goes on from there.
         run.progress(f"the tasks cannot apply flows: {error}")
-        return {}
+        return applied
     for each in found:
         for line in each["lines"]:
             run.progress(line)
         for step in each["steps"]:
             run.watch(Step(**step))
-    return {each["flow"]: _applied(each) for each in found}
+        if each["outcome"]:
+            name = each["flow"]
+            applied[name] = replace(applied[name], outcome=FlowOutcome.from_json(each["outcome"]))
+    return applied
 
 
 def _is_small(flow: FlowRun) -> bool:
     settings = flow.flow
     is_native = (settings.engine or DEFAULT_ENGINE) is not Engine.SPARK and settings.mode in _MODES
     return is_native and not settings.catalog_table and 0 < flow.pending_text() <= _MOST_TEXT_BYTES
-
-
-def _applied(found: Mapping[str, Any]) -> Applied:
-    batches = tuple(map(BatchReport.from_json, found["batches"]))
-    return Applied(batches, FlowOutcome.from_json(found["outcome"]) if found["outcome"] else None)
 
 
 class _NeedsSparkError(Exception):
@@ -173,7 +173,6 @@ def _apply_group(work: _Work, number: int) -> Iterator[str]:
         yield json.dumps(
             {
                 "flow": name,
-                "batches": [batch.to_json() for batch in outcome.batches],
                 "outcome": None if refusal.asked else outcome.to_json(),
                 # What failed for want of Spark is no failure.
                 "lines": [line for line in told.lines if not refusal.asked or ": FAILED: " not in line],

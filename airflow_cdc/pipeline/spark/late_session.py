@@ -14,10 +14,12 @@ class LateSession:
 
     :param start: makes the session; called once, by whichever thread comes first. What it raises, that thread's caller sees, and the next
         one calls it again.
+    :param master: of the Spark that it would start, where the caller chooses it.
     """
 
-    def __init__(self, start: Callable[[], SparkSession]) -> None:
+    def __init__(self, start: Callable[[], SparkSession], master: str | None = None) -> None:
         self._start, self._lock = start, threading.RLock()
+        self.master = master
         self._session: SparkSession | None = None
 
     @property
@@ -36,14 +38,19 @@ class LateSession:
         return getattr(self.session(), name)
 
 
-def late_session(start: Callable[[], SparkSession]) -> SparkSession:
+def late_session(start: Callable[[], SparkSession], *, master: str | None = None) -> SparkSession:
     """Return a session that starts when it is first used; see :class:`LateSession`."""
-    return cast("SparkSession", LateSession(start))
+    return cast("SparkSession", LateSession(start, master))
 
 
 def started(spark: SparkSession) -> SparkSession:
     """Return the session itself, started if it was not: for what asks for its type."""
     return spark.session() if isinstance(spark, LateSession) else spark
+
+
+def chosen_master(spark: SparkSession) -> str | None:
+    """Return the master of a session that was never used, where its caller chose it."""
+    return spark.master if isinstance(spark, LateSession) else None
 
 
 def is_idle(spark: SparkSession) -> bool:

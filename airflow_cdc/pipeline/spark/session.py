@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.spark import connect
-from airflow_cdc.pipeline.spark.late_session import is_idle, late_session, started
+from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle, late_session, started
 
 _YARN_CONTAINER = "CONTAINER_ID"
 """Environment variable of the processes that YARN starts."""
@@ -107,7 +107,7 @@ def start_late(
     its session costs little, and where it does not answer, the run has failed and not each of its flows.
     """
     start = partial(start_session, app_name, master=master, options=options, remote=remote)
-    return start() if remote or _YARN_CONTAINER in os.environ else late_session(start)
+    return start() if remote or _YARN_CONTAINER in os.environ else late_session(start, master=(options or {}).get("spark.master", master))
 
 
 def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
@@ -137,7 +137,7 @@ def late_session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSes
     Functions of columns fail until then: call :func:`~airflow_cdc.pipeline.spark.late_session.started` before the first of them.
     """
     open_one = partial(session_for_batch, spark, batch_bytes=batch_bytes)
-    return late_session(open_one) if is_idle(spark) else open_one()
+    return late_session(open_one, master=chosen_master(spark)) if is_idle(spark) else open_one()
 
 
 def compile_for_table(session: SparkSession, *, table_bytes: int) -> None:

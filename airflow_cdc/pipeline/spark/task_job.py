@@ -13,9 +13,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.spark.late_session import is_idle
+from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle
 from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 
+_LOCAL = "local"
 _UNABLE = re.compile(r"(ModuleNotFoundError|ImportError): .*|.*PYTHON_VERSION_MISMATCH.*")
 """The line of an error that every such job would meet: executors without the packages, or with another Python."""
 _unable: list[str] = []
@@ -29,21 +30,26 @@ class TasksFailedError(Exception):
 def has_cluster(spark: SparkSession) -> bool:
     """Return whether Spark's tasks run elsewhere than in this process; does not start Spark.
 
-    Of a Spark that has not started this is known where ``spark-submit`` chose its master.
+    Of a Spark that has not started this is known where its caller, or ``spark-submit``, chose the master.
     """
-    master = _master_of_submitter() if is_idle(spark) else str(spark.conf.get("spark.master", "local"))
-    return not master.startswith("local")
+    master = _master_before_start(spark) if is_idle(spark) else str(spark.conf.get("spark.master", _LOCAL))
+    return not master.startswith(_LOCAL)
 
 
-def _master_of_submitter() -> str:
+def _master_before_start(spark: SparkSession) -> str:
+    return _master_of_submitter() or chosen_master(spark) or _LOCAL
+
+
+def _master_of_submitter() -> str | None:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return "local"
+        return None
     from pyspark import SparkContext
 
     # The submitter's JVM runs, with its settings as properties, before there is a context.
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
-    return str(jvm.java.lang.System.getProperty("spark.master", "local"))
+    found: str | None = jvm.java.lang.System.getProperty("spark.master")
+    return found
 
 
 def call_in_tasks(spark: SparkSession, function: Callable[[int], Iterator[str]], count: int) -> list[str]:

@@ -35,7 +35,7 @@ from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.read.respell import MARKS
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.survey.count_shapes import MALFORMED, places, shapes_of
-from airflow_cdc.pipeline.survey.survey_natively import survey_natively
+from airflow_cdc.pipeline.survey.survey_in_tasks import survey_by_many
 
 # An image is written as text again, which costs as much as parsing it: the before image is read only where it is the only one.
 _PAYLOAD = {
@@ -68,7 +68,7 @@ def survey_files(
 
     :param natively: whether files that are plain may be read without Spark.
     """
-    rows, others = survey_natively(archive, files) if natively else ([], files)
+    rows, others = survey_by_many(spark, archive, files) if natively else ([], files)
     survey = _Look(spark, archive, tuple(files), [*rows, *(_count(read_lines(spark, archive, others), others) if others else ())])
     survey = survey.again(survey.of_other_format())
     survey = survey.again(survey.of_other_shape())

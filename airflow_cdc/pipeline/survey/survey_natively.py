@@ -40,15 +40,15 @@ def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[d
     own = [file for file in files if is_of_lines(file) and not _is_hidden(file, archive)]
     if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
-    plain = {path: shapes for part in _parts(own) for path, shapes in _plain(archive, part).items()}
+    plain = {path: shapes for part in parts_of(own, _AT_ONCE) for path, shapes in _plain(archive, part).items()}
     return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]
 
 
-def _parts(files: Sequence[ArchivedFile]) -> Iterator[list[ArchivedFile]]:
-    """Yield the files in parts of so much text that it may be in memory; a larger file is a part of its own."""
+def parts_of(files: Sequence[ArchivedFile], most_bytes: int) -> Iterator[list[ArchivedFile]]:
+    """Yield the files in parts of so much text; a larger file is a part of its own."""
     part, size = list[ArchivedFile](), 0
     for file in files:
-        if part and size + file.text_size > _AT_ONCE:
+        if part and size + file.text_size > most_bytes:
             yield part
             part, size = [], 0
         part.append(file)

@@ -10,12 +10,13 @@ import base64
 import struct
 import uuid
 import zlib
-from collections.abc import Mapping
-from typing import Any
-
-from pyroaring import BitMap64
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.pipeline.spark.storage import file_system
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
 
 _MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"
@@ -31,6 +32,13 @@ class UnreadableVectorError(ValueError):
     """Raised for a deletion vector that is stored in a way that is not read here, or that is damaged; its text is the reason."""
 
 
+def bitmap(rows: Iterable[int] = ()) -> BitMap64:
+    """Return a set of numbers of rows."""
+    from pyroaring import BitMap64
+
+    return BitMap64(rows)
+
+
 def read_vector(uri: str, descriptor: Mapping[str, Any] | None) -> BitMap64:
     """Return the numbers of a file's deleted rows, from 0 on; empty without a descriptor.
 
@@ -40,7 +48,7 @@ def read_vector(uri: str, descriptor: Mapping[str, Any] | None) -> BitMap64:
     :raises OSError: when the store fails.
     """
     if descriptor is None:
-        return BitMap64()
+        return bitmap()
     stored, size = str(descriptor["pathOrInlineDv"]), int(descriptor["sizeInBytes"])
     if descriptor["storageType"] == "i":
         content = _from_z85(stored)[:size]
@@ -51,7 +59,7 @@ def read_vector(uri: str, descriptor: Mapping[str, Any] | None) -> BitMap64:
     if not content.startswith(_MAGIC):
         raise UnreadableVectorError(f"deletion vector {stored} begins with {content[:4]!r}, expected {_MAGIC!r}")
     try:
-        rows = BitMap64.deserialize(content[len(_MAGIC) :])
+        rows = type(bitmap()).deserialize(content[len(_MAGIC) :])
     except ValueError as error:
         raise UnreadableVectorError(f"deletion vector {stored} is damaged: {error}") from error
     if len(rows) != descriptor["cardinality"]:

@@ -10,7 +10,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
 from airflow_cdc.pipeline.target.add_actions import Action, UnreadableLogError, read_adds, statistics_of
 from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_merge
-from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, read_vector, write_vectors
+from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, bitmap, read_vector, write_vectors
 from airflow_cdc.pipeline.target.file_statistics import are_by_default, statistics_of_rows, to_json
 from airflow_cdc.pipeline.target.open_natively import native_path
 from airflow_cdc.pipeline.target.parquet_scan import PLACES, WITHOUT_DELETED, register_deleted
@@ -155,12 +155,6 @@ def _connected(rows: Any) -> Iterator[Any]:
             connection.unregister("changes")
 
 
-def _bitmap(rows: Iterable[int]) -> BitMap64:
-    from pyroaring import BitMap64
-
-    return BitMap64(rows)
-
-
 def _numbers(rows: BitMap64) -> Any:
     import pyarrow as pa
 
@@ -192,7 +186,7 @@ SELECT __cdc_file, file_row_number, wanted.rowid AS change, __cdc_deletes AS del
 FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = wanted.{name(key)}" for key in keys)}""")
     places = connection.sql("SELECT __cdc_file, list(file_row_number) AS rows FROM held GROUP BY ALL").to_arrow_table().to_pylist()
     # Only of rows that were found: a table has millions of deleted ones.
-    found = ((each["__cdc_file"], _bitmap(each["rows"]) & dead[files[each["__cdc_file"]]]) for each in places)
+    found = ((each["__cdc_file"], bitmap(each["rows"]) & dead[files[each["__cdc_file"]]]) for each in places)
     register_deleted(connection, ((file, _numbers(rows)) for file, rows in found if rows))
     connection.execute(f"CREATE TEMP TABLE live AS SELECT * FROM held{WITHOUT_DELETED}")
     if connection.execute("SELECT 1 FROM live GROUP BY change HAVING count(*) > 1 LIMIT 1").fetchall():
@@ -200,7 +194,7 @@ FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = w
     counts = "count(*) FILTER (NOT deletes) AS updated, count(*) FILTER (deletes) AS deleted"
     rows = connection.sql(f"SELECT __cdc_file, list(file_row_number) AS rows, {counts} FROM live GROUP BY ALL ORDER BY ALL")
     return {
-        files[each["__cdc_file"]]: _Matched(_bitmap(each["rows"]), each["updated"], each["deleted"])
+        files[each["__cdc_file"]]: _Matched(bitmap(each["rows"]), each["updated"], each["deleted"])
         for each in rows.to_arrow_table().to_pylist()
     }
 

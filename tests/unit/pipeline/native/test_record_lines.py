@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
@@ -18,13 +20,21 @@ LINES = tuple(f'{{"op": "c", "after": {{"id": {number}}}}}' for number in range(
 KEYS = tuple(f'{{"id": {number}}}' for number in range(3))
 
 
+COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    # A frame for each line: all frames are the file.
+    ".zst": lambda text: b"".join(pa.compress(line, codec="zstd", asbytes=True) for line in text.splitlines(keepends=True)),
+}
+
+
 def land(root: Path, values: str, keys: str | None, *, offset: int = 0, ending: str = "") -> ArchivedFile:
     """Write a file of values and its companion, as they are given."""
     path, keys_path = f"t+1+{offset}.json{ending}", f"t+1+{offset}.keys.json{ending}" if keys is not None else None
     for name, content in ((path, values), (keys_path, keys)):
         if name is not None and content is not None:
             encoded = content.encode()
-            (root / name).write_bytes(gzip.compress(encoded) if ending == ".gz" else encoded)
+            (root / name).write_bytes(COMPRESS[ending](encoded))
     return ArchivedFile(path, 1, "t", 1, offset, keys_path)
 
 
@@ -41,11 +51,12 @@ def pairs(rows: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
     return [(row["__cdc_start"], row["value"]["after"], row["key"]) for row in rows]
 
 
-def test_each_value_has_the_key_of_its_line_and_what_its_file_s_name_gives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [".gz", ".zst"])
+def test_each_value_has_the_key_of_its_line_and_what_its_file_s_name_gives(compressed: str, tmp_path: Path) -> None:
     # A sink's last line may have no end, and some end lines as Windows does.
     files = [
         land(tmp_path, "\n".join(LINES), "\n".join(KEYS) + "\n"),
-        land(tmp_path, "\r\n".join(LINES[:2]) + "\r\n", "\n".join(KEYS[1:]), offset=3, ending=".gz"),
+        land(tmp_path, "\r\n".join(LINES[:2]) + "\r\n", "\n".join(KEYS[1:]), offset=3, ending=compressed),
     ]
     rows = read(tmp_path, *files)
     assert pairs(rows) == [
@@ -89,17 +100,18 @@ def test_values_without_companions_have_no_keys(tmp_path: Path) -> None:
     ],
     ids=["blank value", "blank key", "blank begin", "indented key", "no key", "carriage return", "empty"],
 )
-@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("ending", COMPRESS)
 def test_lines_whose_number_is_not_certain_do_not_pair(values: str, keys: str, ending: str, tmp_path: Path) -> None:
     with pytest.raises(UnpairedError, match="does not begin with an object"):
         read(tmp_path, land(tmp_path, values, keys, ending=ending))
 
 
-def test_a_companion_that_is_cut_off_does_not_pair(tmp_path: Path) -> None:
-    file = land(tmp_path, LINES[0], KEYS[0], ending=".gz")
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_companion_that_is_cut_off_does_not_pair(ending: str, tmp_path: Path) -> None:
+    file = land(tmp_path, LINES[0], KEYS[0], ending=ending)
     companion = tmp_path / str(file.keys_path)
     companion.write_bytes(companion.read_bytes()[:-9])
-    with pytest.raises(UnpairedError, match=r"keys\.json\.gz: "):
+    with pytest.raises(UnpairedError, match=rf"keys\.json\{ending}: "):
         read(tmp_path, file)
 
 
@@ -125,7 +137,14 @@ def test_a_line_that_is_more_or_less_than_one_document_fails(line: str, tmp_path
 
 @pytest.mark.parametrize(
     ("keys_path", "is_paired"),
-    [(None, True), ("a.keys.json", True), ("a.keys.json.gz", True), ("a.keys.json.zst", False), ("a.BZ2", False)],
+    [
+        (None, True),
+        ("a.keys.json", True),
+        ("a.keys.json.gz", True),
+        ("a.keys.json.zst", True),
+        ("a.keys.json.ZST", False),
+        ("a.BZ2", False),
+    ],
 )
 def test_companions_are_read_where_their_lines_can_be_counted(keys_path: str | None, is_paired: bool) -> None:
     assert is_paired_natively(ArchivedFile("a.json", 1, "a", keys_path=keys_path)) is is_paired
