@@ -99,6 +99,28 @@ def test_engines_that_take_turns_leave_the_source_s_rows(seed: int, spark: Spark
     assert len(merges_of(tmp_path / "lake")) == 6
 
 
+def test_rows_are_looked_for_again_where_the_table_changed_meanwhile(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    source = Source(DIALECTS["sqlserver"], 1, copies=False)
+    first = source.load(10)
+    write_records(tmp_path / "archive" / "0.jsonl", numbered(first))
+    apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow_by(Engine.NATIVE)})
+    table = tmp_path / "lake" / TOPIC
+    write_records(tmp_path / "archive" / "1.jsonl", numbered(source.changes(20), first=len(first)))
+
+    def meddle(effect: str) -> None:
+        if effect == "stage":
+            # Other files, and the same rows.
+            spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+            spark.sql(f"REORG TABLE delta.`{table}` APPLY (PURGE)").collect()
+            spark.sql(f"UPDATE delta.`{table}` SET __cdc_offset = __cdc_offset WHERE id < 5").collect()
+
+    report = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow_by(Engine.NATIVE)}, after_effect=meddle)
+    assert report.flows[0].batches[0].engine == "native"
+    assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "lake"), TOPIC).rows} == source.rows
+    counted = report.flows[0].rows
+    assert counted.inserted - counted.deleted == len(source.rows) - 10
+
+
 def test_a_crash_after_every_effect_loses_and_doubles_nothing(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     rows = archive_of(DIALECTS["postgresql"], 3, tmp_path / "archive", files=2, changes=40)
     report, crashed = apply_through_crashes(apply, tmp_path / "archive", tmp_path / "crashed", flow_by(Engine.NATIVE))

@@ -74,7 +74,13 @@ def _native_lsn(field: str) -> str:
         return f"CAST(CAST('0x' || split_part(source.{field}, ':', {number}) AS UBIGINT) AS HUGEINT) * {weight}"
 
     number = f"{part(1, 2**48)} + {part(2, 2**16)} + {part(3, 1)}"
-    return f"CASE WHEN regexp_full_match(source.{field}, '{_LSN.pattern}') THEN CAST({number} AS {NUMBER}) END"
+    # The usual form, as above. DuckDB takes underscores between digits.
+    digits = f"substr(source.{field}, 5, 4) || substr(source.{field}, 10, 8) || substr(source.{field}, 19, 4)"
+    has_form = f"strlen(source.{field}) = 22 AND starts_with(source.{field}, '0000') AND NOT contains(source.{field}, '_')"
+    is_usual = f"{has_form} AND source.{field}[9] = ':' AND source.{field}[18] = ':'"
+    usual = f"CAST(TRY_CAST('0x' || {digits} AS UBIGINT) AS {NUMBER})"
+    is_any = f"regexp_full_match(source.{field}, '{_LSN.pattern}')"
+    return f"CASE WHEN {is_usual} THEN {usual} WHEN {is_any} THEN CAST({number} AS {NUMBER}) END"
 
 
 FIXED_DIGITS: Mapping[str, int] = {"DATETIME": 3, "SMALLDATETIME": 0}

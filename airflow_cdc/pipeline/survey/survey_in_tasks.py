@@ -14,7 +14,7 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
 from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks, has_cluster
-from airflow_cdc.pipeline.survey.survey_natively import parts_of, survey_natively
+from airflow_cdc.pipeline.survey.survey_natively import is_of_lines, parts_of, survey_natively
 
 FROM_BYTES = 1024**3
 """Text from which a cluster's tasks look into files instead of the driver."""
@@ -37,16 +37,17 @@ def survey_by_many(spark: SparkSession, archive: str, files: Sequence[ArchivedFi
 
     In tasks where there is much text and a cluster, else in this process.
     """
-    if sum(file.text_size for file in files) < FROM_BYTES or not has_cluster(spark):
+    own = [file for file in files if is_of_lines(file)]
+    if sum(file.text_size for file in own) < FROM_BYTES or not has_cluster(spark):
         return survey_natively(archive, files)
-    work = _Work(archive=archive, groups=list(parts_of(files, _OF_TASK)), stores=options_in_use())
+    work = _Work(archive=archive, groups=list(parts_of(own, _OF_TASK)), stores=options_in_use())
     try:
         found = [json.loads(text) for text in call_in_tasks(started(spark), partial(_survey_group, work), len(work.groups))]
     except TasksFailedError:
         # As with few files: what is too much for this process is Spark's.
         return survey_natively(archive, files)
-    left = {path for each in found for path in each["left"]}
-    return [{**row, "at": tuple(row["at"])} for each in found for row in each["rows"]], [file for file in files if file.path in left]
+    read = {file.path for file in own}.difference(*(each["left"] for each in found))
+    return [{**row, "at": tuple(row["at"])} for each in found for row in each["rows"]], [file for file in files if file.path not in read]
 
 
 def _survey_group(work: _Work, number: int) -> Iterator[str]:

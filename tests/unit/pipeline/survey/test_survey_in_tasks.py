@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.pipeline.spark.late_session import late_session
 from airflow_cdc.pipeline.spark.task_job import TasksFailedError
@@ -45,9 +45,10 @@ def in_order(found: tuple[list[dict[str, Any]], list[ArchivedFile]]) -> tuple[li
 
 @pytest.mark.usefixtures("many")
 def test_tasks_find_what_this_process_does(files: list[ArchivedFile], spark: SparkSession, tmp_path: Path) -> None:
-    found = in_order(survey_by_many(spark, str(tmp_path), files))
-    assert found == in_order(survey_natively(str(tmp_path), files))
-    assert (len(found[0]), found[1]) == (6, files[2:3])
+    others = ArchivedFile("a.parquet", 2**40, "t", format=FileFormat.PARQUET)
+    found = in_order(survey_by_many(spark, str(tmp_path), [others, *files]))
+    assert found == in_order(survey_natively(str(tmp_path), [others, *files]))
+    assert (len(found[0]), found[1]) == (6, [others, files[2]])
 
 
 @pytest.mark.usefixtures("many")
@@ -69,7 +70,7 @@ def never() -> SparkSession:
     raise AssertionError("Spark was started.")
 
 
-@pytest.mark.parametrize(("text", "master"), [(2**30 - 1, "yarn"), (2**40, "local[*]")])
+@pytest.mark.parametrize(("text", "master"), [(2**30 - 1, "yarn"), (2**34, "local[*]")])
 def test_little_text_and_a_local_master_start_nothing(text: int, master: str, tmp_path: Path) -> None:
-    none = [ArchivedFile("a.parquet", text, "t")]
+    none = [ArchivedFile("gone.jsonl", text, "t")]
     assert survey_by_many(late_session(never, master=master), str(tmp_path), none) == ([], none)
