@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +86,7 @@ def _results(names: list[str], chosen: _Chosen) -> Iterator[Result]:
     if merges.LARGE.name in names:
         folder = FOLDER / merges.LARGE.name
         shutil.rmtree(folder, ignore_errors=True)
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         cluster = SparkCluster(folder / "cluster", workers=2, memory="3g")
         try:
             spark = _start(f"spark://{cluster.host}")

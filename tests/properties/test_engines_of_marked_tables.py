@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.pipeline.target import alter_table
@@ -28,10 +32,12 @@ from tests.properties.test_two_engines import (
     older_values,
 )
 from tests.support.crashes import apply_through_crashes
-from tests.support.events import numbered, write_records
+from tests.support.events import Row, numbered, sqlserver, write_records
 from tests.support.tables import read_rows
 
 pytest.importorskip("duckdb")
+
+UTC = timezone.utc
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +144,39 @@ def test_both_engines_mark_the_same_of_many_histories(dialect: str, spark: Spark
         archive_of(DIALECTS[dialect], seed, tmp_path / str(seed) / "archive", files=4, changes=200, begin=BEGINS[seed % 3])
         batches = compare(spark, apply, tmp_path / str(seed))
         assert [batch.engine for batch in batches] == ["native"] * 5
+
+
+def test_spark_finds_every_row_by_the_statistics_of_our_files(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    pick = random.Random(5)
+    columns = {"amount": "DECIMAL(20,2)", "day": "DATE", "at": "TIMESTAMP", "local": "TIMESTAMP_NTZ", "share": "DOUBLE"}
+    texts = ["", "a", "z" * 40, "z" * 32, "é" * 40, "\U0010ffff" * 40, "Z", "~"]
+    moments = [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+    ]
+    rows: list[Row] = []
+    for number in range(8):
+        made = []
+        for key in range(number * 5, number * 5 + 5):
+            at = pick.choice([*moments, datetime(2024, 1, 2, 3, 4, 5, pick.randrange(10**6), UTC)])
+            row = {
+                "id": key,
+                "name": pick.choice(texts),
+                "amount": f"{pick.randrange(-(10**18), 10**18) / 100:.2f}",
+                "open": pick.random() < 0.5,
+            }
+            row |= {"day": at.date().isoformat(), "at": f"{at:%Y}".zfill(4) + at.isoformat()[4:-6] + "Z", "share": pick.uniform(-1, 1)}
+            rows.append(row | {"local": row["at"].removesuffix("Z")})
+            made.append(sqlserver("c", commit=key + 1, key={"id": key}, after=rows[-1], topic=TOPIC, offset=key))
+        write_records(tmp_path / "archive" / f"{number}.jsonl", made)
+    flow = replace(flow_by(Engine.NATIVE), columns=columns)
+    report = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow})
+    assert [batch.engine for batch in report.flows[0].batches] == ["native"] * 8, report.flows[0].batches[0].engine_reason
+    table = spark.read.format("delta").load(str(tmp_path / "lake" / TOPIC))
+    assert len(table.inputFiles()) == 8
+    held = {row["id"]: row for row in table.collect()}
+    for column in ("id", "name", "amount", "open", *columns):
+        for value in {held[row["id"]][column] for row in rows}:
+            expected = {key for key, row in held.items() if row[column] == value}
+            assert {row["id"] for row in table.filter(F.col(column) == F.lit(value)).select("id").collect()} == expected, (column, value)

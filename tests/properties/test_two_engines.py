@@ -57,10 +57,13 @@ DIALECTS: Mapping[str, Change] = {
 
 
 class Source:
-    """A table whose rows change at random; a key that is gone may come back in a later transaction."""
+    """A table whose rows change at random; a key that is gone may come back in a later transaction.
 
-    def __init__(self, change: Change, seed: int, *, copies: bool = True) -> None:
-        self._change, self._pick = change, random.Random(seed)
+    :param histories: so many tables of sixty keys, side by side in one: no key of one has anything to do with another's.
+    """
+
+    def __init__(self, change: Change, seed: int, *, copies: bool = True, histories: int = 1) -> None:
+        self._change, self._pick, self._keys = change, random.Random(seed), 60 * histories
         self._times = [1, 1, 1, 1, 2] if copies else [1]
         self.rows: dict[int, Row] = {}
         """As they are now, by key."""
@@ -88,7 +91,7 @@ class Source:
         """Return changes, each in a transaction of its own; some come twice, one behind the other."""
         records: list[Record] = []
         for _ in range(count):
-            key = self._pick.randrange(60)
+            key = self._pick.randrange(self._keys)
             op = "c" if key not in self.rows else self._pick.choice("uuud")
             records += self._write(op, key)
         return records
@@ -169,18 +172,20 @@ def archive_of(
     begin: str = "creates",
     layout: str = RECORDS,
     copies: bool = True,
+    histories: int = 1,
 ) -> dict[int, Row]:
     """Write a table's events: a load, or a snapshot's reads with or without changes behind them; then files of changes.
 
     :return: the source's rows at the end, by key.
+    :param changes: of each history in each file.
     :param copies: whether some changes come twice.
     :param layout: whole records; or a sink's files of values, one for each partition, with or without companions.
     """
-    source = Source(change, seed, copies=copies)
+    source = Source(change, seed, copies=copies, histories=histories)
     next_offset = 0
-    first = source.load(30) if begin == "creates" else source.snapshot(30, again=copies and begin == "reads")
-    first += source.changes(20) if begin == "reads and changes" else []
-    for number, records in enumerate([first, *(source.changes(changes) for _ in range(files))]):
+    first = source.load(30 * histories) if begin == "creates" else source.snapshot(30 * histories, again=copies and begin == "reads")
+    first += source.changes(20 * histories) if begin == "reads and changes" else []
+    for number, records in enumerate([first, *(source.changes(changes * histories) for _ in range(files))]):
         archived = numbered(records, first=next_offset)
         suffix = ("", ".gz", ".zst")[number % 3]
         next_offset += len(records)
@@ -329,3 +334,13 @@ def test_both_engines_give_the_same_of_many_histories(dialect: str, spark: Spark
     for seed in range(2, 12):
         batches = check(spark, apply, tmp_path / str(seed), DIALECTS[dialect], seed, files=4, changes=300, begin=BEGINS[seed % 3])
         assert [batch.engine for batch in batches] == ["native"] * 5
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("dialect", "begin"), FIRST_LOADS.items())
+def test_both_engines_give_the_same_of_a_thousand_histories(
+    dialect: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    batches = check(spark, apply, tmp_path, DIALECTS[dialect], 99, files=3, changes=40, begin=begin, histories=1_000)
+    assert [batch.engine for batch in batches] == ["native"] * 4
+    assert sum(batch.events.read for batch in batches) > 150_000

@@ -23,6 +23,7 @@ from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.mark_rows import find_marks, mark_and_add
 from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
 from airflow_cdc.pipeline.look import native_table
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
@@ -31,7 +32,7 @@ from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
 from airflow_cdc.pipeline.target import table_files
-from airflow_cdc.pipeline.target.commit_natively import CommitOf
+from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_deletion_vectors
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
@@ -282,7 +283,7 @@ def test_of_many_that_commit_one_version_at_one_instant_exactly_one_does(table: 
             opened = open_table(TABLE)
             together.wait()
             try:
-                merge_rows(opened, rows, KEYS, application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}")
+                merge_rows(opened, rows, KEYS, of=CommitOf(application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}"))
                 won.append(True)
             except ConcurrentRunError:
                 won.append(False)
@@ -300,6 +301,71 @@ def test_of_many_that_commit_one_version_at_one_instant_exactly_one_does(table: 
         f"{winner}-{number}" for number, (winner,) in enumerate(winners)
     ]
     assert Counter(rows_in(opened).values()) == Counter(f"{winner}-{number}" for number, (winner,) in enumerate(winners))
+
+
+@pytest.fixture
+def marked(table: DeltaTable) -> str:
+    """A table with deletion vectors."""
+    commit_deletion_vectors(TABLE, table)
+    return TABLE
+
+
+def mark(opened: DeltaTable, rows: Any, *, version: int, application: str = "flow:1") -> None:
+    of = CommitOf(application=application, version=version, metadata=json.dumps({"microbatch": version}))
+    mark_and_add(opened, TABLE, find_marks(opened, TABLE, rows, keys=KEYS), rows=rows, keys=KEYS, of=of)
+
+
+def test_rows_are_marked_and_added_on_the_store(marked: str) -> None:
+    batches = [
+        [event("c", number, number, f"n{number}") for number in range(20)],
+        [event("u", 20, 3, "three"), event("d", 21, 4, "n4"), event("c", 22, 30, "thirty")],
+        [event("u", 23, 3, "drei"), event("d", 24, 30, "thirty"), event("c", 25, 4, "vier")],
+    ]
+    for version, records in enumerate(batches, 1):
+        opened = open_table(marked)
+        mark(opened, rows_for(opened, folded(*records), ["id", "name"], microbatch=version), version=version)
+    expected = {**{number: f"n{number}" for number in range(20)}, 3: "drei", 4: "vier"}
+    assert {row["id"]: row["name"] for row in looked_at().rows(["id", "name"], order=['"id"'])} == expected
+    assert [commit["operationMetrics"]["numTargetDeletionVectorsAdded"] for commit in commits_behind(marked, 1)] == ["0", "1", "1"]
+    assert open_table(marked).transaction_version("flow:1") == 3
+
+
+def test_of_many_that_mark_rows_of_one_version_at_one_instant_exactly_one_commits(marked: str) -> None:
+    writers, rounds = 4, 6
+    together = threading.Barrier(writers)
+    opened = open_table(marked)
+    prepared = rows_for(opened, folded(event("c", 0, 1, "x")), ["id", "name"], microbatch=1)
+    mark(opened, prepared, version=1)
+
+    def write(writer: int) -> list[bool]:
+        won = []
+        for number in range(rounds):
+            found = open_table(marked)
+            together.wait()
+            try:
+                mark(found, prepared.set_column(1, "name", pa.array([f"{writer}-{number}"])), version=number, application=f"flow:{writer}")
+                won.append(True)
+            except ConcurrentRunError:
+                won.append(False)
+            together.wait()
+        return won
+
+    with ThreadPoolExecutor(writers) as pool:
+        results = list(pool.map(write, range(writers)))
+    winners = [[writer for writer in range(writers) if results[writer][number]] for number in range(rounds)]
+    assert [len(each) for each in winners] == [1] * rounds
+    assert [row["name"] for row in looked_at().rows(["name"], order=['"id"'])] == [f"{winners[-1][0]}-{rounds - 1}"]
+
+
+def test_a_key_that_is_refused_while_rows_are_marked_is_not_shown(marked: str, stores: tuple[Store, Store]) -> None:
+    opened = open_table(marked)
+    rows = rows_for(opened, folded(event("c", 0, 1, "one")), ["id", "name"], microbatch=1)
+    mark(opened, rows, version=1)
+    again = open_table(marked)
+    storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
+    with pytest.raises(PermissionError) as refused:
+        mark(again, rows, version=2)
+    assert not [shown for shown in ("AWSAccessKeyId", stores[1].key, "wrong-s3cr3t", "://127") if shown in str(refused.value)]
 
 
 def test_another_process_that_appends_meanwhile_is_not_overwritten(table: DeltaTable, stores: tuple[Store, Store]) -> None:

@@ -65,7 +65,9 @@ def _of_checkpoint(action: Action) -> Action:
     if action.get("stats") is None:
         raise UnreadableLogError("its checkpoint has no statistics as JSON")
     maps = {name: dict(action[name] or ()) for name in ("partitionValues", "tags") if name in action}
-    kept = {name: value for name, value in action.items() if value is not None and not name.endswith("_parsed")}
+    vector = {name: value for name, value in (action.get("deletionVector") or {}).items() if value is not None}
+    whole = {**action, "deletionVector": vector or None}
+    kept = {name: value for name, value in whole.items() if value is not None and not name.endswith("_parsed")}
     # As maps, which PyArrow gives as pairs.
     return {**kept, **{name: value for name, value in maps.items() if value or name == "partitionValues"}}
 
