@@ -39,6 +39,13 @@ def bitmap(rows: Iterable[int] = ()) -> BitMap64:
     return BitMap64(rows)
 
 
+def numbers_of(rows: BitMap64) -> Any:
+    """Return numbers of rows as an Arrow array."""
+    import pyarrow as pa
+
+    return pa.array(rows, pa.int64(), size=len(rows))
+
+
 def read_vector(uri: str, descriptor: Mapping[str, Any] | None) -> BitMap64:
     """Return the numbers of a file's deleted rows, from 0 on; empty without a descriptor.
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text
+from airflow_cdc.pipeline.target.add_actions import UnreadableLogError, read_adds
+from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, numbers_of, read_vector
 from airflow_cdc.pipeline.target.table_files import TableFiles, UnreadableError
 
 _TYPES = {
@@ -65,7 +67,7 @@ def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mappi
     held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
     columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
     if has_vectors:
-        register_deleted(connection, _deleted(delta, files))
+        register_deleted(connection, _deleted(uri, delta, files))
     connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if has_vectors else ''}")
 
 
@@ -126,7 +128,18 @@ def register_deleted(connection: Any, deleted: Iterable[tuple[str, Any]]) -> Non
         connection.unregister("of_file")
 
 
-def _deleted(delta: Any, files: TableFiles) -> Iterator[tuple[str, Any]]:
+def _deleted(uri: str, delta: Any, files: TableFiles) -> Iterator[tuple[str, Any]]:
+    """Yield the names of files with the numbers of their deleted rows."""
+    try:
+        vectors = {path: read_vector(uri, action.get("deletionVector")) for path, action in read_adds(uri, delta).items()}
+    except (UnreadableLogError, UnreadableVectorError):
+        yield from _deleted_by_delta_rs(delta, files)
+        return
+    yield from ((files.name_at(path), numbers_of(rows)) for path, rows in vectors.items() if rows)
+
+
+def _deleted_by_delta_rs(delta: Any, files: TableFiles) -> Iterator[tuple[str, Any]]:
+    # It does not find those of a table on an object store whose name it has to encode.
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -25,7 +25,7 @@ from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
 from airflow_cdc.pipeline.target.add_actions import Action, UnreadableLogError, read_adds, statistics_of
 from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_merge
-from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, bitmap, read_vector, write_vectors
+from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, bitmap, numbers_of, read_vector, write_vectors
 from airflow_cdc.pipeline.target.file_statistics import are_by_default, statistics_of_rows, to_json
 from airflow_cdc.pipeline.target.open_natively import native_path
 from airflow_cdc.pipeline.target.parquet_scan import PLACES, WITHOUT_DELETED, register_deleted
@@ -155,12 +155,6 @@ def _connected(rows: Any) -> Iterator[Any]:
             connection.unregister("changes")
 
 
-def _numbers(rows: BitMap64) -> Any:
-    import pyarrow as pa
-
-    return pa.array(rows, pa.int64(), size=len(rows))
-
-
 @dataclass(frozen=True)
 class _Matched:
     """The rows of a file that have a change's key."""
@@ -187,7 +181,7 @@ FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = w
     places = connection.sql("SELECT __cdc_file, list(file_row_number) AS rows FROM held GROUP BY ALL").to_arrow_table().to_pylist()
     # Only of rows that were found: a table has millions of deleted ones.
     found = ((each["__cdc_file"], bitmap(each["rows"]) & dead[files[each["__cdc_file"]]]) for each in places)
-    register_deleted(connection, ((file, _numbers(rows)) for file, rows in found if rows))
+    register_deleted(connection, ((file, numbers_of(rows)) for file, rows in found if rows))
     connection.execute(f"CREATE TEMP TABLE live AS SELECT * FROM held{WITHOUT_DELETED}")
     if connection.execute("SELECT 1 FROM live GROUP BY change HAVING count(*) > 1 LIMIT 1").fetchall():
         raise UnmarkableError("a key has several rows in the table")
