@@ -18,6 +18,7 @@ from benchmarks.base import Base
 from benchmarks.contestants.autocdc import AutoCdc
 from benchmarks.contestants.contestant import Contestant, Task
 from benchmarks.contestants.delta_rs import DeltaRs
+from benchmarks.contestants.in_process import OursInProcess, TextbookInProcess
 from benchmarks.contestants.native_limit import NativeLimit
 from benchmarks.contestants.ours import Ours, OursBySpark
 from benchmarks.contestants.slim import Slim
@@ -51,6 +52,8 @@ class Scenario:
     contestants: Sequence[type[Contestant]] = ALL
     budgets: tuple[Budget, ...] = ()
     events_per_file: int | None = None
+    warms_up: bool = True
+    """Whether a round comes before those that count."""
     smaller: int = 1
     """So many times smaller still than others, where it is not run at full size."""
 
@@ -77,6 +80,8 @@ class Scenario:
 
     def _warm_ups(self, chosen: Sequence[type[Contestant]]) -> int:
         """Return how many rounds come before those that count: none in a short run whose contestants have merged such rows before."""
+        if not self.warms_up:
+            return 0
         merged = {(self.shape.name, kind.name) for kind in chosen}
         are_warm = merged <= _MERGED and size.chosen() is not size.Size.FULL
         _MERGED.update(merged)
@@ -135,14 +140,14 @@ def fingerprint(rows: DataFrame) -> str:
     return f"{found['rows']} rows, {(found['xor'] or 0) & (2**64 - 1):016x}, {(found['sum'] or 0)}"
 
 
-_SPREAD_AND_HOT = (Budget(_A, 1 / 3), Budget(_D, 1.5, 1.0))
+_SPREAD_AND_HOT = (Budget(_A, 0.33, 0.25), Budget(_D, 1.5, 1.2))
 SCENARIOS = (
     Scenario(
         "spread",
         "spread over",
         500_000,
         5_000_000,
-        budgets=(Budget(_T, 0.4, 1 / 3), Budget(_S, 1.5), *_SPREAD_AND_HOT),
+        budgets=(Budget(_T, 0.4, 0.3), Budget(_S, 1.5), *_SPREAD_AND_HOT),
     ),
     Scenario(
         "hot",
@@ -151,12 +156,18 @@ SCENARIOS = (
         5_000_000,
         newest=0.05,
         contestants=(Ours, Textbook, Slim, AutoCdc, DeltaRs, SparkFloor, NativeLimit),
-        budgets=(Budget(_T, 0.5, 0.4), Budget(_S, 1.5), *_SPREAD_AND_HOT),
+        budgets=(Budget(_T, 0.7, 0.5), Budget(_S, 1.5), *_SPREAD_AND_HOT),
     ),
     Scenario(
-        "inserts", "that only insert behind", 500_000, 5_000_000, mix=INSERTS, contestants=FEW, budgets=(Budget(_T, 1 / 3), Budget(_S, 1.3))
+        "inserts",
+        "that only insert behind",
+        500_000,
+        5_000_000,
+        mix=INSERTS,
+        contestants=FEW,
+        budgets=(Budget(_T, 0.6, 0.33), Budget(_S, 1.3)),
     ),
-    Scenario("skewed", "of which 90% are about 0.1% of", 500_000, 5_000_000, hot=0.9, contestants=FEW, budgets=(Budget(_T, 0.5),)),
+    Scenario("skewed", "of which 90% are about 0.1% of", 500_000, 5_000_000, hot=0.9, contestants=FEW, budgets=(Budget(_T, 0.4, 0.3),)),
     Scenario(
         "sparse",
         "spread over",
@@ -164,7 +175,18 @@ SCENARIOS = (
         5_000_000,
         contestants=(Ours, OursBySpark, Textbook, TextbookWithDeletionVectors, SparkFloor),
     ),
-    Scenario("wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW, smaller=5),
+    Scenario(
+        "wide", "of 200 columns spread over", 100_000, 1_000_000, shape=WIDE, contestants=FEW, smaller=5, budgets=(Budget(_T, 0.25, 0.15),)
+    ),
+    Scenario(
+        "cold-spread",
+        "by a process from start to exit, spread over",
+        500_000,
+        5_000_000,
+        contestants=(OursInProcess, TextbookInProcess),
+        budgets=(Budget(_T, 0.5, 0.33),),
+        warms_up=False,
+    ),
 )
 LARGE = Scenario(
     "large",

@@ -116,3 +116,4 @@ WIDE = Shape(
     ),
 )
 """200 columns; a row is about 2 kB of JSON."""
+SHAPES = {shape.name: shape for shape in (ACCOUNTS, WIDE)}

@@ -32,19 +32,19 @@ SCENARIOS = {
     "many-tables": Scenario(
         f"{{tables}} tables, {_BATCH} each; CPU and wall a table",
         {"ours, a table": OneApplication, "one process a table": TextbookProcess},
-        (Budget("", 1.0, of="ours, a table"), Budget("one process a table", 1 / 30, of="ours, a table")),
+        (Budget("", 0.15, 0.08, of="ours, a table"), Budget("one process a table", 0.005, of="ours, a table")),
         "one process a table",
     ),
     "cold": Scenario(
         f"{_BATCH}, one process from start to exit",
         {"ours": OwnProcess, "textbook": TextbookProcess},
-        (Budget("textbook", 0.5),),
+        (Budget("textbook", 0.4, 0.3),),
         "textbook",
     ),
     "warm": Scenario(
         f"{_BATCH} over a server, one process from start to exit",
         {"warm": WarmServer, "cold": OwnProcess},
-        (Budget("", 3.0, of="warm", figure="wall"), Budget("cold", 0.2, of="warm")),
+        (Budget("", 1.5, 0.8, of="warm", figure="wall"), Budget("cold", 0.2, of="warm")),
         "cold",
     ),
 }

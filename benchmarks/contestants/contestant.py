@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,6 +113,6 @@ class OnSpark(Contestant):
         return merge_clauses(self.task.names, op=op)
 
 
-def struct_of(types: dict[str, str]) -> str:
+def struct_of(types: Mapping[str, str]) -> str:
     """Return the Spark SQL type of a row image."""
     return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in types.items())}>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ class Ours(Contestant):
         base = self.task.base
         report = apply(base.spark, base.archive, self.folder / "lake", flow)
         batches = [batch.to_json() for flow in report.flows for batch in flow.batches]
+        self.keep(batches)
+
+    def keep(self, batches: Iterable[Mapping[str, Any]]) -> None:
+        """Keep what is shown of the reports of microbatches."""
         self._reports = [{name: batch[name] for name in _SHOWN} for batch in batches]
 
     def facts(self) -> dict[str, Any]:
