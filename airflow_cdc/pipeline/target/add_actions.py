@@ -84,7 +84,7 @@ def _commit(fs: Any, log: str, version: int) -> tuple[set[str], dict[str, Action
             removed.add(unquote(json.loads(line)["remove"]["path"]))
         elif line.startswith(b'{"add"'):
             action = json.loads(line)["add"]
-            added[unquote(action["path"])] = action
+            added[unquote(action["path"])] = {name: value for name, value in action.items() if value is not None}
     return removed, added
 
 
