@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.interval import Interval
+from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.flow.table_mode import TableMode
@@ -113,7 +114,13 @@ def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Appli
 def _is_small(flow: FlowRun) -> bool:
     settings = flow.flow
     is_native = (settings.engine or DEFAULT_ENGINE) is not Engine.SPARK and settings.mode in _MODES
-    return is_native and not settings.catalog_table and 0 < flow.pending_text() <= _MOST_TEXT_BYTES
+    if not is_native or settings.catalog_table:
+        return False
+    try:
+        return 0 < flow.pending_text() <= _MOST_TEXT_BYTES
+    except (CdcError, OSError):
+        # Its own outcome will tell.
+        return False
 
 
 class _NeedsSparkError(Exception):

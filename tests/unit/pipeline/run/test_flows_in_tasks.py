@@ -102,6 +102,20 @@ def test_a_flow_that_fails_in_a_task_fails_alone(apply: Apply, spark: SparkSessi
     assert names_of(spark, tmp_path / "lake", TOPICS[0]) == dict.fromkeys(range(5), 0)
 
 
+def test_a_flow_whose_state_cannot_be_read_fails_alone(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    for topic in TOPICS:
+        write(tmp_path / "archive", topic, 0)
+    apply(tmp_path / "archive", tmp_path / "lake", flows=FLOWS)
+    for topic in TOPICS:
+        write(tmp_path / "archive", topic, 1)
+    for state in (tmp_path / "lake" / "_cdc" / "flows" / TOPICS[0]).rglob("*.json"):
+        state.write_text("{")
+    report = apply(tmp_path / "archive", tmp_path / "lake", flows=FLOWS, may_fail=True)
+    assert [flow.status for flow in report.flows] == [FlowStatus.FAILED, FlowStatus.APPLIED, FlowStatus.APPLIED]
+    assert report.flows[0].error is not None
+    assert report.flows[0].error["type"] == "StateUnreadableError"
+
+
 def test_where_the_job_fails_the_driver_applies_all(
     apply: Apply, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
