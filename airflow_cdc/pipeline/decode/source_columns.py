@@ -240,8 +240,10 @@ def _declared(declared: str, rule: ColumnType | None) -> ColumnType:
     A value that the declared type would round or truncate does not fit.
     """
     sql_type = canonical(declared)
-    if rule is None or rule.sql_type == sql_type:
-        return rule or cast_to(sql_type)
+    if rule is None or rule is STRING:
+        return cast_to(sql_type)
+    if rule.sql_type == sql_type:
+        return rule
     if sql_type == "STRING" and (rule.sql_type == "BINARY" or rule.sql_type.startswith("ARRAY<")):
         # A cast would decode the bytes as UTF-8, which they need not be. The JSON text has base64.
         return STRING
