@@ -53,7 +53,7 @@ def commit_merge(uri: str, table: Any, actions: Sequence[Mapping[str, Action]], 
         "userMetadata": of.metadata,
     }
     transaction = {"appId": of.application, "version": of.version, "lastUpdated": _now()}
-    version = _commit(uri, table, info, [{"txn": transaction}, *actions])
+    version = _commit(uri, table, info, actions=[{"txn": transaction}, *actions])
     _checkpoint(uri, table, version)
 
 
@@ -92,10 +92,10 @@ def commit_deletion_vectors(uri: str, table: Any) -> None:
     }
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
     kept = {name: value for name, value in described.items() if value is not None}
-    _commit(uri, table, info, [{"metaData": kept}, {"protocol": protocol}])
+    _commit(uri, table, info, actions=[{"metaData": kept}, {"protocol": protocol}])
 
 
-def _commit(uri: str, table: Any, info: Mapping[str, Any], actions: Sequence[Mapping[str, Action]]) -> int:
+def _commit(uri: str, table: Any, info: Mapping[str, Any], *, actions: Sequence[Mapping[str, Action]]) -> int:
     """Make the commit behind the version that delta-rs's table has, and return its own."""
     version = int(table.version()) + 1
     made_by = {"engineInfo": f"airflow-cdc/{__version__}", "txnId": str(uuid.uuid4())}
